@@ -1,0 +1,31 @@
+# make demo: from raw cubes to a trained network, in one command.   make test: everything CI checks.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test unit lint wheel clean
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/voxload demo
+
+test: lint unit wheel
+
+lint: $(VENV)/installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+unit: $(VENV)/installed
+	$(BIN)/python -m pytest
+
+# The wheel must work where there are no sources: built once, installed alone, run from an empty folder.
+wheel: $(VENV)/installed
+	PYTHON=$(abspath $(BIN))/python ./.ci/wheel
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info demo-data demo-report

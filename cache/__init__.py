@@ -1,0 +1,1 @@
+"""Tiers that keep blocks near."""

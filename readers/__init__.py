@@ -1,0 +1,1 @@
+"""Readers: one storage format a file."""

@@ -1,0 +1,71 @@
+"""Files and folders that appear whole or not at all.
+
+Rule: nothing is ever written under its final name. A new file or folder grows beside its final place under
+a temporary name and is renamed when it is complete, so a reader sees the old state or the new one. A rename
+is atomic only inside one file system, hence beside and not in the system's temporary folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+TEMPORARY_MARK = ".partial-"
+"""Part of every temporary name; what carries it is never a finished result."""
+
+
+def temporary_beside(path: Path) -> Path:
+    """Return a temporary name beside `path` that belongs to this process."""
+    return path.with_name(f".{path.name}{TEMPORARY_MARK}{os.getpid()}")
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder with all it holds; nothing happens when there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or every file of a folder and the folder itself, to the device."""
+    for part in (path, *(path.rglob("*") if path.is_dir() else ())):
+        descriptor = os.open(part, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; what was written there takes its place when the block succeeds.
+
+    The content is flushed before the rename, so that a power cut cannot leave an empty file under the final
+    name. On any exception the temporary content is removed and `path` is as it was. A folder at `path` is
+    replaced by removing it first: two renames cannot be one, and its readers see it missing for a moment.
+    """
+    temporary = temporary_beside(path)
+    remove(temporary)
+    try:
+        yield temporary
+        sync(temporary)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        temporary.rename(path)
+        sync_folder(path.parent)
+    except BaseException:
+        remove(temporary)
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's own entries, so that a rename in it survives a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,233 @@
+"""Catalog: the table of samples, one row per stored volume, kept as Parquet.
+
+=================  ==============  ==============================================================
+column             type            meaning
+=================  ==============  ==============================================================
+``sample``         string          sample id; several rows share it when a sample has several volumes
+``path``           string          file or folder, relative to the catalogue's own folder
+``dataset``        string          name of the volume inside the file; empty where files hold one array
+``shape``          list of int64   extents as stored, in the order of ``axes``
+``dtype``          string          numpy name with byte order, such as ``<i2``
+``axes``           string          a permutation of ``DHW`` or ``CDHW``: the order of the axes as stored
+``stored_bytes``   int64           bytes of the volume in storage, compressed
+any other number   float64         one target a column
+=================  ==============  ==============================================================
+
+Any tool that writes Parquet can make one; pandas and duckdb read it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from voxload.atomic import replacing
+from voxload.errors import DataError, NotFoundError, UsageError
+
+CATALOG_NAME = "catalog.parquet"
+"""File name of the catalogue in a converted folder."""
+
+_COLUMNS: dict[str, pa.DataType] = {
+    "sample": pa.string(),
+    "path": pa.string(),
+    "dataset": pa.string(),
+    "shape": pa.list_(pa.int64()),
+    "dtype": pa.string(),
+    "axes": pa.string(),
+    "stored_bytes": pa.int64(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One stored volume of one sample: a row of the catalogue."""
+
+    sample: str
+    """Sample id."""
+    path: str
+    """File or folder, relative to the catalogue's folder, or absolute."""
+    dataset: str
+    """Name of the volume inside the file; empty where the file holds one array."""
+    shape: tuple[int, ...]
+    """Extents as stored, in the order of `axes`."""
+    dtype: str
+    """numpy type string with byte order, such as ``<i2``."""
+    axes: str
+    """Order of the axes as stored."""
+    stored_bytes: int
+    """Bytes of the volume in storage."""
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """Target name to value; equal in every row of a sample."""
+
+
+class Catalog:
+    """An immutable table of samples; safe to share between threads and cheap to send to processes.
+
+    Parameters
+    ----------
+    table
+        The columns listed at the top of this module, and targets.
+    root
+        The folder that relative paths count from.
+
+    Raises
+    ------
+    DataError
+        When a column is missing or has the wrong type, or a sample names one dataset twice.
+    """
+
+    def __init__(self, table: pa.Table, root: Path) -> None:
+        missing = [name for name in _COLUMNS if name not in table.column_names]
+        if missing:
+            raise DataError(
+                "catalogue",
+                found=f"no column {', '.join(missing)}",
+                expected=f"columns {', '.join(_COLUMNS)}",
+                remedy="make it with voxload convert or Catalog.from_entries",
+            )
+        self.root = root
+        self.target_names: tuple[str, ...] = tuple(
+            column.name
+            for column in table.schema
+            if column.name not in _COLUMNS and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type))
+        )
+        self.table = table.select([*_COLUMNS, *self.target_names]).combine_chunks()
+        self._rows = self._index()
+
+    def _index(self) -> dict[tuple[str, str], int]:
+        samples, datasets = (self.table.column(name).to_pylist() for name in ("sample", "dataset"))
+        rows: dict[tuple[str, str], int] = {}
+        for row, key in enumerate(zip(samples, datasets, strict=True)):
+            if key in rows:
+                raise DataError(
+                    f"catalogue, sample {key[0]!r}", found=f"dataset {key[1]!r} twice", expected="each dataset once"
+                )
+            rows[key] = row
+        return rows
+
+    @classmethod
+    def from_entries(cls, entries: Iterable[Entry], root: Path) -> Catalog:
+        """Build a catalogue from rows; ids are sorted, so that equal rows give equal catalogues.
+
+        Raises DataError when rows have different targets or a target is not finite.
+        """
+        rows = sorted(entries, key=lambda entry: (entry.sample, entry.dataset))
+        names = list(rows[0].targets) if rows else []
+        for entry in rows:
+            if set(entry.targets) != set(names):
+                raise DataError(
+                    f"sample {entry.sample!r}",
+                    found=f"targets {sorted(entry.targets)}",
+                    expected=f"the targets of the other samples, {sorted(names)}",
+                )
+        columns: dict[str, Sequence[Any]] = {name: [getattr(entry, name) for entry in rows] for name in _COLUMNS}
+        arrays = [pa.array(columns[name], type=kind) for name, kind in _COLUMNS.items()]
+        arrays += [pa.array([entry.targets[name] for entry in rows], type=pa.float64()) for name in names]
+        catalog = cls(pa.Table.from_arrays(arrays, names=[*_COLUMNS, *names]), root)
+        catalog.check_targets(names)
+        return catalog
+
+    @classmethod
+    def read(cls, path: str | Path) -> Catalog:
+        """Read a catalogue from a Parquet file.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such file.
+        DataError
+            When it is not Parquet or lacks columns.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise NotFoundError(f"catalogue {path}", found="no such file", remedy="check the path, or voxload convert")
+        try:
+            table = pq.read_table(path, partitioning=None)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(
+                f"catalogue {path}", found=str(error).splitlines()[0], expected="a complete Parquet file"
+            ) from error
+        return cls(table, path.parent)
+
+    def write(self, path: str | Path) -> None:
+        """Write the catalogue to `path`; it appears whole or not at all."""
+        with replacing(Path(path)) as temporary:
+            pq.write_table(self.table, temporary)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """The dataset names that occur, sorted."""
+        return tuple(sorted({dataset for _, dataset in self._rows}))
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        """The sample ids, sorted."""
+        return tuple(sorted({sample for sample, _ in self._rows}))
+
+    def entry(self, sample: str, dataset: str) -> Entry:
+        """Return the row of one volume; raises NotFoundError that lists the sample's datasets."""
+        row = self._rows.get((sample, dataset))
+        if row is None:
+            there = sorted(name for other, name in self._rows if other == sample)
+            raise NotFoundError(
+                f"sample {sample!r} in the catalogue",
+                found=f"no dataset {dataset!r}",
+                expected=f"one of {there}" if there else "a sample that is in the catalogue",
+            )
+        values = {name: self.table.column(name)[row].as_py() for name in (*_COLUMNS, *self.target_names)}
+        targets = {name: _number(values.pop(name)) for name in self.target_names}
+        return Entry(**{**values, "shape": tuple(values["shape"])}, targets=targets)
+
+    def select(self, samples: Iterable[str]) -> Catalog:
+        """Return the catalogue of those samples only; raises NotFoundError on an unknown id."""
+        wanted = set(samples)
+        unknown = wanted - set(self.samples)
+        if unknown:
+            raise NotFoundError("catalogue", found=f"no sample {min(unknown)!r}", remedy="see Catalog.samples")
+        rows = [row for (sample, _), row in self._rows.items() if sample in wanted]
+        return Catalog(self.table.take(sorted(rows)), self.root)
+
+    def check_targets(self, names: Iterable[str]) -> None:
+        """Refuse targets that are absent, null, NaN or infinite, naming the first sample that has one.
+
+        Raises
+        ------
+        NotFoundError
+            When a name is no target of this catalogue.
+        DataError
+            When a value is not finite: a network trained on it is lost without a message.
+        """
+        for name in names:
+            if name not in self.target_names:
+                raise NotFoundError(
+                    f"target {name!r}",
+                    found="no such column in the catalogue",
+                    expected=f"one of {list(self.target_names)}",
+                )
+            for row, value in enumerate(self.table.column(name).to_pylist()):
+                if value is None or not math.isfinite(value):
+                    raise DataError(
+                        f"target {name!r} of sample {self.table.column('sample')[row].as_py()!r}",
+                        found=str(value),
+                        expected="a finite number",
+                        remedy="mend the value at its source or leave the sample out",
+                    )
+
+    def check_not_empty(self) -> None:
+        """Refuse a catalogue without rows."""
+        if not len(self):
+            raise UsageError("catalogue", found="no rows", expected="one sample or more")
+
+
+def _number(value: float | None) -> float:
+    """Return a target as float; a null becomes NaN, which check_targets refuses."""
+    return math.nan if value is None else float(value)

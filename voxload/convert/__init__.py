@@ -1,0 +1,1 @@
+"""Conversion of raw cubes into chunked, catalogued samples."""

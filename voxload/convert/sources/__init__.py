@@ -1,0 +1,1 @@
+"""Raw formats that can be converted, one a file."""

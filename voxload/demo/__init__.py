@@ -1,0 +1,1 @@
+"""Real input for the demo: universes whose power spectrum follows from their parameters."""

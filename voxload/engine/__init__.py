@@ -1,0 +1,1 @@
+"""Plan of exchanges, layers and the front of the spatially-parallel engine."""

@@ -1,0 +1,1 @@
+"""What moves halo slabs between ranks."""

@@ -1,0 +1,1 @@
+"""Delivery of blocks: the drop-in DataLoader and what it is made of."""

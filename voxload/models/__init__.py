@@ -1,0 +1,1 @@
+"""The networks of the field, as ordinary torch modules."""

@@ -1,0 +1,1 @@
+"""The training run behind the train and demo commands."""
