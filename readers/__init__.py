@@ -1,1 +1,20 @@
-"""Readers: one storage format a file."""
+"""Readers: one storage format a file or folder, all with one contract.
+
+>>> from voxload.readers import Location, open_reader
+>>> reader = open_reader(Location("universe.h5", dataset="full"))     # doctest: +SKIP
+>>> reader.describe().shape                                            # doctest: +SKIP
+(4, 512, 512, 512)
+"""
+
+from voxload.readers.block import block_cost as block_cost
+from voxload.readers.block import read_block as read_block
+from voxload.readers.handles import Handles as Handles
+from voxload.readers.protocol import Format as Format
+from voxload.readers.protocol import Location as Location
+from voxload.readers.protocol import Missing as Missing
+from voxload.readers.protocol import ReadCost as ReadCost
+from voxload.readers.protocol import Reader as Reader
+from voxload.readers.protocol import Volume as Volume
+from voxload.readers.protocol import VolumeInfo as VolumeInfo
+from voxload.readers.registry import find_format as find_format
+from voxload.readers.registry import open_reader as open_reader

@@ -1,0 +1,91 @@
+"""Handles: a bounded set of open readers, shared by threads and never by processes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from voxload.readers.protocol import Location, Missing, Reader
+from voxload.readers.registry import open_reader
+
+OPEN_READERS = 64
+"""Readers kept open. Opening costs round trips to a metadata server, but a job's files outnumber descriptors."""
+
+
+@dataclass(slots=True)
+class _Handle:
+    """One reader, or the promise of it, with the number of threads that use it now."""
+
+    opening: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the reader is being opened, so that it is opened once."""
+    reader: Reader | None = None
+    """The reader once it is open."""
+    users: int = 0
+    """Threads inside `lease`; a handle in use is never closed."""
+
+
+class Handles:
+    """Opens readers when they are first needed, and closes the least recently used beyond `capacity`.
+
+    Safe to use from many threads. A forked child or an unpickled copy starts with nothing open: an HDF5
+    handle that two processes share serves neither.
+    """
+
+    def __init__(self, missing: Missing, *, capacity: int = OPEN_READERS) -> None:
+        self._missing = missing
+        self._capacity = capacity
+        self._reset()
+
+    def _reset(self) -> None:
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._handles: OrderedDict[Location, _Handle] = OrderedDict()
+
+    def __getstate__(self) -> tuple[Missing, int]:
+        return self._missing, self._capacity
+
+    def __setstate__(self, state: tuple[Missing, int]) -> None:
+        self._missing, self._capacity = state
+        self._reset()
+
+    @contextmanager
+    def lease(self, location: Location) -> Iterator[Reader]:
+        """Yield the open reader of `location`; it stays open at least until the block ends."""
+        if self._owner != os.getpid():
+            self._reset()
+        with self._lock:
+            handle = self._handles.setdefault(location, _Handle())
+            self._handles.move_to_end(location)
+            handle.users += 1
+        try:
+            with handle.opening:
+                if handle.reader is None:
+                    handle.reader = open_reader(location, missing=self._missing)
+            yield handle.reader
+        finally:
+            for reader in self._release(location, handle):
+                reader.close()
+
+    def _release(self, location: Location, handle: _Handle) -> list[Reader]:
+        """Count one user less and return the readers to close: closing does I/O, so it happens outside the lock."""
+        with self._lock:
+            handle.users -= 1
+            if handle.reader is None and not handle.users:
+                self._handles.pop(location, None)
+            idle = [place for place, other in self._handles.items() if not other.users]
+            surplus = idle[: max(0, len(self._handles) - self._capacity)]
+            dropped = [self._handles.pop(place).reader for place in surplus]
+        return [reader for reader in dropped if reader is not None]
+
+    def close(self) -> None:
+        """Close every reader; only when no thread reads. The next lease opens anew."""
+        with self._lock:
+            handles = list(self._handles.values())
+            self._handles.clear()
+        for handle in handles:
+            if handle.reader is not None and self._owner == os.getpid():
+                handle.reader.close()

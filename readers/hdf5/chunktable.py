@@ -1,0 +1,47 @@
+"""ChunkTable: where the chunks of an HDF5 dataset lie, learnt once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import h5py
+import numpy as np
+
+from voxload.geometry import Box, chunks_touched
+from voxload.readers.protocol import ReadCost
+
+_ABSENT = -1
+
+
+class ChunkTable:
+    """Stored size of every chunk of a chunked dataset, in stored axis order; immutable after construction.
+
+    The table is read with one pass over the file's index (``H5Dchunk_iter``): asking for the chunks one by one
+    walks the index anew for each and is quadratic.
+    """
+
+    def __init__(self, dataset: h5py.Dataset) -> None:
+        self._chunk: tuple[int, ...] = dataset.chunks
+        self._itemsize: int = dataset.dtype.itemsize
+        grid = tuple(-(-extent // width) for extent, width in zip(dataset.shape, self._chunk, strict=True))
+        sizes = np.full(grid, _ABSENT, dtype=np.int64)
+
+        def note(chunk: Any) -> None:
+            place = tuple(start // width for start, width in zip(chunk.chunk_offset, self._chunk, strict=True))
+            sizes[place] = chunk.size
+
+        dataset.id.chunk_iter(note)
+        self._sizes = sizes
+
+    def cost(self, stored: Box) -> ReadCost:
+        """Return what the chunks that hold `stored` cost; chunks never written cost nothing."""
+        sizes = self._sizes[chunks_touched(stored, self._chunk).slices]
+        count = int(np.count_nonzero(sizes != _ABSENT))
+        decoded = count * int(np.prod(self._chunk)) * self._itemsize
+        return ReadCost(count, int(sizes[sizes != _ABSENT].sum()), decoded)
+
+    def first_missing(self, stored: Box) -> tuple[int, ...] | None:
+        """Return the grid place of the first chunk of `stored` that was never written, or None."""
+        touched = chunks_touched(stored, self._chunk)
+        places = np.argwhere(self._sizes[touched.slices] == _ABSENT)
+        return tuple(int(i) + first for i, first in zip(places[0], touched.start, strict=True)) if len(places) else None

@@ -1,0 +1,52 @@
+"""Hdf5Format: how an HDF5 file is recognised, listed and opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+
+from voxload.readers.faults import translated
+from voxload.readers.hdf5.reader import Hdf5Reader
+from voxload.readers.protocol import Location, Missing
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+
+class Hdf5Format:
+    """HDF5 of any version, with or without a user block."""
+
+    name = "HDF5"
+
+    def claims(self, path: str) -> bool:
+        """Tell whether the signature stands at 0, 512, 1024, ...: the places that the format allows.
+
+        Source: HDF5 File Format Specification 3.0, section II.A (superblock).
+        """
+        if not Path(path).is_file():
+            return False
+        size = Path(path).stat().st_size
+        with Path(path).open("rb") as file:
+            place = 0
+            while place + len(_SIGNATURE) <= size:
+                file.seek(place)
+                if file.read(len(_SIGNATURE)) == _SIGNATURE:
+                    return True
+                place = max(512, 2 * place)
+        return False
+
+    def datasets(self, path: str) -> tuple[str, ...]:
+        """Return the names of all datasets of three or four axes."""
+        found: list[str] = []
+
+        def visit(name: str, item: object) -> None:
+            if isinstance(item, h5py.Dataset) and item.ndim in (3, 4):
+                found.append(name)
+
+        with translated(path), h5py.File(path, "r") as file:
+            file.visititems(visit)
+        return tuple(sorted(found))
+
+    def open(self, location: Location, missing: Missing) -> Hdf5Reader:
+        """Open one dataset; without a name, the only one there is."""
+        return Hdf5Reader(location, missing)

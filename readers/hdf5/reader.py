@@ -1,0 +1,177 @@
+"""Hdf5Reader: boxes of an HDF5 dataset, through h5py."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import threading
+from typing import Any
+
+import h5py
+import numpy as np
+
+from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.geometry import Box
+from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
+from voxload.readers.faults import translated
+from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo, check_request, check_volume
+
+
+class Hdf5Reader:
+    """Reads boxes of one HDF5 dataset; see the Reader contract.
+
+    h5py serialises its calls with one lock for the whole process, so several threads are safe but no faster.
+
+    Parameters
+    ----------
+    location
+        File and dataset; an empty dataset name means the only volume in the file.
+    missing
+        What to do about chunks that were never written.
+
+    Raises
+    ------
+    NotFoundError
+        No such file or dataset; the message lists the datasets there are.
+    UsageError
+        Axes without names, an element type that is no number, or a virtual or external dataset.
+    DataError
+        A truncated or damaged file, or one that differs from its catalogue row.
+    """
+
+    def __init__(self, location: Location, missing: Missing) -> None:
+        self._missing = missing
+        self._lock = threading.Lock()
+        self._table: ChunkTable | None = None
+        with translated(location.path):
+            self._file = h5py.File(location.path, "r")
+        try:
+            with translated(str(location)):
+                self._dataset = _dataset(self._file, location)
+                self._order, self._info = _describe(self._dataset, location)
+                _check_supported(self._dataset, location)
+            check_volume(self._info)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def describe(self) -> VolumeInfo:
+        """Return what is known of the volume."""
+        return self._info
+
+    def cost(self, box: Box) -> ReadCost:
+        """Return chunks and bytes of `box`; contiguous storage counts the box's own bytes."""
+        table = self._chunk_table()
+        if table is None:
+            size = self._info.shape[0] * box.size * self._info.dtype.itemsize
+            return ReadCost(0, size, size)
+        return table.cost(self._order.box(box, self._info.shape[0]))
+
+    def read_into(self, box: Box, out: Volume) -> None:
+        """Read `box` into `out`; only its chunks, or its rows, are asked of the file."""
+        check_request(self._info, box, out)
+        stored = self._order.box(box, self._info.shape[0])
+        subject = f"{self._info.location}, box {box}"
+        with translated(subject):
+            self._check_written(stored)
+            target = self._order.view(out)
+            if target.flags.c_contiguous:
+                self._dataset.read_direct(target, stored.slices)
+            else:
+                scratch = np.empty(stored.shape, dtype=out.dtype)
+                self._dataset.read_direct(scratch, stored.slices)
+                np.copyto(target, scratch)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _chunk_table(self) -> ChunkTable | None:
+        """Return the table of chunks, read once; None when storage is contiguous."""
+        if self._dataset.chunks is None:
+            return None
+        with self._lock:
+            if self._table is None:
+                with translated(str(self._info.location)):
+                    self._table = ChunkTable(self._dataset)
+            return self._table
+
+    def _check_written(self, stored: Box) -> None:
+        """Refuse voxels that were never written: HDF5 itself would hand out the fill value without a word."""
+        if self._missing is Missing.FILL:
+            return
+        table = self._chunk_table()
+        absent = table.first_missing(stored) if table else None
+        is_unwritten = table is None and self._dataset.id.get_space_status() == h5py.h5d.SPACE_STATUS_NOT_ALLOCATED
+        if absent is not None or is_unwritten:
+            raise DataError(
+                str(self._info.location),
+                found=f"chunk {absent} never written" if absent is not None else "no voxel ever written",
+                expected="every voxel stored",
+                remedy='finish writing the file, or read it with missing="fill"',
+            )
+
+
+def _dataset(file: h5py.File, location: Location) -> h5py.Dataset:
+    """Return the dataset that `location` names; raises NotFoundError that lists those there are."""
+    found: list[str] = []
+    file.visititems(
+        lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) and item.ndim in (3, 4) else None
+    )
+    name = location.dataset
+    if not name and len(found) == 1:
+        name = found[0]
+    item = file.get(name) if name else None
+    if isinstance(item, h5py.Dataset):
+        return item
+    raise NotFoundError(
+        f"{location.path}",
+        found=f"no dataset {name!r}" if name else f"{len(found)} volumes",
+        expected=f"one of {sorted(found)}" if found else "a dataset of three or four axes",
+        remedy="name one of them" if found else "check that it is the right file",
+    )
+
+
+def _describe(dataset: h5py.Dataset, location: Location) -> tuple[AxisOrder, VolumeInfo]:
+    labels = [dimension.label for dimension in dataset.dims] if dataset.ndim else None
+    order = resolve_axes(str(location), ndim=dataset.ndim, given=location.axes, declared=declared_axes(labels))
+    info = VolumeInfo(
+        location=location,
+        format="HDF5",
+        axes=order.axes,
+        shape=order.to_volume(dataset.shape, 1),
+        dtype=dataset.dtype,
+        chunks=order.to_volume(dataset.chunks, 1) if dataset.chunks else None,
+        shards=None,
+        codecs=tuple(name for _, name in _filters(dataset)),
+        stored_bytes=int(dataset.id.get_storage_size()),
+    )
+    return order, info
+
+
+def _filters(dataset: h5py.Dataset) -> list[tuple[int, str]]:
+    """Return (id, name) of the dataset's filters in the order of writing."""
+    plist: Any = dataset.id.get_create_plist()
+    rows = [plist.get_filter(index) for index in range(plist.get_nfilters())]
+    return [(int(row[0]), row[3].decode(errors="replace").split(";")[0].strip()) for row in rows]
+
+
+def _check_supported(dataset: h5py.Dataset, location: Location) -> None:
+    """Refuse layouts whose missing parts HDF5 fills without a word, and filters that are not installed."""
+    if dataset.is_virtual or dataset.external:
+        kind = "virtual" if dataset.is_virtual else "external"
+        raise UsageError(
+            str(location),
+            found=f"{kind} storage, whose missing files HDF5 replaces by fill values",
+            remedy="read its source files, or copy it with h5repack first",
+        )
+    for number, name in _filters(dataset):
+        if not h5py.h5z.filter_avail(number) and importlib.util.find_spec("hdf5plugin"):
+            importlib.import_module("hdf5plugin")
+        if not h5py.h5z.filter_avail(number):
+            raise UsageError(
+                str(location),
+                found=f"filter {number} ({name}), which is not installed",
+                remedy="pip install hdf5plugin",
+            )

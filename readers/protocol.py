@@ -1,0 +1,203 @@
+"""The contract every reader keeps, and the values it speaks in."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from voxload.errors import DataError, UsageError
+from voxload.geometry import Box
+
+Volume = npt.NDArray[Any]
+"""An array of voxels, ``(C, D, H, W)``."""
+
+
+class Missing(enum.StrEnum):
+    """What to do about voxels that the file's own metadata call never written."""
+
+    ERROR = "error"
+    """Raise DataError that names file and chunk."""
+    FILL = "fill"
+    """Give the file's fill value."""
+
+    @classmethod
+    def parse(cls, value: str | Missing) -> Missing:
+        """Return the policy named by `value`; raises UsageError on an unknown name."""
+        try:
+            return cls(value)
+        except ValueError:
+            known = " or ".join(repr(str(member)) for member in cls)
+            raise UsageError("missing", found=repr(value), expected=known) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where one volume is stored; hashable, and small enough to send to any process."""
+
+    path: str
+    """File or folder, or an fsspec URL of a Zarr hierarchy."""
+    dataset: str = ""
+    """Name of the volume inside the file; empty where the file holds one array."""
+    axes: str | None = None
+    """Order of the axes as stored; None to take it from the file."""
+    shape: tuple[int, ...] | None = None
+    """Extents as stored: needed for headerless files, checked against the file's own otherwise."""
+    dtype: str | None = None
+    """numpy type string: needed for headerless files, checked against the file's own otherwise."""
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.dataset}" if self.dataset else self.path
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeInfo:
+    """What a reader knows of a volume without reading a voxel."""
+
+    location: Location
+    """Where it is stored."""
+    format: str
+    """Storage format in words, such as ``Zarr v3``."""
+    axes: str
+    """Order of the axes as stored, a permutation of ``DHW`` or ``CDHW``."""
+    shape: tuple[int, int, int, int]
+    """Extents as read: (C, D, H, W)."""
+    dtype: np.dtype[Any]
+    """Stored type, with the stored byte order."""
+    chunks: tuple[int, int, int, int] | None
+    """Smallest unit that can be decoded, in (C, D, H, W); None when storage is contiguous."""
+    shards: tuple[int, int, int, int] | None
+    """Chunks of this extent share one object, in (C, D, H, W); None when each has its own."""
+    codecs: tuple[str, ...]
+    """Names of the codecs or filters, in the order of writing."""
+    stored_bytes: int
+    """Bytes of all stored chunks."""
+
+    @property
+    def spatial(self) -> tuple[int, int, int]:
+        """Extents (D, H, W)."""
+        return self.shape[1:]
+
+    @property
+    def native_dtype(self) -> np.dtype[Any]:
+        """Type of the voxels as read: the stored type in this machine's byte order."""
+        return self.dtype.newbyteorder("=")
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Bytes of the whole volume once decoded."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCost:
+    """What reading a box asks of the storage and of the decoder."""
+
+    chunks: int = 0
+    """Chunks touched; 0 when storage is contiguous."""
+    stored_bytes: int = 0
+    """Bytes asked of the storage: whole chunks as stored, plus shard indices."""
+    decoded_bytes: int = 0
+    """Bytes those chunks hold once decoded."""
+
+    def __add__(self, other: ReadCost) -> ReadCost:
+        return ReadCost(
+            self.chunks + other.chunks,
+            self.stored_bytes + other.stored_bytes,
+            self.decoded_bytes + other.decoded_bytes,
+        )
+
+
+class Reader(Protocol):
+    """Reads boxes of one stored volume.
+
+    Implementations keep these rules; ``tests/laws/reader.py`` checks them:
+
+    1. ``read_into`` fills every voxel of ``out`` or raises; ``out`` is then undefined.
+    2. It keeps no reference to ``out`` and does not change its dtype, shape or strides.
+    3. It asks the storage only for the chunks, or the rows, that hold voxels of the box.
+    4. Every method may be called from many threads at once, but ``close`` only when no other call runs.
+    5. Broken data raise DataError, a refusing storage StorageError, a wrong call UsageError; the message
+       names the file and what is wrong in it.
+    """
+
+    def describe(self) -> VolumeInfo:
+        """Return what is known of the volume; costs no I/O."""
+        ...
+
+    def cost(self, box: Box) -> ReadCost:
+        """Return what reading `box`, spatial and inside the volume, costs; may read chunk tables."""
+        ...
+
+    def read_into(self, box: Box, out: Volume) -> None:
+        """Read `box`, spatial and inside the volume, into `out` of shape ``(C, *box.shape)``.
+
+        `out` has the stored type in native byte order; it may be a strided view.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release files and memory; further calls of ``read_into`` are misuse."""
+        ...
+
+
+class Format(Protocol):
+    """One storage format; instances register under the entry-point group ``voxload.readers``."""
+
+    name: str
+    """Storage format in words."""
+
+    def claims(self, path: str) -> bool:
+        """Tell, by looking at the data, whether `path` is of this format."""
+        ...
+
+    def datasets(self, path: str) -> tuple[str, ...]:
+        """Return the names of the volumes inside `path`; ``("",)`` where it holds one unnamed array."""
+        ...
+
+    def open(self, location: Location, missing: Missing) -> Reader:
+        """Open one volume for reading."""
+        ...
+
+
+def check_request(info: VolumeInfo, box: Box, out: Volume) -> None:
+    """Refuse a box outside the volume, or an `out` that does not fit it; every reader calls this first."""
+    if len(box.start) != len(info.spatial) or not Box.whole(info.spatial).contains(box):
+        raise UsageError(
+            f"box {box} of {info.location}", found=f"a volume of {info.spatial}", expected="a box inside it"
+        )
+    wanted = (info.shape[0], *box.shape)
+    if out.shape != wanted or out.dtype != info.native_dtype:
+        raise UsageError(
+            f"out for box {box} of {info.location}",
+            found=f"{out.dtype} {out.shape}",
+            expected=f"{info.native_dtype} {wanted}",
+        )
+
+
+def check_volume(info: VolumeInfo) -> None:
+    """Refuse a volume whose type or extents are no voxels, or not what its catalogue says."""
+    location = info.location
+    if info.dtype.kind not in "biuf":
+        raise UsageError(f"{location}", found=f"dtype {info.dtype}", expected="an integer or floating type")
+    if min(info.shape) < 1:
+        raise DataError(f"{location}", found=f"shape {info.shape}", expected="extents of 1 or more")
+    stored = tuple(info.shape["CDHW".index(axis)] for axis in info.axes)
+    if location.shape is not None and tuple(location.shape) != stored:
+        raise DataError(
+            f"{location}",
+            found=f"shape {stored}",
+            expected=f"{tuple(location.shape)} as catalogued",
+            remedy="the file changed since: catalogue it again",
+        )
+    if location.dtype is not None and np.dtype(location.dtype).newbyteorder("=") != info.native_dtype:
+        raise DataError(
+            f"{location}",
+            found=f"dtype {info.dtype}",
+            expected=f"{location.dtype} as catalogued",
+            remedy="the file changed since: catalogue it again",
+        )

@@ -1,0 +1,55 @@
+"""RawFormat: headerless binary, whose shape and type its location must say."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from voxload.errors import DataError, UsageError
+from voxload.readers.axes import resolve_axes
+from voxload.readers.faults import translated
+from voxload.readers.memorymap import MemoryMapReader
+from voxload.readers.protocol import Location, Missing
+
+
+class RawFormat:
+    """One array a file, mapped into memory.
+
+    The location's shape and axes are in C order, slowest first. A file in Fortran order, fastest first, is the
+    same file with shape and axes turned round: (nx, ny, nz) with x fastest is shape (nz, ny, nx).
+    """
+
+    name = "raw"
+
+    def claims(self, path: str) -> bool:
+        """Tell whether there is a file at all: anything can be headerless binary."""
+        return Path(path).is_file()
+
+    def datasets(self, path: str) -> tuple[str, ...]:  # noqa: ARG002 - every raw file holds one array
+        """Return one unnamed array."""
+        return ("",)
+
+    def open(self, location: Location, missing: Missing) -> MemoryMapReader:  # noqa: ARG002 - all voxels are there
+        """Map the file; raises DataError unless its size is exactly what shape and dtype need."""
+        if location.shape is None or location.dtype is None:
+            raise UsageError(
+                str(location),
+                found="no known header",
+                expected="HDF5, Zarr or npy, or a shape and a dtype",
+                remedy="check that it is the right file, or say shape and dtype of headerless data",
+            )
+        dtype = np.dtype(location.dtype)
+        with translated(str(location)):
+            expected, found = prod(location.shape) * dtype.itemsize, Path(location.path).stat().st_size
+            if expected != found:
+                raise DataError(
+                    str(location),
+                    found=f"{found} bytes",
+                    expected=f"{expected} for {dtype} {tuple(location.shape)}",
+                    remedy="the file is truncated, has a header, or shape or dtype are wrong",
+                )
+            array = np.memmap(location.path, dtype=dtype, mode="r", shape=tuple(location.shape))
+            order = resolve_axes(str(location), ndim=array.ndim, given=location.axes, declared=None)
+        return MemoryMapReader(location, array, order=order, format_name=self.name)

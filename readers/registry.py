@@ -1,0 +1,58 @@
+"""Registry: which format reads a path."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from voxload.errors import NotFoundError, UsageError
+from voxload.readers.faults import translated
+from voxload.readers.hdf5 import Hdf5Format
+from voxload.readers.npy import NpyFormat
+from voxload.readers.protocol import Format, Location, Missing, Reader
+from voxload.readers.raw import RawFormat
+from voxload.readers.store import is_url
+from voxload.readers.zarr import ZarrFormat
+
+ENTRY_POINTS = "voxload.readers"
+"""Entry-point group: each entry names a class without arguments that keeps the Format contract."""
+
+
+@lru_cache(maxsize=1)
+def formats() -> tuple[Format, ...]:
+    """Return all formats, the installed ones of others first: they may know a special case of ours."""
+    installed = tuple(point.load()() for point in entry_points(group=ENTRY_POINTS))
+    return (*installed, Hdf5Format(), ZarrFormat(), NpyFormat())
+
+
+def find_format(path: str) -> Format:
+    """Return the format of `path`, found by looking at the data; headerless files come last.
+
+    Raises
+    ------
+    NotFoundError
+        When there is nothing at `path`.
+    UsageError
+        When it is a folder, or a URL, that no format knows.
+    """
+    if not is_url(path) and not Path(path).exists():
+        raise NotFoundError(path, found="no such file or folder", remedy="check the path")
+    with translated(path):
+        for known in formats():
+            if known.claims(path):
+                return known
+        raw = RawFormat()
+        if raw.claims(path):
+            return raw
+    raise UsageError(
+        path,
+        found="no volume that any reader knows",
+        expected="an HDF5, Zarr, npy or raw file, or a Zarr URL",
+        remedy="check the path; other formats register under the entry points voxload.readers",
+    )
+
+
+def open_reader(location: Location, *, missing: Missing = Missing.ERROR) -> Reader:
+    """Open the volume at `location` with the format that knows it."""
+    return find_format(location.path).open(location, missing)

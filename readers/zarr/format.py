@@ -1,0 +1,37 @@
+"""ZarrFormat: how a Zarr hierarchy is recognised, listed and opened."""
+
+from __future__ import annotations
+
+import zarr
+
+from voxload.readers.faults import translated
+from voxload.readers.protocol import Location, Missing
+from voxload.readers.store import open_store
+from voxload.readers.zarr.reader import ZarrReader
+
+_MARKS = ("zarr.json", ".zarray", ".zgroup")
+"""Objects that make a folder a Zarr node: format 3, and arrays and groups of format 2."""
+
+
+class ZarrFormat:
+    """Zarr v2 and v3: a folder, or a URL that fsspec understands."""
+
+    name = "Zarr"
+
+    def claims(self, path: str) -> bool:
+        """Tell whether `path` holds a Zarr node."""
+        store = open_store(path)
+        return any(store.size(mark) is not None for mark in _MARKS)
+
+    def datasets(self, path: str) -> tuple[str, ...]:
+        """Return the names of all arrays of three or four axes; one unnamed array where `path` is an array."""
+        with translated(path):
+            node = zarr.open(path, mode="r")
+            if isinstance(node, zarr.Array):
+                return ("",)
+            members = node.members(max_depth=None)
+        return tuple(sorted(name for name, item in members if isinstance(item, zarr.Array) and item.ndim in (3, 4)))
+
+    def open(self, location: Location, missing: Missing) -> ZarrReader:
+        """Open one array; without a name, the only one there is."""
+        return ZarrReader(location, missing)

@@ -1,0 +1,176 @@
+"""ZarrReader: boxes of a Zarr array, through zarr-python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, ShardingCodecIndexLocation
+from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
+
+from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.geometry import Box
+from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
+from voxload.readers.faults import translated
+from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo, check_request, check_volume
+from voxload.readers.store import open_store
+from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, ShardLayout
+
+
+class ZarrReader:
+    """Reads boxes of one Zarr array; see the Reader contract.
+
+    Parameters
+    ----------
+    location
+        Folder or URL, and the array's name in the group; an empty name means the only volume there.
+    missing
+        What to do about chunks that are not there.
+
+    Raises
+    ------
+    NotFoundError
+        No such hierarchy or array; the message lists the arrays there are.
+    UsageError
+        Axes without names, an element type that is no number, or shards whose index cannot be checked.
+    DataError
+        Damaged metadata, or an array that differs from its catalogue row.
+    """
+
+    def __init__(self, location: Location, missing: Missing) -> None:
+        self._missing = missing
+        with translated(str(location)):
+            self._array, name = _open_array(location)
+            declared = declared_axes(getattr(self._array.metadata, "dimension_names", None))
+            order = resolve_axes(str(location), ndim=self._array.ndim, given=location.axes, declared=declared)
+            self._order = order
+            layout = _layout(self._array, location)
+            root = f"{location.path.rstrip('/')}/{name}" if name else location.path
+            self._index = ChunkIndex(open_store(root), self._array.metadata.encode_chunk_key, layout)
+            self._info = _describe(self._array, order, layout, location)
+        check_volume(self._info)
+
+    def describe(self) -> VolumeInfo:
+        """Return what is known of the volume."""
+        return self._info
+
+    def cost(self, box: Box) -> ReadCost:
+        """Return chunks and bytes of `box`, with the indices of the shards it touches."""
+        with translated(str(self._info.location)):
+            return self._index.cost(self._order.box(box, self._info.shape[0]))
+
+    def read_into(self, box: Box, out: Volume) -> None:
+        """Read `box` into `out`; only its chunks are asked of the store."""
+        check_request(self._info, box, out)
+        stored = self._order.box(box, self._info.shape[0])
+        with translated(f"{self._info.location}, box {box}"):
+            if self._missing is Missing.ERROR:
+                self._check_written(stored)
+            data = np.asarray(self._array[stored.slices])
+            if data.shape != stored.shape:
+                raise DataError(str(self._info.location), found=f"shape {data.shape}", expected=f"{stored.shape}")
+            np.copyto(self._order.view(out), data)
+
+    def close(self) -> None:
+        """Do nothing: zarr-python keeps no file open between reads."""
+
+    def _check_written(self, stored: Box) -> None:
+        absent = self._index.first_missing(stored)
+        if absent is not None:
+            raise DataError(
+                str(self._info.location),
+                found=f"no chunk {absent}",
+                expected="every chunk stored",
+                remedy='copy or convert it again, or read it with missing="fill" if it was never written',
+            )
+
+
+def _open_array(location: Location) -> tuple[zarr.Array[Any], str]:
+    """Return the array and its name inside the hierarchy; raises NotFoundError that lists the arrays there are."""
+    node = zarr.open(location.path, mode="r")
+    if isinstance(node, zarr.Array):
+        if location.dataset:
+            raise NotFoundError(
+                str(location), found="one array without a name", expected="a group", remedy="leave the dataset name out"
+            )
+        return node, ""
+    arrays = {name: item for name, item in node.members(max_depth=None) if isinstance(item, zarr.Array)}
+    volumes = sorted(name for name, item in arrays.items() if item.ndim in (3, 4))
+    name = location.dataset or (volumes[0] if len(volumes) == 1 else "")
+    if name in arrays:
+        return arrays[name], name
+    raise NotFoundError(
+        location.path,
+        found=f"no array {name!r}" if name else f"{len(volumes)} volumes",
+        expected=f"one of {volumes}" if volumes else "an array of three or four axes",
+        remedy="name one of them" if volumes else "check that it is the right folder",
+    )
+
+
+def _layout(array: zarr.Array[Any], location: Location) -> Layout:
+    """Return the pure facts of an array's storage.
+
+    Source: Zarr v3 core specification and the sharding-indexed codec, version 1.0.
+    """
+    metadata = array.metadata
+    itemsize = array.dtype.itemsize
+    if isinstance(metadata, ArrayV2Metadata):
+        return Layout(tuple(metadata.chunks), itemsize, None)
+    codec = metadata.codecs[0]
+    outer = tuple(array.shards or array.chunks)
+    if not any(isinstance(part, ShardingCodec) for part in metadata.codecs):
+        return Layout(outer, itemsize, None)
+    is_plain = (
+        len(metadata.codecs) == 1
+        and isinstance(codec, ShardingCodec)
+        and not any(isinstance(part, ShardingCodec) for part in codec.codecs)
+        and all(isinstance(part, BytesCodec | Crc32cCodec) for part in codec.index_codecs)
+    )
+    if not is_plain or not isinstance(codec, ShardingCodec):
+        raise UsageError(
+            str(location),
+            found="nested shards, or shards behind another codec",
+            expected="one sharding codec with a bytes and crc32c index",
+            remedy="convert it with voxload convert",
+        )
+    shard = ShardLayout(
+        inner=tuple(codec.chunk_shape),
+        at_end=codec.index_location is ShardingCodecIndexLocation.end,
+        has_checksum=any(isinstance(part, Crc32cCodec) for part in codec.index_codecs),
+    )
+    return Layout(outer, itemsize, shard)
+
+
+def _describe(array: zarr.Array[Any], order: AxisOrder, layout: Layout, location: Location) -> VolumeInfo:
+    metadata = array.metadata
+    return VolumeInfo(
+        location=location,
+        format=f"Zarr v{metadata.zarr_format}",
+        axes=order.axes,
+        shape=order.to_volume(array.shape, 1),
+        dtype=np.dtype(array.dtype),
+        chunks=order.to_volume(layout.unit, 1),
+        shards=order.to_volume(layout.outer, 1) if layout.shard else None,
+        codecs=_codec_names(metadata),
+        stored_bytes=int(array.nbytes_stored()),
+    )
+
+
+def _codec_names(metadata: ArrayV2Metadata | ArrayV3Metadata) -> tuple[str, ...]:
+    if isinstance(metadata, ArrayV2Metadata):
+        filters = list(metadata.filters or ())
+        parts = [*filters, metadata.compressor] if metadata.compressor else filters
+        return tuple(_codec_name(part) for part in parts)
+    first = metadata.codecs[0]
+    codecs = first.codecs if isinstance(first, ShardingCodec) else metadata.codecs
+    return tuple(_codec_name(part) for part in codecs)
+
+
+def _codec_name(codec: Any) -> str:
+    """Return a codec's registered name with, for blosc, what it runs."""
+    data = codec.to_dict() if hasattr(codec, "to_dict") else codec.get_config()
+    name = str(data.get("name", data.get("id")))
+    details = data.get("configuration", data)
+    inner = details.get("cname") if isinstance(details, dict) else None
+    return f"{name}({getattr(inner, 'value', inner)})" if inner else name
