@@ -40,7 +40,6 @@ class MemoryMapReader:
             chunks=None,
             shards=None,
             codecs=(),
-            stored_bytes=array.nbytes,
         )
         check_volume(self._info)
 

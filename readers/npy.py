@@ -9,7 +9,7 @@ import numpy as np
 from voxload.readers.axes import resolve_axes
 from voxload.readers.faults import translated
 from voxload.readers.memorymap import MemoryMapReader
-from voxload.readers.protocol import Location, Missing
+from voxload.readers.protocol import Location, Missing, Vector, refuse_vector
 
 _MAGIC = b"\x93NUMPY"
 
@@ -36,3 +36,7 @@ class NpyFormat:
             array = np.load(location.path, mmap_mode="r", allow_pickle=False)
             order = resolve_axes(str(location), ndim=array.ndim, given=location.axes, declared=None)
         return MemoryMapReader(location, array, order=order, format_name=self.name)
+
+    def read_vector(self, path: str, name: str) -> Vector:
+        """Refuse: the file holds one volume and nothing else."""
+        return refuse_vector(path, name)

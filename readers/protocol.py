@@ -16,6 +16,9 @@ from voxload.geometry import Box
 Volume = npt.NDArray[Any]
 """An array of voxels, ``(C, D, H, W)``."""
 
+Vector = npt.NDArray[np.float64]
+"""A few numbers that belong to a sample."""
+
 
 class Missing(enum.StrEnum):
     """What to do about voxels that the file's own metadata call never written."""
@@ -74,13 +77,16 @@ class VolumeInfo:
     """Chunks of this extent share one object, in (C, D, H, W); None when each has its own."""
     codecs: tuple[str, ...]
     """Names of the codecs or filters, in the order of writing."""
-    stored_bytes: int
-    """Bytes of all stored chunks."""
 
     @property
     def spatial(self) -> tuple[int, int, int]:
         """Extents (D, H, W)."""
         return self.shape[1:]
+
+    @property
+    def whole(self) -> Box:
+        """The box of all voxels; its `cost` is what the volume takes in storage, which no reader learns unasked."""
+        return Box.whole(self.spatial)
 
     @property
     def native_dtype(self) -> np.dtype[Any]:
@@ -163,6 +169,13 @@ class Format(Protocol):
         """Open one volume for reading."""
         ...
 
+    def read_vector(self, path: str, name: str) -> Vector:
+        """Read the one-dimensional dataset `name` of `path`, such as a sample's targets.
+
+        Raises NotFoundError when there is none, UsageError when the format keeps nothing but one volume.
+        """
+        ...
+
 
 def check_request(info: VolumeInfo, box: Box, out: Volume) -> None:
     """Refuse a box outside the volume, or an `out` that does not fit it; every reader calls this first."""
@@ -201,3 +214,23 @@ def check_volume(info: VolumeInfo) -> None:
             expected=f"{location.dtype} as catalogued",
             remedy="the file changed since: catalogue it again",
         )
+
+
+def as_vector(subject: str, values: npt.ArrayLike) -> Vector:
+    """Return stored values as a vector of float64; a scalar counts as one value.
+
+    Raises UsageError when they have more than one axis or are no numbers.
+    """
+    array = np.asarray(values)
+    if array.ndim > 1 or array.dtype.kind not in "biuf":
+        raise UsageError(subject, found=f"{array.dtype} of shape {array.shape}", expected="one axis of numbers")
+    return np.atleast_1d(array).astype(np.float64)
+
+
+def refuse_vector(path: str, name: str) -> Vector:
+    """Raise the error of formats whose files hold one volume and nothing else."""
+    raise UsageError(
+        f"{path}",
+        found=f"a file of one array, so no {name!r}",
+        remedy="keep the targets in a catalogue: voxload convert writes one",
+    )

@@ -11,7 +11,7 @@ from voxload.errors import DataError, UsageError
 from voxload.readers.axes import resolve_axes
 from voxload.readers.faults import translated
 from voxload.readers.memorymap import MemoryMapReader
-from voxload.readers.protocol import Location, Missing
+from voxload.readers.protocol import Location, Missing, Vector, refuse_vector
 
 
 class RawFormat:
@@ -53,3 +53,7 @@ class RawFormat:
             array = np.memmap(location.path, dtype=dtype, mode="r", shape=tuple(location.shape))
             order = resolve_axes(str(location), ndim=array.ndim, given=location.axes, declared=None)
         return MemoryMapReader(location, array, order=order, format_name=self.name)
+
+    def read_vector(self, path: str, name: str) -> Vector:
+        """Refuse: the file holds one volume and nothing else."""
+        return refuse_vector(path, name)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from voxload.errors import UsageError
 from voxload.geometry import SPATIAL_AXES, Box, split
@@ -57,7 +58,7 @@ class ProcessGrid:
     """This rank."""
 
     def __post_init__(self) -> None:
-        spatial = tuple(self.spatial)
+        spatial: tuple[Any, ...] = tuple(self.spatial)
         if len(spatial) != len(SPATIAL_AXES) or any(not isinstance(n, int) or n < 1 for n in spatial):
             raise UsageError(
                 "spatial grid",

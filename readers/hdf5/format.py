@@ -6,9 +6,10 @@ from pathlib import Path
 
 import h5py
 
+from voxload.errors import NotFoundError
 from voxload.readers.faults import translated
 from voxload.readers.hdf5.reader import Hdf5Reader
-from voxload.readers.protocol import Location, Missing
+from voxload.readers.protocol import Location, Missing, Vector, as_vector
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -50,3 +51,11 @@ class Hdf5Format:
     def open(self, location: Location, missing: Missing) -> Hdf5Reader:
         """Open one dataset; without a name, the only one there is."""
         return Hdf5Reader(location, missing)
+
+    def read_vector(self, path: str, name: str) -> Vector:
+        """Read a scalar or one-dimensional dataset."""
+        with translated(path), h5py.File(path, "r") as file:
+            item = file.get(name)
+            if isinstance(item, h5py.Dataset):
+                return as_vector(f"{path}:{name}", item[()])
+            raise NotFoundError(path, found=f"no dataset {name!r}", expected=f"one of {sorted(file)}")

@@ -145,7 +145,6 @@ def _describe(dataset: h5py.Dataset, location: Location) -> tuple[AxisOrder, Vol
         chunks=order.to_volume(dataset.chunks, 1) if dataset.chunks else None,
         shards=None,
         codecs=tuple(name for _, name in _filters(dataset)),
-        stored_bytes=int(dataset.id.get_storage_size()),
     )
     return order, info
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import zarr
 
+from voxload.errors import NotFoundError
 from voxload.readers.faults import translated
-from voxload.readers.protocol import Location, Missing
+from voxload.readers.protocol import Location, Missing, Vector, as_vector
 from voxload.readers.store import open_store
 from voxload.readers.zarr.reader import ZarrReader
 
@@ -35,3 +37,13 @@ class ZarrFormat:
     def open(self, location: Location, missing: Missing) -> ZarrReader:
         """Open one array; without a name, the only one there is."""
         return ZarrReader(location, missing)
+
+    def read_vector(self, path: str, name: str) -> Vector:
+        """Read a scalar or one-dimensional array of a group."""
+        with translated(path):
+            node = zarr.open(path, mode="r")
+            members = dict(node.members()) if isinstance(node, zarr.Group) else {}
+            item = members.get(name)
+            if isinstance(item, zarr.Array):
+                return as_vector(f"{path}:{name}", np.asarray(item[...]))
+        raise NotFoundError(path, found=f"no array {name!r}", expected=f"one of {sorted(members)}")

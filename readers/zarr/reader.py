@@ -153,7 +153,6 @@ def _describe(array: zarr.Array[Any], order: AxisOrder, layout: Layout, location
         chunks=order.to_volume(layout.unit, 1),
         shards=order.to_volume(layout.outer, 1) if layout.shard else None,
         codecs=_codec_names(metadata),
-        stored_bytes=int(array.nbytes_stored()),
     )
 
 

@@ -1,0 +1,196 @@
+"""VolumeDataset: samples, a grid and a halo become this rank's blocks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from voxload.errors import DataError, UsageError
+from voxload.geometry import Boundary, Box, Halo
+from voxload.grid import ProcessGrid
+from voxload.readers.block import block_cost, read_block
+from voxload.readers.handles import Handles
+from voxload.readers.protocol import Missing, ReadCost, Volume
+from voxload.readers.registry import find_format
+from voxload.samples import Sample, Source, list_samples
+
+
+@dataclass(frozen=True, slots=True)
+class FieldLayout:
+    """Shape and type of one field's block."""
+
+    shape: tuple[int, ...]
+    """(C, d, h, w) with halo, in voxels."""
+    dtype: np.dtype[Any]
+    """Stored type in native byte order."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the block."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
+    """A map-style data set whose items are this rank's blocks of large 3-D samples.
+
+    Item ``i`` is a tuple: one tensor ``(C, d, h, w)`` of the stored type per field, then, when targets were
+    asked for, one float32 tensor of targets. Nothing is opened before the first item is read; the object can
+    be forked, pickled and used from many threads.
+
+    Parameters
+    ----------
+    source
+        A catalogue (its path, its folder or the object), a glob, a file, a list of files, or the fsspec URL of a
+        Zarr hierarchy.
+    fields
+        Name in a sample to dataset name; all are cut by the same box. By default the only volume there is,
+        as ``x``.
+    targets
+        Columns of the catalogue or, for plain files, names of one-dimensional datasets in each file.
+    grid
+        The ranks; one rank that holds whole samples by default.
+    halo
+        Voxels wanted around the block: one width, or one per (d, h, w).
+    boundary
+        What lies outside the sample: ``zero`` or ``periodic``.
+    missing
+        What to do about chunks that were never written: ``error`` or ``fill``.
+    axes
+        Order of the axes as stored, such as ``DHWC``, for files that do not say so themselves.
+
+    Raises
+    ------
+    NotFoundError
+        A path, glob, dataset or target that is not there.
+    UsageError
+        Arguments that contradict each other.
+    DataError
+        A damaged catalogue, or targets that are not finite. Reading an item raises it for damaged volumes,
+        fields of unequal shape and targets in files that are not finite.
+    """
+
+    def __init__(  # noqa: PLR0913 - the public signature: one optional word for each thing a data set may need
+        self,
+        source: Source,
+        *,
+        fields: Mapping[str, str] | None = None,
+        targets: str | Sequence[str] | None = None,
+        grid: ProcessGrid | None = None,
+        halo: int | Sequence[int] | Halo = 0,
+        boundary: str | Boundary = Boundary.ZERO,
+        missing: str | Missing = Missing.ERROR,
+        axes: str | None = None,
+    ) -> None:
+        self.grid = grid or ProcessGrid()
+        self.halo = Halo.parse(halo)
+        self.boundary = Boundary.parse(boundary)
+        self.target_names = (targets,) if isinstance(targets, str) else tuple(targets or ())
+        self._samples = list_samples(source, fields=fields, targets=self.target_names, axes=axes)
+        self._handles = Handles(Missing.parse(missing))
+
+    @property
+    def sample_ids(self) -> tuple[str, ...]:
+        """Ids of the samples, in the order of the indices."""
+        return self._samples.ids
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of the fields, in the order of an item's volumes."""
+        return self._samples.fields
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of what the indices mean; equal on all ranks that see the same data."""
+        digest = hashlib.sha256()
+        for part in (*self.field_names, *self.target_names, *self.sample_ids, *map(str, self.grid.spatial)):
+            digest.update(part.encode() + b"\0")
+        return digest.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self._samples.ids)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, ...]:
+        """Return this rank's block of a sample, freshly allocated."""
+        layouts = self.layout(index)
+        volumes = [np.empty(layout.shape, layout.dtype) for layout in layouts]
+        self.read_into(index, volumes)
+        targets = self.read_targets(index)
+        tensors = tuple(torch.from_numpy(volume) for volume in volumes)
+        return tensors if targets is None else (*tensors, targets)
+
+    def layout(self, index: int) -> tuple[FieldLayout, ...]:
+        """Return shape and type of each field's block of a sample; opens its files.
+
+        Raises DataError when the fields of the sample differ in their spatial shape.
+        """
+        sample = self._sample(index)
+        found = []
+        for location in sample.locations:
+            with self._handles.lease(location) as reader:
+                found.append(reader.describe())
+        shapes = {info.spatial for info in found}
+        if len(shapes) > 1:
+            raise DataError(
+                f"sample {sample.id!r}",
+                found=", ".join(f"{n} {i.spatial}" for n, i in zip(self.field_names, found, strict=True)),
+                expected="fields of one spatial shape",
+            )
+        box = self._box(found[0].spatial)
+        return tuple(FieldLayout((info.shape[0], *box.shape), info.native_dtype) for info in found)
+
+    def read_into(self, index: int, volumes: Sequence[Volume]) -> ReadCost:
+        """Read a sample's blocks into `volumes`, one array per field as `layout` says; return what it cost.
+
+        Safe to call from many threads at once.
+        """
+        sample = self._sample(index)
+        if len(volumes) != len(sample.locations):
+            raise UsageError("volumes", found=f"{len(volumes)} arrays", expected=f"{len(sample.locations)} fields")
+        total = ReadCost()
+        for location, volume in zip(sample.locations, volumes, strict=True):
+            with self._handles.lease(location) as reader:
+                box = self._box(reader.describe().spatial)
+                read_block(reader, box, volume, boundary=self.boundary)
+                total += block_cost(reader, box, boundary=self.boundary)
+        return total
+
+    def read_targets(self, index: int) -> torch.Tensor | None:
+        """Return a sample's targets as a float32 vector, or None when none were asked for."""
+        sample = self._sample(index)
+        if not self.target_names:
+            return None
+        values = np.asarray(sample.targets, np.float64) if sample.targets is not None else self._stored_targets(sample)
+        return torch.from_numpy(values.astype(np.float32))
+
+    def close(self) -> None:
+        """Close every open file; the next read opens anew. Call it when no thread reads."""
+        self._handles.close()
+
+    def _sample(self, index: int) -> Sample:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"sample {index} of a data set of {len(self)}")
+        return self._samples.sample(index % len(self))
+
+    def _box(self, spatial: tuple[int, ...]) -> Box:
+        return self.grid.block(spatial).expand(self.halo)
+
+    def _stored_targets(self, sample: Sample) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Read targets that stand in the sample's own file."""
+        path = sample.locations[0].path
+        parts = [find_format(path).read_vector(path, name) for name in self._samples.targets_in_file]
+        values = np.concatenate(parts)
+        if not np.isfinite(values).all():
+            raise DataError(
+                f"targets {list(self.target_names)} of sample {sample.id!r} in {path}",
+                found=str(values.tolist()),
+                expected="finite numbers",
+                remedy="mend the file or leave the sample out",
+            )
+        return values

@@ -1,0 +1,185 @@
+"""Samples: what the user named, as a list of samples with the places of their volumes.
+
+Listing opens no volume. The order is the sorted order of the ids, so that every rank counts alike.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from voxload.catalog import CATALOG_NAME, Catalog
+from voxload.errors import NotFoundError, UsageError
+from voxload.readers.protocol import Location
+from voxload.readers.store import is_url
+
+Source = str | Path | Catalog | Sequence[str | Path]
+"""A catalogue or its path, a file, a folder, a glob, a URL, or a list of files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sample: where its volumes are, and its targets as far as they are known without opening a file."""
+
+    id: str
+    """Sample id, unique in its data set."""
+    locations: tuple[Location, ...]
+    """Place of each field's volume, in the order of the fields."""
+    targets: tuple[float, ...] | None
+    """Values from the catalogue; None where they stand in the file or none were asked for."""
+
+
+class Samples(Protocol):
+    """An indexed list of samples; immutable, safe to share between threads and to send to processes."""
+
+    ids: tuple[str, ...]
+    """Sample ids, sorted."""
+    fields: tuple[str, ...]
+    """Names of the fields, in the order of a sample's volumes."""
+    targets_in_file: tuple[str, ...]
+    """Names of one-dimensional datasets in each sample's file that hold its targets."""
+
+    def sample(self, index: int) -> Sample:
+        """Return one sample; costs no I/O."""
+        ...
+
+
+class CatalogSamples:
+    """The samples of a catalogue.
+
+    Raises NotFoundError for unknown datasets and targets, DataError for targets that are not finite.
+    """
+
+    targets_in_file: tuple[str, ...] = ()
+
+    def __init__(self, catalog: Catalog, fields: Mapping[str, str] | None, targets: Sequence[str]) -> None:
+        catalog.check_not_empty()
+        catalog.check_targets(targets)
+        datasets = catalog.datasets
+        if fields is None and len(datasets) > 1:
+            raise UsageError(
+                "fields",
+                found=f"a catalogue with several datasets, {list(datasets)}",
+                expected="to know which to read",
+                remedy=f'say for example fields={{"x": "{datasets[0]}"}}',
+            )
+        named = {"x": datasets[0]} if fields is None else dict(fields)
+        for dataset in named.values():
+            if dataset not in datasets:
+                raise NotFoundError(
+                    "fields", found=f"no dataset {dataset!r} in the catalogue", expected=f"one of {list(datasets)}"
+                )
+        self.fields = tuple(named)
+        self.ids = catalog.samples
+        self._datasets = tuple(named.values())
+        self._catalog = catalog
+        self._targets = tuple(targets)
+
+    def sample(self, index: int) -> Sample:
+        """Return one sample from its rows."""
+        entries = [self._catalog.entry(self.ids[index], dataset) for dataset in self._datasets]
+        locations = tuple(
+            Location(
+                entry.path if is_url(entry.path) else os.fspath(self._catalog.root / entry.path),
+                entry.dataset,
+                axes=entry.axes,
+                shape=entry.shape,
+                dtype=entry.dtype,
+            )
+            for entry in entries
+        )
+        targets = tuple(entries[0].targets[name] for name in self._targets) if self._targets else None
+        return Sample(self.ids[index], locations, targets)
+
+
+class FileSamples:
+    """Samples that are files: every field is a dataset of the same file."""
+
+    def __init__(
+        self, paths: Sequence[str], fields: Mapping[str, str] | None, targets: Sequence[str], axes: str | None
+    ) -> None:
+        named = {"x": ""} if fields is None else dict(fields)
+        self.fields = tuple(named)
+        self.targets_in_file = tuple(targets)
+        by_id = dict(sorted(zip(_ids(paths), paths, strict=True)))
+        self.ids = tuple(by_id)
+        self._paths = tuple(by_id.values())
+        self._datasets = tuple(named.values())
+        self._axes = axes
+
+    def sample(self, index: int) -> Sample:
+        """Return one sample: its file under each field's dataset name."""
+        path = self._paths[index]
+        locations = tuple(Location(path, dataset, axes=self._axes) for dataset in self._datasets)
+        return Sample(self.ids[index], locations, None)
+
+
+def list_samples(
+    source: Source, *, fields: Mapping[str, str] | None, targets: Sequence[str], axes: str | None
+) -> Samples:
+    """Return the samples that `source` names.
+
+    Raises
+    ------
+    NotFoundError
+        A path that does not exist, a glob that matches nothing, an unknown dataset or target.
+    UsageError
+        An empty list, or fields or axes that the source contradicts.
+    DataError
+        A damaged catalogue, or targets that are not finite.
+    """
+    if fields is not None and not fields:
+        raise UsageError("fields", found="no field", expected='at least one, such as {"x": "full"}')
+    catalog = source if isinstance(source, Catalog) else _catalog_at(source)
+    if catalog is None:
+        return FileSamples(_paths(source), fields, targets, axes)
+    if axes is not None:
+        raise UsageError("axes", found=f"{axes!r} with a catalogue", remedy="leave axes out: the catalogue has them")
+    return CatalogSamples(catalog, fields, targets)
+
+
+def _catalog_at(source: Source) -> Catalog | None:
+    """Return the catalogue that a path names, itself or by its folder; None when it names something else."""
+    if not isinstance(source, str | Path) or is_url(str(source)):
+        return None
+    path = Path(source)
+    if path.suffix == ".parquet":
+        return Catalog.read(path)
+    inside = path / CATALOG_NAME
+    return Catalog.read(inside) if inside.is_file() else None
+
+
+def _paths(source: Source) -> list[str]:
+    """Return the files that a path, a glob or a list names."""
+    if isinstance(source, str | Path):
+        text = os.fspath(source)
+        if is_url(text) or Path(text).exists():
+            return [text]
+        found = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - the pattern may be absolute
+        if found:
+            return found
+        what = "no match" if glob.has_magic(text) else "no such file or folder"
+        raise NotFoundError(text, found=what, remedy="check the path or the pattern")
+    paths = [os.fspath(path) for path in source] if not isinstance(source, Catalog) else []
+    if not paths:
+        raise UsageError("data set", found="an empty list of files", expected="one file or more")
+    return paths
+
+
+def _ids(paths: Sequence[str]) -> list[str]:
+    """Return ids: paths below their common folder, without suffix where that keeps them apart."""
+    twice = [path for path, count in Counter(paths).items() if count > 1]
+    if twice:
+        raise UsageError("data set", found=f"{twice[0]} twice", expected="each file once")
+    if any(is_url(path) for path in paths):
+        return list(paths)
+    whole = [Path(path).absolute() for path in paths]
+    common = os.path.commonpath([path.parent for path in whole])
+    names = [path.relative_to(common) for path in whole]
+    short = [name.with_suffix("").as_posix() for name in names]
+    return short if len(set(short)) == len(short) else [name.as_posix() for name in names]
