@@ -1,1 +1,47 @@
-"""Data loading and I/O for 3-D samples too large for one GPU."""
+"""Data loading and I/O for 3-D samples too large for one GPU.
+
+Names are loaded when they are first used: converting or inspecting files does not wait for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from voxload import engine as engine
+    from voxload import models as models
+    from voxload import transforms as transforms
+    from voxload.catalog import Catalog as Catalog
+    from voxload.dataset import VolumeDataset as VolumeDataset
+    from voxload.geometry import Box as Box
+    from voxload.geometry import Halo as Halo
+    from voxload.grid import ProcessGrid as ProcessGrid
+    from voxload.loader.dataloader import DataLoader as DataLoader
+
+_HOMES = {
+    "Box": "voxload.geometry",
+    "Catalog": "voxload.catalog",
+    "DataLoader": "voxload.loader.dataloader",
+    "Halo": "voxload.geometry",
+    "ProcessGrid": "voxload.grid",
+    "VolumeDataset": "voxload.dataset",
+}
+"""The module of each public class."""
+_MODULES = ("engine", "models", "transforms")
+"""Public modules."""
+
+__all__ = ["Box", "Catalog", "DataLoader", "Halo", "ProcessGrid", "VolumeDataset", "engine", "models", "transforms"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use (PEP 562)."""
+    if name in _MODULES:
+        return importlib.import_module(f"voxload.{name}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'voxload' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

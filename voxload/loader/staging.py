@@ -1,0 +1,143 @@
+"""StagingRing: a bounded set of reused host buffers, one batch's blocks in each.
+
+Rules of this file:
+
+1. A slot is free, or being filled, or lent. It is lent as tensors, and it comes back by itself when the last
+   tensor that looks into it is gone: a batch stays whole for as long as anybody holds it.
+2. The ring never waits. When no slot is free, `acquire` says so, and the caller decides.
+3. A consumer that keeps batches for good keeps their memory for good, as with any loader. `replace` then makes
+   a new slot for the one that will not come back soon; the budget bounds what the loader itself holds.
+"""
+
+from __future__ import annotations
+
+import queue
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from voxload.dataset import FieldLayout
+from voxload.errors import UsageError
+from voxload.readers.protocol import Volume
+from voxload.units import format_bytes
+
+_ALIGNMENT = 64
+"""Fields start at cache lines, so that two threads that fill neighbouring fields do not share one."""
+LEAST_SLOTS = 2
+"""One to consume and one to fill: with fewer nothing is read ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLayout:
+    """Shape of one slot: a batch of blocks for each field."""
+
+    batch_size: int
+    """Most samples in a batch."""
+    fields: tuple[FieldLayout, ...]
+    """Each field's block."""
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """First byte of each field in the slot, and the slot's size last."""
+        found = [0]
+        for field in self.fields:
+            size = self.batch_size * field.nbytes
+            found.append(found[-1] + -(-size // _ALIGNMENT) * _ALIGNMENT)
+        return tuple(found)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a slot."""
+        return self.offsets[-1]
+
+
+class Slot:
+    """One buffer of the ring, cut into a ``(B, C, d, h, w)`` array per field."""
+
+    def __init__(self, layout: BatchLayout, free: queue.SimpleQueue[Slot]) -> None:
+        self.layout = layout
+        self._free = free
+        self._memory: npt.NDArray[np.uint8] = np.empty(max(layout.nbytes, 1), np.uint8)
+        # Touch every page now: the first epoch must not pay for the kernel's zeroing inside a read.
+        self._memory[::4096] = 0
+
+    def arrays(self) -> list[Volume]:
+        """Return the fields' arrays and lend the slot out until the last of them is gone.
+
+        Every array, view and tensor made of them keeps `lease` alive: numpy's chain of bases ends at an array
+        whose own base is no array, here the memoryview. The end of `lease` is thus the end of all of them.
+        """
+        lease = np.frombuffer(self._memory.data, np.uint8)
+        weakref.finalize(lease, self._free.put, self).atexit = False
+        offsets = self.layout.offsets
+        found = []
+        for field, offset in zip(self.layout.fields, offsets, strict=False):
+            shape = (self.layout.batch_size, *field.shape)
+            flat: npt.NDArray[Any] = lease[offset : offset + prod(shape) * field.dtype.itemsize]
+            found.append(flat.view(field.dtype).reshape(shape))
+        return found
+
+
+class StagingRing:
+    """Slots of one layout within a budget; owned by the loader and used by the consumer's thread.
+
+    Only the way back is open to all: the last holder of a batch may drop it in any thread.
+
+    Parameters
+    ----------
+    layout
+        Shape of a slot.
+    budget
+        Most bytes of all slots together.
+    most
+        Most slots, however large the budget.
+
+    Raises
+    ------
+    UsageError
+        When the budget does not hold two slots; nothing is allocated then.
+    """
+
+    def __init__(self, layout: BatchLayout, *, budget: int, most: int) -> None:
+        count = min(most, budget // max(layout.nbytes, 1))
+        if count < LEAST_SLOTS:
+            largest = max(layout.fields, key=lambda field: field.nbytes)
+            raise UsageError(
+                "staging budget",
+                found=f"{format_bytes(budget)}",
+                expected=f"{format_bytes(LEAST_SLOTS * layout.nbytes)} or more for two batches of {layout.batch_size} "
+                f"blocks, the largest {largest.dtype} {largest.shape}",
+                remedy="raise staging, or lower batch_size",
+            )
+        self.layout = layout
+        # SimpleQueue: its put may be called by a finaliser in the middle of another put.
+        self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+        self._surplus = 0
+        self.slots = count
+        for _ in range(count):
+            self._free.put(Slot(layout, self._free))
+
+    def acquire(self) -> Slot | None:
+        """Return a free slot, or None when all are in use; slots that were replaced meanwhile are dropped."""
+        try:
+            while self._surplus:
+                self._free.get_nowait()
+                self._surplus -= 1
+            return self._free.get_nowait()
+        except queue.Empty:
+            return None
+
+    def replace(self) -> Slot:
+        """Return a new slot in place of one whose batch the consumer keeps (rule 3)."""
+        self._surplus += 1
+        return Slot(self.layout, self._free)
+
+    def give_back(self, slots: Sequence[Slot]) -> None:
+        """Return slots that were acquired and never lent."""
+        for slot in slots:
+            self._free.put(slot)

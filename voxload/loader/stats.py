@@ -1,0 +1,120 @@
+"""LoaderStats: what a loader delivered, what it read for it, and who waited for whom."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from voxload.readers.protocol import ReadCost
+
+TIMELINE_STEPS = 65536
+"""Steps kept for the timeline: a long run keeps its latest ones, at about 3 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One batch as its consumer saw it; seconds count from the loader's first request."""
+
+    asked: float
+    """When the batch was asked for."""
+    stall: float
+    """How long the consumer waited for it."""
+    compute: float
+    """How long the consumer worked before it asked for the next one; 0 while it still does."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderStats:
+    """Totals of one loader on one rank, over all its epochs."""
+
+    batches: int
+    """Batches delivered."""
+    samples: int
+    """Samples in them."""
+    bytes_needed: int
+    """Bytes of the blocks delivered, halo included."""
+    bytes_read: int
+    """Bytes asked of the storage for them: whole chunks as stored."""
+    bytes_decoded: int
+    """Bytes those chunks hold once decoded."""
+    seconds_stalled: float
+    """Time in which the consumer waited for data."""
+    seconds_computing: float
+    """Time between a batch's delivery and the request for the next one."""
+    steps: tuple[Step, ...]
+    """The latest steps, oldest first."""
+
+    @property
+    def read_amplification(self) -> float:
+        """Bytes read over bytes needed; below 1 where storage is compressed."""
+        return self.bytes_read / self.bytes_needed if self.bytes_needed else 0.0
+
+    @property
+    def decode_amplification(self) -> float:
+        """Bytes decoded over bytes needed; 1 where chunks and blocks agree."""
+        return self.bytes_decoded / self.bytes_needed if self.bytes_needed else 0.0
+
+    @property
+    def accelerator_utilisation(self) -> float:
+        """AU: compute over compute and stall."""
+        total = self.seconds_computing + self.seconds_stalled
+        return self.seconds_computing / total if total else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all figures, the derived ones too, as plain values for JSON."""
+        return asdict(self) | {
+            "read_amplification": self.read_amplification,
+            "decode_amplification": self.decode_amplification,
+            "accelerator_utilisation": self.accelerator_utilisation,
+        }
+
+
+class StatsRecorder:
+    """Adds up what iterators of one loader report; safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._batches = self._samples = self._needed = 0
+        self._cost = ReadCost()
+        self._stall = self._compute = 0.0
+        self._steps: list[Step] = []
+        self._start: float | None = None
+
+    def delivered(self, *, samples: int, needed: int, cost: ReadCost) -> None:
+        """Count one batch and what it took."""
+        with self._lock:
+            self._batches += 1
+            self._samples += samples
+            self._needed += needed
+            self._cost += cost
+
+    def waited(self, *, asked: float, stall: float) -> None:
+        """Count one request, made at clock time `asked`, that waited `stall` seconds."""
+        with self._lock:
+            self._start = asked if self._start is None else self._start
+            self._stall += stall
+            self._steps.append(Step(asked - self._start, stall, 0.0))
+            if len(self._steps) > TIMELINE_STEPS:
+                del self._steps[: TIMELINE_STEPS // 2]
+
+    def computed(self, seconds: float) -> None:
+        """Count the time that the consumer worked on the batch it got last."""
+        with self._lock:
+            self._compute += seconds
+            last = self._steps[-1]
+            self._steps[-1] = Step(last.asked, last.stall, seconds)
+
+    def snapshot(self) -> LoaderStats:
+        """Return the totals so far."""
+        with self._lock:
+            return LoaderStats(
+                batches=self._batches,
+                samples=self._samples,
+                bytes_needed=self._needed,
+                bytes_read=self._cost.stored_bytes,
+                bytes_decoded=self._cost.decoded_bytes,
+                seconds_stalled=self._stall,
+                seconds_computing=self._compute,
+                steps=tuple(self._steps),
+            )
