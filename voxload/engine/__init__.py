@@ -1,1 +1,13 @@
-"""Plan of exchanges, layers and the front of the spatially-parallel engine."""
+"""The spatially-parallel engine: ordinary networks on volumes that are cut over the ranks of a sample group.
+
+`shard` is the front; `explain` prints what it will do. `docs/engine.md` lists the layers and the conventions.
+"""
+
+from voxload.engine.blocks import Blocks
+from voxload.engine.exchange.loopback import Loopback
+from voxload.engine.exchange.p2p import P2P
+from voxload.engine.exchange.protocol import Exchange, Pending
+from voxload.engine.explain import explain
+from voxload.engine.shard import Sharded, shard
+
+__all__ = ["P2P", "Blocks", "Exchange", "Loopback", "Pending", "Sharded", "explain", "shard"]

@@ -1,0 +1,41 @@
+"""Exchange: the contract of whatever carries slabs between the ranks of a sample group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Pending(Protocol):
+    """Messages under way."""
+
+    def wait(self) -> None:
+        """Return when every message has arrived and every sent tensor may be reused.
+
+        Raises InternalError, in bounded time, when a peer is lost or does not answer.
+        """
+
+
+class Exchange(Protocol):
+    """Carries tensors along the lines of the grid, and a few numbers over a sample group.
+
+    One object per rank, used by one thread at a time. All ranks of a line make the same calls in the same
+    order. A peer is named by its place on the line: its coordinate on that axis.
+    """
+
+    def start(self, axis: int, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Pending:
+        """Begin to send `outgoing` and to receive into `incoming` along spatial `axis`.
+
+        Parameters
+        ----------
+        axis
+            0, 1 or 2 for d, h, w.
+        outgoing, incoming
+            Contiguous tensors by peer. The exchange keeps them until ``wait`` returns; the caller leaves
+            them alone until then.
+        """
+
+    def share(self, numbers: Sequence[int]) -> list[tuple[int, ...]]:
+        """Return the `numbers` (64-bit, equally many everywhere) of every rank of the sample group, in its order."""

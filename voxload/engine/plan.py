@@ -1,0 +1,160 @@
+"""AxisPlan: who sends which positions to whom along one axis of the grid; pure integer arithmetic.
+
+Every rank computes the plan of its whole line from the same numbers, so all sides know every message before
+the first is sent: nothing is negotiated, and nothing can be waited for that nobody sends.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import lru_cache
+
+from voxload.engine.window import Interval
+from voxload.geometry import SPATIAL_AXES, Boundary, Box, pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring positions that one rank owns and one rank (perhaps the same) needs."""
+
+    owner: int
+    """Place on the line of the rank that has them."""
+    user: int
+    """Place on the line of the rank that needs them."""
+    source: int
+    """Where they start in the owner's block."""
+    target: int
+    """Where they start in what the user gathers."""
+    length: int
+    """How many there are; 1 or more."""
+
+
+Message = tuple[int, tuple[Run, ...]]
+"""The other rank's place on the line, and the runs that travel, in the order in which they are packed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One rank's part of an AxisPlan, ready to be carried out."""
+
+    axis: int
+    """Spatial axis: 0, 1 or 2 for d, h, w."""
+    owned: int
+    """Extent of this rank's block along the axis."""
+    needed: int
+    """Extent of what this rank gathers along the axis."""
+    here: tuple[Run, ...]
+    """Positions that this rank both owns and needs."""
+    outgoing: tuple[Message, ...]
+    """What other ranks need from this one."""
+    incoming: tuple[Message, ...]
+    """What this rank needs from others."""
+    gaps: tuple[Interval, ...]
+    """Gathered positions that lie outside the volume, to be filled."""
+
+    @property
+    def received(self) -> int:
+        """Positions that come from other ranks."""
+        return sum(run.length for _, runs in self.incoming for run in runs)
+
+
+@dataclass(frozen=True, slots=True)
+class AxisPlan:
+    """The gather of one interval per rank along one line of the grid.
+
+    >>> print(plan_axis(0, (0, 4, 8), ((-1, 5), (3, 9)), Boundary.ZERO))
+    d: 0 has 0:4 needs -1:5, 1 has 4:8 needs 3:9; 1->0 4:5, 0->1 3:4
+    """
+
+    axis: int
+    """Spatial axis: 0, 1 or 2 for d, h, w."""
+    bounds: tuple[int, ...]
+    """Bounds of the blocks along the axis."""
+    needs: tuple[Interval, ...]
+    """What each rank of the line gathers, in global positions."""
+    boundary: Boundary
+    """What lies outside the volume."""
+    runs: tuple[Run, ...]
+    """Everything that moves, ordered by user and then by target."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether every rank needs just what it owns, so that there is nothing to do."""
+        return self.needs == tuple(zip(self.bounds[:-1], self.bounds[1:], strict=True))
+
+    def at(self, place: int) -> Part:
+        """Return the part of the rank at `place` on the line."""
+        lo, hi = self.needs[place]
+        mine = [run for run in self.runs if run.user == place]
+        return Part(
+            axis=self.axis,
+            owned=self.bounds[place + 1] - self.bounds[place],
+            needed=hi - lo,
+            here=tuple(run for run in mine if run.owner == place),
+            outgoing=_messages([run for run in self.runs if run.owner == place != run.user], to_user=True),
+            incoming=_messages([run for run in mine if run.owner != place], to_user=False),
+            gaps=_gaps(mine, hi - lo),
+        )
+
+    def __str__(self) -> str:
+        ranks = ", ".join(
+            f"{place} has {self.bounds[place]}:{self.bounds[place + 1]} needs {lo}:{hi}"
+            for place, (lo, hi) in enumerate(self.needs)
+        )
+        moves = ", ".join(
+            f"{run.owner}->{run.user} {first}:{first + run.length}"
+            for run in self.runs
+            if run.owner != run.user
+            for first in (self.bounds[run.owner] + run.source,)
+        )
+        return f"{SPATIAL_AXES[self.axis].lower()}: {ranks}; {moves or 'no messages'}"
+
+
+@lru_cache(maxsize=4096)
+def plan_axis(axis: int, bounds: tuple[int, ...], needs: tuple[Interval, ...], boundary: Boundary) -> AxisPlan:
+    """Return the plan by which each rank of a line gets the interval that it needs.
+
+    Parameters
+    ----------
+    axis
+        Spatial axis: 0, 1 or 2.
+    bounds
+        Bounds of the blocks; blocks may be empty.
+    needs
+        One interval per rank: it may reach over several blocks, leave the volume, or be smaller than the block.
+    boundary
+        What lies outside: nothing (left to the caller to fill), or the volume again.
+    """
+    runs = []
+    for user, (lo, hi) in enumerate(needs):
+        for piece in pieces(Box((lo,), (hi,)), (bounds[-1],), boundary):
+            position, stop = piece.source.start[0], piece.source.stop[0]
+            target = piece.target.start[0]
+            while position < stop:
+                owner = bisect_right(bounds, position) - 1
+                length = min(bounds[owner + 1], stop) - position
+                runs.append(Run(owner, user, position - bounds[owner], target, length))
+                position, target = position + length, target + length
+    return AxisPlan(axis, bounds, needs, boundary, tuple(runs))
+
+
+def _messages(runs: list[Run], *, to_user: bool) -> tuple[Message, ...]:
+    """Group `runs` by the other rank; both sides keep the plan's order, so they pack and unpack alike."""
+    grouped: dict[int, list[Run]] = {}
+    for run in runs:
+        grouped.setdefault(run.user if to_user else run.owner, []).append(run)
+    return tuple((peer, tuple(grouped[peer])) for peer in sorted(grouped))
+
+
+def _gaps(runs: list[Run], extent: int) -> tuple[Interval, ...]:
+    """Return the parts of ``[0, extent)`` that no run covers; runs are ordered by target."""
+    found = []
+    position = 0
+    for run in runs:
+        if run.target > position:
+            found.append((position, run.target))
+        position = run.target + run.length
+    if position < extent:
+        found.append((position, extent))
+    return tuple(found)

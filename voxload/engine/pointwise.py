@@ -1,0 +1,165 @@
+"""Operations that treat each voxel by itself: on a block they do just what they do on the whole volume."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+LAYERS: frozenset[type[nn.Module]] = frozenset(
+    {
+        nn.CELU,
+        nn.ELU,
+        nn.GELU,
+        nn.Hardshrink,
+        nn.Hardsigmoid,
+        nn.Hardswish,
+        nn.Hardtanh,
+        nn.Identity,
+        nn.LeakyReLU,
+        nn.LogSigmoid,
+        nn.Mish,
+        nn.PReLU,
+        nn.ReLU,
+        nn.ReLU6,
+        nn.SELU,
+        nn.SiLU,
+        nn.Sigmoid,
+        nn.Softplus,
+        nn.Softshrink,
+        nn.Softsign,
+        nn.Tanh,
+        nn.Tanhshrink,
+        nn.Threshold,
+    }
+)
+"""Layers without random numbers and without statistics."""
+
+FUNCTIONS: frozenset[Callable[..., Any]] = frozenset(
+    {
+        abs,
+        functional.celu,
+        functional.elu,
+        functional.gelu,
+        functional.hardsigmoid,
+        functional.hardswish,
+        functional.hardtanh,
+        functional.leaky_relu,
+        functional.logsigmoid,
+        functional.mish,
+        functional.relu,
+        functional.relu6,
+        functional.selu,
+        functional.sigmoid,
+        functional.silu,
+        functional.softplus,
+        functional.softsign,
+        functional.tanh,
+        operator.add,
+        operator.iadd,
+        operator.imul,
+        operator.isub,
+        operator.itruediv,
+        operator.mul,
+        operator.neg,
+        operator.pow,
+        operator.sub,
+        operator.truediv,
+        torch.abs,
+        torch.add,
+        torch.clamp,
+        torch.div,
+        torch.exp,
+        torch.log,
+        torch.log1p,
+        torch.maximum,
+        torch.minimum,
+        torch.mul,
+        torch.neg,
+        torch.pow,
+        torch.relu,
+        torch.sigmoid,
+        torch.sqrt,
+        torch.square,
+        torch.sub,
+        torch.tanh,
+    }
+)
+"""Functions of one or two blocks and plain numbers."""
+
+METHODS: frozenset[str] = frozenset(
+    {
+        "abs",
+        "add",
+        "bfloat16",
+        "clamp",
+        "clone",
+        "contiguous",
+        "div",
+        "double",
+        "exp",
+        "float",
+        "half",
+        "log",
+        "log1p",
+        "mul",
+        "neg",
+        "pow",
+        "relu",
+        "sigmoid",
+        "sqrt",
+        "square",
+        "sub",
+        "tanh",
+    }
+)
+"""Methods of a tensor that are such functions."""
+
+DETERMINISTIC: frozenset[type[nn.Module]] = LAYERS | {
+    nn.BatchNorm1d,
+    nn.Bilinear,
+    nn.Flatten,
+    nn.LayerNorm,
+    nn.Linear,
+    nn.Softmax,
+    nn.LogSoftmax,
+    nn.Unflatten,
+}
+"""Layers that never draw random numbers, in the replicated head too."""
+
+DETERMINISTIC_FUNCTIONS: frozenset[Callable[..., Any]] = FUNCTIONS | {
+    functional.linear,
+    functional.log_softmax,
+    functional.softmax,
+    getattr,
+    operator.getitem,
+    torch.cat,
+    torch.flatten,
+    torch.mean,
+    torch.reshape,
+    torch.softmax,
+    torch.stack,
+    torch.sum,
+    torch.squeeze,
+    torch.unsqueeze,
+}
+"""Functions that never draw random numbers."""
+
+DETERMINISTIC_METHODS: frozenset[str] = METHODS | {
+    "flatten",
+    "mean",
+    "permute",
+    "reshape",
+    "size",
+    "softmax",
+    "squeeze",
+    "sum",
+    "transpose",
+    "unsqueeze",
+    "view",
+}
+"""Methods of a tensor that never draw random numbers."""

@@ -1,0 +1,145 @@
+"""Tracing: the network's ``forward`` as a fixed list of operations, or a refusal that says what is in the way.
+
+torch.fx records what ``forward`` does with a stand-in for the volume. Whatever such a record would lose, such as
+gradient modes, hooks, custom derivatives, random numbers drawn on the way, is refused here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.fx.proxy import TraceError
+
+from voxload.errors import UsageError
+
+_TRACE_ERRORS = (TraceError, AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError)
+"""What Python and torch.fx raise when a stand-in is used like a real volume."""
+
+_REMEDY = "move it out of forward, or after the engine's part of the model"
+
+
+def trace(model: nn.Module) -> fx.Graph:
+    """Return the operations of ``model.forward``, in order.
+
+    Layers of torch stay whole, the user's own modules are entered. Not thread-safe: torch.fx replaces methods of
+    ``nn.Module`` while it traces.
+
+    Raises
+    ------
+    UsageError
+        When ``forward`` is no fixed program of one volume, or does something that a trace cannot keep.
+    """
+    _refuse_hooks(model)
+    _require_one_argument(model)
+    before = random.getstate(), torch.get_rng_state()
+    tracer = _Tracer()
+    with _watched_functions():
+        try:
+            graph = tracer.trace(model)
+        except UsageError:
+            raise
+        except _TRACE_ERRORS as error:
+            raise _untraceable(model, error) from error
+    if before[0] != random.getstate() or not torch.equal(before[1], torch.get_rng_state()):
+        raise UsageError(
+            f"forward of {type(model).__name__}",
+            found="random numbers drawn outside a layer",
+            remedy="draw them in a layer after the flatten, such as nn.Dropout",
+        )
+    return graph
+
+
+class _Tracer(fx.Tracer):
+    """torch.fx's tracer, which refuses what it would lose."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._modes = _modes()
+
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        """Record an operation; a trace forgets under which gradient or autocast mode it ran."""
+        if _modes() != self._modes:
+            raise UsageError(
+                "forward",
+                found="torch.no_grad, enable_grad, inference_mode or autocast inside it",
+                remedy="use them around the call of the model, or requires_grad_(False) on parameters",
+            )
+        return super().create_node(*args, **kwargs)
+
+    def create_arg(self, a: Any) -> Any:
+        """Record an argument; a tensor made on the way would be frozen into the trace."""
+        known = isinstance(a, nn.Parameter) or any(a is buffer for buffer in self.root.buffers())
+        if isinstance(a, torch.Tensor) and not known:
+            raise UsageError(
+                "forward",
+                found=f"a tensor of shape {tuple(a.shape)} made inside it",
+                remedy="register it as a buffer or a parameter of the model",
+            )
+        return super().create_arg(a)
+
+
+def _modes() -> tuple[bool, ...]:
+    """Return the modes of torch that a trace does not record."""
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), *map(torch.is_autocast_enabled, ("cpu", "cuda"))
+
+
+@contextmanager
+def _watched_functions() -> Iterator[None]:
+    """Refuse custom autograd functions while a trace runs: it would enter them and lose their derivative."""
+    original = torch.autograd.Function.__dict__["apply"]
+
+    def apply(cls: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(value, fx.Proxy) for value in (*args, *kwargs.values())):
+            raise UsageError(f"custom autograd function {cls.__name__}", found="no split form", remedy=_REMEDY)
+        return original.__get__(None, cls)(*args, **kwargs)
+
+    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        torch.autograd.Function.apply = original  # type: ignore[method-assign]
+
+
+def _refuse_hooks(model: nn.Module) -> None:
+    """Raise UsageError for hooks: they would run once, at tracing, and never again."""
+    for name, module in model.named_modules():
+        hooks = (
+            module._forward_hooks,  # noqa: SLF001 - torch has no public way to ask for a module's hooks
+            module._forward_pre_hooks,  # noqa: SLF001 - as above
+            module._backward_hooks,  # noqa: SLF001 - as above
+            module._backward_pre_hooks,  # noqa: SLF001 - as above
+        )
+        if any(hooks):
+            raise UsageError(
+                f"layer {name or 'at the root'!r} ({type(module).__name__})",
+                found="hooks on it",
+                remedy="remove them before voxload.engine.shard, and register them on its result",
+            )
+
+
+def _require_one_argument(model: nn.Module) -> None:
+    """Raise UsageError unless ``forward`` takes the volume and nothing else."""
+    taken = list(inspect.signature(model.forward).parameters.values())
+    if len(taken) != 1 or taken[0].kind not in {taken[0].POSITIONAL_ONLY, taken[0].POSITIONAL_OR_KEYWORD}:
+        raise UsageError(
+            f"forward of {type(model).__name__}",
+            found=f"arguments ({', '.join(str(argument) for argument in taken)})",
+            expected="one argument, the volume",
+            remedy="wrap the model in a module whose forward takes the volume alone",
+        )
+
+
+def _untraceable(model: nn.Module, error: Exception) -> UsageError:
+    """Return the refusal of a ``forward`` on which the trace failed."""
+    reason = " ".join(str(error).split())
+    return UsageError(
+        f"forward of {type(model).__name__}",
+        found=f"operations that depend on values or shapes of the volume ({type(error).__name__}: {reason})",
+        expected="the same operations in the same order for every volume",
+    )
