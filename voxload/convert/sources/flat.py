@@ -1,0 +1,129 @@
+"""FlatFile: boxes of an array that lies in a file without chunks, read by position.
+
+A memory map would be shorter, but its pages count as this process's memory and an I/O error in one ends
+the process; reading by position keeps both promises of a conversion: bounded memory and a clear error.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from voxload.convert.sources.protocol import RawCube, ReadInto
+from voxload.errors import DataError
+from voxload.geometry import Box
+from voxload.readers.axes import AxisOrder
+from voxload.readers.faults import translated
+from voxload.readers.protocol import Volume
+
+DEFAULT_DATASET = "volume"
+"""Name of a volume whose file gives it none."""
+
+_MAX_READ_BYTES = 2**30
+"""Most bytes asked of the system at once; Linux gives at most 2 GiB less a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlatFile:
+    """An array in a file, from `offset` to the end, slowest axis first."""
+
+    path: Path
+    """The file."""
+    offset: int
+    """Bytes before the first voxel."""
+    shape: tuple[int, ...]
+    """Extents in the order of the bytes, slowest axis first."""
+    dtype: np.dtype[Any]
+    """Stored type, with the stored byte order."""
+    order: AxisOrder
+    """Axes in the order of the bytes."""
+
+    def check_size(self) -> None:
+        """Refuse a file that is not exactly as long as its array; raises DataError with both sizes."""
+        with translated(str(self.path)):
+            found = self.path.stat().st_size
+        expected = self.offset + prod(self.shape) * self.dtype.itemsize
+        if found != expected:
+            raise DataError(
+                f"{self.path}",
+                found=f"{found} bytes",
+                expected=f"{expected} bytes for {self.dtype.str} {self.shape}",
+                remedy="the file is truncated, or shape or dtype are wrong",
+            )
+
+    @contextmanager
+    def open(self) -> Iterator[ReadInto]:
+        """Open the file and yield the function that reads a spatial box into a (C, D, H, W) array."""
+        with translated(str(self.path)), self.path.open("rb", buffering=0) as file:
+            descriptor = file.fileno()
+
+            def read_into(box: Box, out: Volume) -> None:
+                self._read(descriptor, box, out)
+
+            yield read_into
+
+    def _read(self, descriptor: int, box: Box, out: Volume) -> None:
+        target = self.order.view(out)
+        stored = self.order.box(box, out.shape[0])
+        rows = target if target.flags.c_contiguous else np.empty(stored.shape, dtype=target.dtype)
+        content = rows.data.cast("B")
+        position = 0
+        for start, length in self._runs(stored):
+            self._fill(descriptor, content[position : position + length], start)
+            position += length
+        if not self.dtype.isnative:
+            rows.byteswap(inplace=True)
+        if rows is not target:
+            np.copyto(target, rows)
+
+    def _runs(self, box: Box) -> Iterator[tuple[int, int]]:
+        """Yield (file offset, bytes) of the contiguous runs of a stored `box`, in its own order."""
+        split = len(self.shape)
+        length = self.dtype.itemsize
+        while split and (split == len(self.shape) or box.shape[split] == self.shape[split]):
+            split -= 1
+            length *= box.shape[split]
+        strides = [prod(self.shape[axis + 1 :]) * self.dtype.itemsize for axis in range(len(self.shape))]
+        first = self.offset + sum(lo * stride for lo, stride in zip(box.start, strides, strict=True))
+        for index in itertools.product(*(range(extent) for extent in box.shape[:split])):
+            yield first + sum(i * stride for i, stride in zip(index, strides[:split], strict=True)), length
+
+    def _fill(self, descriptor: int, content: memoryview, start: int) -> None:
+        """Read until `content` is full; a file that ends before is truncated."""
+        position = 0
+        while position < len(content):
+            part = content[position : position + _MAX_READ_BYTES]
+            count = os.preadv(descriptor, [part], start + position)
+            if not count:
+                raise DataError(
+                    f"{self.path}",
+                    found=f"the end of the file at byte {start + position}",
+                    expected=f"{len(content) - position} bytes more",
+                    remedy="the file was cut while it was read: copy it again",
+                )
+            position += count
+
+
+def stored_file(
+    path: Path, offset: int, *, shape: tuple[int, ...], dtype: np.dtype[Any], order: AxisOrder, is_fortran: bool
+) -> FlatFile:
+    """Return the checked flat file of an array; Fortran order is the same bytes with the axes turned round."""
+    if is_fortran:
+        shape, order = shape[::-1], AxisOrder(order.axes[::-1])
+    file = FlatFile(path, offset, shape=shape, dtype=dtype, order=order)
+    describe_flat(file)
+    file.check_size()
+    return file
+
+
+def describe_flat(file: FlatFile) -> RawCube:
+    """Return the description of a flat file; raises UsageError on a type that is no voxel."""
+    return RawCube(file.path, DEFAULT_DATASET, shape=file.shape, order=file.order, dtype=file.dtype.newbyteorder("="))

@@ -1,0 +1,89 @@
+"""Source: the contract that every raw format keeps, and the description it gives.
+
+A source describes one raw cube and reads sub-boxes of it; nothing here ever holds a whole cube.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from voxload.errors import DataError, UsageError
+from voxload.geometry import Box
+from voxload.readers.axes import AxisOrder
+from voxload.readers.protocol import Volume
+
+ReadInto = Callable[[Box, Volume], None]
+"""Reads a spatial box, inside the cube, into an array of shape ``(C, *box.shape)`` and the cube's dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawCube:
+    """What is known of a raw cube without reading a voxel."""
+
+    path: Path
+    """The file."""
+    dataset: str
+    """Name the volume gets where it is converted to."""
+    shape: tuple[int, ...]
+    """Extents in the order of the bytes in the file, slowest axis first."""
+    order: AxisOrder
+    """Axes in the same order."""
+    dtype: np.dtype[Any]
+    """Type of the voxels once read: the stored type in this machine's byte order."""
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """Target name to value, as the file itself says."""
+    scratch_bytes: int = 0
+    """Memory that reading takes beside the array it reads into, such as a decompressed chunk."""
+
+    def __post_init__(self) -> None:
+        if self.dtype.kind not in "biuf" or self.dtype.itemsize > 8:
+            raise UsageError(
+                f"{self.path}", found=f"dtype {self.dtype}", expected="integers or floats of 1 to 8 bytes a voxel"
+            )
+        if min(self.shape) < 1:
+            raise DataError(f"{self.path}", found=f"shape {self.shape}", expected="extents of 1 or more")
+
+    @property
+    def volume_shape(self) -> tuple[int, int, int, int]:
+        """Extents as (C, D, H, W)."""
+        return self.order.to_volume(self.shape, 1)
+
+    @property
+    def spatial_order(self) -> tuple[int, int, int]:
+        """Spatial axes (0 for D, 1 for H, 2 for W) in the order of the bytes, slowest first."""
+        first, second, third = ("DHW".index(axis) for axis in self.order.axes if axis != "C")
+        return first, second, third
+
+
+class Source(Protocol):
+    """One raw cube on disk.
+
+    Rules: ``describe`` costs no reading of voxels. ``open`` gives a function that fills every voxel of the array
+    it is given or raises; it reads fastest when that array lies in memory as the cube lies in the file. What
+    is broken raises DataError, a refusing storage StorageError, and both name the file. One thread at a time.
+    """
+
+    def describe(self) -> RawCube:
+        """Return what is known of the cube."""
+        ...
+
+    def open(self) -> AbstractContextManager[ReadInto]:
+        """Open the file for reading and close it at the end of the block."""
+        ...
+
+
+def volume_view(order: AxisOrder, stored: Volume) -> Volume:
+    """Return a (C, D, H, W) view of an array whose axes are in a file's order; no voxel moves.
+
+    >>> volume_view(AxisOrder("DHWC"), np.zeros((5, 6, 7, 4))).shape
+    (4, 5, 6, 7)
+    """
+    axes = [order.axes.index(axis) for axis in "CDHW" if axis in order.axes]
+    turned = stored.transpose(axes)
+    return turned if order.has_channels else turned[np.newaxis]
