@@ -17,7 +17,7 @@ from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
 from voxload.readers.block import block_cost, read_block
 from voxload.readers.handles import Handles
-from voxload.readers.protocol import Missing, ReadCost, Volume
+from voxload.readers.protocol import Missing, ReadCost, Volume, VolumeInfo
 from voxload.readers.registry import find_format
 from voxload.samples import Sample, Source, list_samples
 
@@ -130,20 +130,13 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
 
         Raises DataError when the fields of the sample differ in their spatial shape.
         """
-        sample = self._sample(index)
-        found = []
-        for location in sample.locations:
-            with self._handles.lease(location) as reader:
-                found.append(reader.describe())
-        shapes = {info.spatial for info in found}
-        if len(shapes) > 1:
-            raise DataError(
-                f"sample {sample.id!r}",
-                found=", ".join(f"{n} {i.spatial}" for n, i in zip(self.field_names, found, strict=True)),
-                expected="fields of one spatial shape",
-            )
+        found = self._describe(index)
         box = self._box(found[0].spatial)
         return tuple(FieldLayout((info.shape[0], *box.shape), info.native_dtype) for info in found)
+
+    def volume_shape(self, index: int) -> tuple[int, int, int]:
+        """Return the extents (D, H, W) of a whole sample, of which this rank has a block; opens its files."""
+        return self._describe(index)[0].spatial
 
     def read_into(self, index: int, volumes: Sequence[Volume]) -> ReadCost:
         """Read a sample's blocks into `volumes`, one array per field as `layout` says; return what it cost.
@@ -177,6 +170,21 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         if not -len(self) <= index < len(self):
             raise IndexError(f"sample {index} of a data set of {len(self)}")
         return self._samples.sample(index % len(self))
+
+    def _describe(self, index: int) -> list[VolumeInfo]:
+        """Return what is known of each field's volume; refuses fields of unequal spatial shape."""
+        sample = self._sample(index)
+        found = []
+        for location in sample.locations:
+            with self._handles.lease(location) as reader:
+                found.append(reader.describe())
+        if len({info.spatial for info in found}) > 1:
+            raise DataError(
+                f"sample {sample.id!r}",
+                found=", ".join(f"{n} {i.spatial}" for n, i in zip(self.field_names, found, strict=True)),
+                expected="fields of one spatial shape",
+            )
+        return found
 
     def _box(self, spatial: tuple[int, ...]) -> Box:
         return self.grid.block(spatial).expand(self.halo)

@@ -1,0 +1,82 @@
+"""TrainingPlan: all that a training run is told, as plain values that travel to its ranks as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from voxload.errors import DataError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Optimisation:
+    """How the weights are found."""
+
+    epochs: int = 5
+    """Passes over the training samples."""
+    batch_size: int = 2
+    """Samples of one sample group in one step."""
+    learning_rate: float = 2e-4
+    """Adam's step size."""
+    dropout: float = 0.5
+    """Share of the head's activations that are dropped in training."""
+    seed: int = 0
+    """Seed of the weights, the orders, the dropout and the split."""
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch_size < 1 or self.learning_rate <= 0 or not 0 <= self.dropout < 1:
+            raise UsageError(
+                "training",
+                found=f"{self.epochs} epochs, batches of {self.batch_size}, rate {self.learning_rate}, "
+                f"dropout {self.dropout}",
+                expected="1 epoch or more, batches of 1 or more, a positive rate, dropout in [0, 1)",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """One training run."""
+
+    catalog: str
+    """Path of the catalogue."""
+    output: str
+    """Folder for the report and the weights."""
+    model: str = "cosmoflow"
+    """Name of the network."""
+    dataset: str = ""
+    """Dataset to train on; empty where the catalogue has one."""
+    targets: tuple[str, ...] = ()
+    """Targets to predict; empty for all of the catalogue."""
+    spatial: tuple[int, int, int] = (1, 1, 1)
+    """Blocks along (d, h, w)."""
+    validation: float = 0.125
+    """Share of the samples that is held out."""
+    log1p: bool = True
+    """Whether voxels are replaced by log(1 + x) before they are standardised."""
+    optimisation: Optimisation = field(default_factory=Optimisation)
+    """How the weights are found."""
+
+    def to_json(self) -> str:
+        """Return the plan as JSON."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> TrainingPlan:
+        """Return the plan that `to_json` wrote; raises DataError on anything else."""
+        try:
+            values: dict[str, Any] = json.loads(text)
+            optimisation = Optimisation(**values.pop("optimisation"))
+            spatial, targets = tuple(values.pop("spatial")), tuple(values.pop("targets"))
+            return cls(**values, spatial=spatial, targets=targets, optimisation=optimisation)
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError(
+                "training plan", found=str(error), expected="JSON as TrainingPlan.to_json writes"
+            ) from error
+
+    @property
+    def report_path(self) -> Path:
+        """Where the result of the run is written."""
+        return Path(self.output) / "result.json"

@@ -1,0 +1,103 @@
+"""TrainingResult: what a run found, as plain values that travel from its ranks as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from voxload.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One epoch, over all ranks."""
+
+    training_loss: float
+    """Mean squared error while training."""
+    validation_loss: float
+    """Mean squared error on the held-out samples."""
+    validation_mae: tuple[float, ...]
+    """Mean absolute error on the held-out samples, one per target."""
+    seconds: float
+    """Duration with validation."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankReport:
+    """What one rank's training loader delivered and read."""
+
+    rank: int
+    """The rank."""
+    group: int
+    """Its sample group."""
+    coords: tuple[int, int, int]
+    """Its (d, h, w) place in the group."""
+    bytes_needed: int
+    """Bytes of the blocks delivered."""
+    bytes_read: int
+    """Bytes asked of the storage."""
+    read_amplification: float
+    """Bytes read over bytes needed."""
+    decode_amplification: float
+    """Bytes decoded over bytes needed."""
+    seconds_stalled: float
+    """Time spent waiting for data."""
+    accelerator_utilisation: float
+    """Compute over compute and stall."""
+    steps: tuple[tuple[float, float, float], ...]
+    """(asked, stall, compute) of each step, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingResult:
+    """One run."""
+
+    targets: tuple[str, ...]
+    """Names of the targets."""
+    shape: tuple[int, int, int]
+    """Extents (D, H, W) of the samples."""
+    spatial: tuple[int, int, int]
+    """Blocks along (d, h, w)."""
+    training_samples: int
+    """Samples trained on."""
+    validation_samples: int
+    """Samples held out."""
+    mean_predictor_mae: tuple[float, ...]
+    """Error of predicting the training samples' mean, on the held-out samples, one per target."""
+    epochs: tuple[Epoch, ...]
+    """In order."""
+    ranks: tuple[RankReport, ...]
+    """In order."""
+
+    @property
+    def mae_ratio(self) -> tuple[float, ...]:
+        """Last epoch's error over the mean predictor's, one per target; 1 has learnt nothing."""
+        pairs = zip(self.epochs[-1].validation_mae, self.mean_predictor_mae, strict=True)
+        return tuple(mae / of_mean for mae, of_mean in pairs)
+
+    def to_json(self) -> str:
+        """Return the result as JSON."""
+        return json.dumps(dataclasses.asdict(self) | {"mae_ratio": self.mae_ratio})
+
+    @classmethod
+    def from_json(cls, text: str) -> TrainingResult:
+        """Return the result that `to_json` wrote; raises DataError on anything else."""
+        try:
+            values: dict[str, Any] = json.loads(text)
+            del values["mae_ratio"]
+            epochs = tuple(
+                Epoch(**{**row, "validation_mae": tuple(row["validation_mae"])}) for row in values.pop("epochs")
+            )
+            ranks = tuple(
+                RankReport(**{**row, "coords": tuple(row["coords"]), "steps": tuple(map(tuple, row["steps"]))})
+                for row in values.pop("ranks")
+            )
+            return cls(**{name: _tupled(value) for name, value in values.items()}, epochs=epochs, ranks=ranks)
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError("training result", found=str(error), expected="JSON as TrainingResult.to_json") from error
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
