@@ -38,15 +38,13 @@ class Window:
         return self.dilation * (self.kernel - 1) + 1
 
     def outputs(self, extent: int) -> int:
-        """Return the number of outputs over an axis of `extent` voxels; 0 or less means that no window fits."""
+        """Return the number of outputs over an axis of `extent` voxels; 0 where no window fits."""
         room = extent + self.low + self.high - self.span
-        if room < 0:
-            return 0
         count = (-(-room // self.stride) if self.ceil else room // self.stride) + 1
         # torch drops a last window that would start in the padding behind the volume.
         if self.ceil and (count - 1) * self.stride >= extent + self.low:
             count -= 1
-        return count
+        return max(count, 0)
 
     def owners(self, bounds: tuple[int, ...]) -> tuple[int, ...]:
         """Return the bounds of the outputs: each belongs to the rank that owns the centre of its window."""

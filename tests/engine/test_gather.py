@@ -1,0 +1,132 @@
+"""The primitive: values, exact adjoint, derivatives of first and second order."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from voxload.engine import Loopback
+from voxload.engine.gather import gather, scatter_add
+from voxload.engine.plan import AxisPlan, plan_axis
+from voxload.geometry import Boundary
+from voxload.grid import ProcessGrid
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> AxisPlan:
+    """Draw a plan over 1 to 4 ranks with thin and empty blocks, and needs of any kind."""
+    widths = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4).filter(any))
+    bounds = (0, *(sum(widths[: index + 1]) for index in range(len(widths))))
+    starts = st.integers(-4, bounds[-1] + 2)
+    needs = tuple((start, start + draw(st.integers(0, 8))) for start in (draw(starts) for _ in widths))
+    return plan_axis(draw(st.integers(0, 2)), bounds, needs, draw(st.sampled_from(Boundary)))
+
+
+def _world(plan: AxisPlan) -> Loopback:
+    """Return a world whose ranks lie along the plan's axis."""
+    spatial = [1, 1, 1]
+    spatial[plan.axis] = len(plan.needs)
+    return Loopback(ProcessGrid((spatial[0], spatial[1], spatial[2]), len(plan.needs)))
+
+
+def _tensor(plan: AxisPlan, extent: int) -> Tensor:
+    """Return a random (2, 1, d, h, w) tensor with `extent` along the plan's axis and 2 along the others."""
+    shape = [2, 1, 2, 2, 2]
+    shape[2 + plan.axis] = extent
+    return torch.randn(shape, dtype=torch.float64)
+
+
+@given(plans(), st.sampled_from([0.0, -torch.inf, 3.0]))
+@settings(deadline=None)
+def test_gather_fetches_what_is_asked_for(plan: AxisPlan, fill: float) -> None:
+    """Every rank gets the global volume's voxels, and the fill outside of it."""
+    dim = 2 + plan.axis
+    whole = _tensor(plan, plan.bounds[-1])
+    world = _world(plan)
+
+    def work(place: int) -> Tensor:
+        block = whole.narrow(dim, plan.bounds[place], plan.bounds[place + 1] - plan.bounds[place])
+        return gather(block, plan.at(place), fill=fill, exchange=world.rank(place))
+
+    for (lo, hi), found in zip(plan.needs, world.run(work), strict=True):
+        assert found.shape[dim] == hi - lo
+        for offset, position in enumerate(range(lo, hi)):
+            outside = plan.boundary is Boundary.ZERO and position not in range(plan.bounds[-1])
+            wanted = (
+                torch.full_like(whole.select(dim, 0), fill)
+                if outside
+                else whole.select(dim, position % plan.bounds[-1])
+            )
+            assert torch.equal(found.select(dim, offset), wanted)
+
+
+@given(plans())
+@settings(deadline=None)
+def test_scatter_add_is_the_adjoint_of_gather(plan: AxisPlan) -> None:
+    """<Gx, y> equals <x, G*y> over all ranks."""
+    world = _world(plan)
+
+    def work(place: int) -> tuple[float, float, float]:
+        x = _tensor(plan, plan.bounds[place + 1] - plan.bounds[place])
+        y = _tensor(plan, plan.needs[place][1] - plan.needs[place][0])
+        part, exchange = plan.at(place), world.rank(place)
+        forth = gather(x, part, fill=0.0, exchange=exchange)
+        back = scatter_add(y, part, exchange=exchange)
+        return (forth * y).sum().item(), (x * back).sum().item(), (x.norm() * y.norm()).item()
+
+    left, right, scale = (sum(column) for column in zip(*world.run(work), strict=True))
+    assert abs(left - right) <= 1e-13 * max(scale, 1.0)
+
+
+def test_derivatives_of_both_directions() -> None:
+    """Gradcheck and gradgradcheck hold for a gather that wraps around, crops and repeats, and for its adjoint."""
+    world = Loopback(ProcessGrid())
+    for boundary in Boundary:
+        plan = plan_axis(1, (0, 3), ((-4, 5),), boundary)
+        crop = plan_axis(2, (0, 3), ((1, 3),), boundary)
+
+        def forth(x: Tensor, plan: AxisPlan = plan, crop: AxisPlan = crop) -> Tensor:
+            wide = gather(x, plan.at(0), fill=2.0, exchange=world.rank(0))
+            return gather(wide, crop.at(0), fill=0.0, exchange=world.rank(0)).square()
+
+        def back(y: Tensor, plan: AxisPlan = plan) -> Tensor:
+            return scatter_add(y, plan.at(0), exchange=world.rank(0)).square()
+
+        for function, extents in ((forth, (2, 3, 3)), (back, (2, 9, 1))):
+            x = torch.randn(1, 2, *extents, dtype=torch.float64, requires_grad=True)
+            with world.turn:
+                assert torch.autograd.gradcheck(function, (x,))
+                assert torch.autograd.gradgradcheck(function, (x,))
+
+
+@given(plans())
+@settings(deadline=None, max_examples=50)
+def test_second_derivatives_across_ranks(plan: AxisPlan) -> None:
+    """The gradient of a gradient's square, over all ranks, equals that of the dense matrix of the plan."""
+    world = _world(plan)
+    blocks = [_tensor(plan, hi - lo) for lo, hi in zip(plan.bounds[:-1], plan.bounds[1:], strict=True)]
+    weights = [_tensor(plan, hi - lo) for lo, hi in plan.needs]
+    dim = 2 + plan.axis
+
+    def work(place: int) -> Tensor:
+        x = blocks[place].clone().requires_grad_()
+        y = gather(x, plan.at(place), fill=0.0, exchange=world.rank(place))
+        (first,) = torch.autograd.grad((y**3 * weights[place]).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), x)
+        return second
+
+    found = torch.cat(world.run(work), dim)
+    matrices = []
+    for lo, hi in plan.needs:
+        matrix = torch.zeros(hi - lo, plan.bounds[-1], dtype=torch.float64)
+        for offset, position in enumerate(range(lo, hi)):
+            if plan.boundary is Boundary.PERIODIC or position in range(plan.bounds[-1]):
+                matrix[offset, position % plan.bounds[-1]] = 1.0
+        matrices.append(matrix)
+    x = torch.cat(blocks, dim).requires_grad_()
+    y = torch.movedim(torch.tensordot(torch.cat(matrices), x, dims=([1], [dim])), 0, dim)  # type: ignore[no-untyped-call]
+    (first,) = torch.autograd.grad((y**3 * torch.cat(weights, dim)).sum(), x, create_graph=True)
+    (wanted,) = torch.autograd.grad(first.square().sum(), x)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-10)
