@@ -1,0 +1,26 @@
+"""Options that several commands share: how their text becomes values."""
+
+from __future__ import annotations
+
+from voxload.errors import UsageError
+
+
+def parse_extents(option: str, text: str) -> tuple[int, ...]:
+    """Return integers from text such as ``512,512,512``; raises UsageError that names the option."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(option, found=repr(text), expected="integers with commas, such as 512,512,512") from None
+
+
+def parse_triple(option: str, text: str) -> tuple[int, int, int]:
+    """Return one integer per (d, h, w) from text such as ``2,1,1``; raises UsageError that names the option."""
+    values = parse_extents(option, text)
+    if len(values) != 3:
+        raise UsageError(option, found=repr(text), expected="three integers d,h,w, such as 2,2,2")
+    return values[0], values[1], values[2]
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Return names from text such as ``omega_m,sigma_8``; none from empty text."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -1,0 +1,51 @@
+"""Tables of a training run for the terminal; each fits 80 columns."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from voxload.training.result import TrainingResult
+from voxload.units import format_bytes
+
+
+def rank_table(result: TrainingResult) -> Table:
+    """Return what each rank's loader delivered, read and waited for."""
+    names = ("rank", "group", "block", "needed", "read", "read/\nneeded", "decoded/\nneeded", "stall", "AU")
+    table = _table("Loading, per rank, over all epochs", names)
+    for rank in result.ranks:
+        table.add_row(
+            str(rank.rank),
+            str(rank.group),
+            ",".join(map(str, rank.coords)),
+            format_bytes(rank.bytes_needed),
+            format_bytes(rank.bytes_read),
+            f"{rank.read_amplification:.3f}",
+            f"{rank.decode_amplification:.3f}",
+            f"{rank.seconds_stalled:.2f} s",
+            f"{rank.accelerator_utilisation:.1%}",
+        )
+    return table
+
+
+def epoch_table(result: TrainingResult) -> Table:
+    """Return loss and held-out error of each epoch, with the mean predictor's below."""
+    names = ("epoch", "loss", "held-out\nloss", *(f"MAE of\n{name}" for name in result.targets), "time")
+    table = _table("Learning, per epoch; MAE is of held-out samples", names)
+    for number, epoch in enumerate(result.epochs, 1):
+        errors = [f"{mae:.4f}" for mae in epoch.validation_mae]
+        losses = (f"{epoch.training_loss:.4f}", f"{epoch.validation_loss:.4f}")
+        is_last = number == len(result.epochs)
+        table.add_row(str(number), *losses, *errors, f"{epoch.seconds:.1f} s", end_section=is_last)
+    table.add_row("mean*", "", "", *(f"{mae:.4f}" for mae in result.mean_predictor_mae), "")
+    table.add_row("ratio", "", "", *(f"{ratio:.3f}" for ratio in result.mae_ratio), "")
+    table.caption = "* always predicting the training samples' mean; ratio: last epoch's MAE over that"
+    table.caption_justify = "left"
+    return table
+
+
+def _table(title: str, columns: tuple[str, ...]) -> Table:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table

@@ -1,0 +1,62 @@
+"""``voxload train``: a network on the user's own catalogue, split over ranks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from voxload.catalog import CATALOG_NAME
+from voxload.cli.options import parse_names, parse_triple
+from voxload.cli.training import report, train_with_progress
+from voxload.training.plan import Optimisation, TrainingPlan
+
+EPILOG = "Example: voxload train universes/ --model cosmoflow --spatial 2,1,1 --epochs 5 --nproc 4"
+"""Shown at the end of the command's help."""
+
+
+def train(  # noqa: PLR0913 - a command's options are its parameters
+    catalog: Annotated[Path, typer.Argument(help="A catalogue, or the folder that holds it.", show_default=False)],
+    *,
+    model: Annotated[str, typer.Option(help="The network: cosmoflow.")] = "cosmoflow",
+    spatial: Annotated[str, typer.Option(help="Blocks d,h,w that each sample is cut into.")] = "1,1,1",
+    nproc: Annotated[int, typer.Option(help="Processes on this machine, a multiple of the blocks.", min=1)] = 1,
+    epochs: Annotated[int, typer.Option(help="Passes over the training samples.")] = Optimisation().epochs,
+    batch_size: Annotated[
+        int, typer.Option(help="Samples of one sample group in one step.")
+    ] = Optimisation().batch_size,
+    learning_rate: Annotated[float, typer.Option(help="Adam's step size.")] = Optimisation().learning_rate,
+    dropout: Annotated[float, typer.Option(help="Share of the head's features that is dropped.")] = 0.0,
+    validation: Annotated[float, typer.Option(help="Share of the samples that is held out.")] = 0.125,
+    dataset: Annotated[str, typer.Option(help="Dataset to train on, where there are several.")] = "",
+    targets: Annotated[str, typer.Option(help="Targets to predict, with commas; all by default.")] = "",
+    log1p: Annotated[bool, typer.Option(help="Take log(1 + voxel) first, for counts.")] = True,
+    seed: Annotated[int, typer.Option(help="Seed of weights, orders and the split.", min=0)] = 0,
+    output: Annotated[Path, typer.Option(help="Folder for weights, result and pictures.")] = Path("train-report"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train a network on blocks of samples that several processes share.
+
+    Runs on the CPUs of this machine. The weights in OUTPUT/model.pt load into the ordinary, unsplit network.
+    """
+    plan = TrainingPlan(
+        catalog=os.fspath(catalog / CATALOG_NAME if catalog.is_dir() else catalog),
+        output=os.fspath(output),
+        model=model,
+        dataset=dataset,
+        targets=parse_names(targets),
+        spatial=parse_triple("--spatial", spatial),
+        validation=validation,
+        log1p=log1p,
+        optimisation=Optimisation(epochs, batch_size, learning_rate, dropout, seed),
+    )
+    result = train_with_progress(plan, processes=nproc, label="training")
+    if as_json:
+        print(result.to_json())
+        return
+    console = Console()
+    report(result, output, console=console)
+    console.print(f"Weights, result and pictures are in {output}/.")
