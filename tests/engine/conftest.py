@@ -58,7 +58,7 @@ def _compare(model: nn.Module, x: Tensor, spatial: tuple[int, int, int], *, shap
     shards = [shard(twin, grid.at(rank), shape=shape, exchange=world.rank(rank)) for rank, twin in enumerate(copies)]
 
     def work(rank: int) -> tuple[Tensor, Tensor]:
-        block = x[(..., *grid.at(rank).block(x.shape[2:]).slices)].clone().requires_grad_()
+        block = x[(slice(None), slice(None), *grid.at(rank).block(x.shape[2:]).slices)].clone().requires_grad_()
         found = shards[rank](block)
         (found * pull).sum().backward()
         assert block.grad is not None
@@ -69,7 +69,7 @@ def _compare(model: nn.Module, x: Tensor, spatial: tuple[int, int, int], *, shap
     assert whole.grad is not None
     dx = torch.zeros_like(x)
     for rank, (_, grad) in enumerate(results):
-        dx[(..., *grid.at(rank).block(x.shape[2:]).slices)] = grad
+        dx[(slice(None), slice(None), *grid.at(rank).block(x.shape[2:]).slices)] = grad
     errors = {"y": max(_error(found, wanted.detach()) for found, _ in results), "dx": _error(dx, whole.grad)}
     for name, weight in model.named_parameters():
         assert weight.grad is not None

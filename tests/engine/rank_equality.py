@@ -63,7 +63,7 @@ def train(grid: ProcessGrid, reference: dict[str, Any]) -> dict[str, float]:
     return worst
 
 
-def main(rank: int, ranks: int, folder: Path) -> None:
+def main(rank: int, folder: Path) -> None:
     """Take part in every configuration that has a place for this rank."""
     torch.set_num_threads(1)
     reference = torch.load(folder / "reference.pt")
@@ -84,4 +84,4 @@ def main(rank: int, ranks: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    main(int(sys.argv[1]), Path(sys.argv[3]))

@@ -37,7 +37,7 @@ def convolutions(draw: st.DrawFn) -> tuple[nn.Conv3d, list[int], tuple[int, int,
         dilation=tuple(dilation),  # type: ignore[arg-type] # as above
         groups=groups,
         bias=draw(st.booleans()),
-        padding_mode=mode,
+        padding_mode=mode,  # type: ignore[arg-type] # one of torch's modes
     ).double()
     return layer, extents, spatial
 

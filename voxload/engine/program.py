@@ -173,7 +173,7 @@ def _classify_function(node: fx.Node, places: dict[fx.Node, Place]) -> Place:
     known = target in pointwise.METHODS if node.op == "call_method" else target in pointwise.FUNCTIONS
     if not known:
         raise UsageError(
-            f"operation {node.name!r} ({name} on a split volume)",
+            _where(node, name),
             found="no split form",
             remedy=f"{_MODULES_FOR_FUNCTIONS}, or {_REMEDY}",
         )
@@ -181,12 +181,18 @@ def _classify_function(node: fx.Node, places: dict[fx.Node, Place]) -> Place:
         node.kwargs
     ):
         raise UsageError(
-            f"operation {node.name!r} ({name} on a split volume)",
+            _where(node, name),
             found=f"arguments {node.args} {node.kwargs or ''}".rstrip(),
             expected="split volumes and plain numbers",
             remedy=_REMEDY,
         )
     return Place.BLOCK
+
+
+def _where(node: fx.Node, name: str) -> str:
+    """Return the subject of a refusal: the function, and the user's module that calls it."""
+    inside = [f" in {path!r} ({kind.__name__})" for path, kind in node.meta.get("nn_module_stack", {}).values() if path]
+    return f"operation {node.name!r} ({name} on a split volume){inside[-1] if inside else ''}"
 
 
 def _refuse_double_use(model: nn.Module, steps: list[Step], layers: dict[str, nn.Module]) -> None:

@@ -23,6 +23,9 @@ from voxload.grid import ProcessGrid
 _SEEDS = 2**62
 """Number of seeds for the head's random numbers."""
 
+_STATE_METHODS = ("state_dict", "load_state_dict", "get_extra_state", "set_extra_state")
+"""Methods of the outermost module that its split form could not carry over."""
+
 
 def shard(
     model: nn.Module,
@@ -103,6 +106,13 @@ class _Source:
     def check(self) -> None:
         """Raise UsageError when the model cannot run split, in training or in evaluation."""
         count = sum(1 for _ in self.model.modules())
+        if any(getattr(type(self.model), name) is not getattr(nn.Module, name) for name in _STATE_METHODS):
+            raise UsageError(
+                type(self.model).__name__,
+                found=f"its own version of one of {', '.join(_STATE_METHODS)}",
+                expected="the state_dict that torch makes",
+                remedy="put it into a submodule, whose methods are kept",
+            )
         for mode in (True, False):
             self.program((mode,) * count)
         self.program()

@@ -111,9 +111,12 @@ class LoopbackRank:
 
     def share(self, numbers: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the numbers of every rank of the sample group; see Exchange."""
-        table = self._world.rounds[self._grid.group, self._round]
+        key = self._grid.group, self._round
+        table = self._world.rounds[key]
         self._round += 1
         table[self._grid.rank] = tuple(numbers)
+        if len(table) == self._grid.group_size:
+            del self._world.rounds[key]  # complete; the ranks that wait for it hold the table itself
         self._world.turn.notify_all()
         self._world.wait_for(lambda: len(table) == self._grid.group_size, f"rank {self._grid.rank}'s numbers")
         return [table[rank] for rank in self._grid.group_ranks]
