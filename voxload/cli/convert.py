@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -66,7 +66,7 @@ def convert(  # noqa: PLR0913 - a command's options are its parameters
 
 
 @contextmanager
-def _bar() -> Iterator[tqdm[None]]:
+def _bar() -> Iterator[tqdm[NoReturn]]:
     """Yield a progress bar on standard error; it shows nothing where that is no terminal."""
     is_quiet = not sys.stderr.isatty()
     with tqdm(unit="B", unit_scale=True, unit_divisor=1024, disable=is_quiet, file=sys.stderr) as bar:

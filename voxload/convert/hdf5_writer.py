@@ -13,6 +13,7 @@ import numpy as np
 
 from voxload.atomic import remove
 from voxload.convert.manifest import ATTRIBUTE, AXES, Manifest
+from voxload.convert.trap import TrappedFile
 from voxload.convert.writer import publish, temporary_name, writing
 from voxload.geometry import Box
 from voxload.readers.protocol import Volume
@@ -44,7 +45,8 @@ class Hdf5Writer:
         self._manifest = manifest
         self._temporary = temporary_name(final)
         remove(self._temporary)
-        self._file = h5py.File(self._temporary, "w")
+        self._sink = TrappedFile(self._temporary)
+        self._file = h5py.File(self._sink, "w")
         try:
             self._dataset = self._create()
         except BaseException:
@@ -71,6 +73,7 @@ class Hdf5Writer:
         """Write the chunks of `unit`."""
         with writing(self._final):
             self._dataset[(slice(None), *unit.slices)] = block
+            self._sink.check()
 
     def commit(self) -> int:
         """Give the sample its manifest and its final name."""
@@ -80,12 +83,15 @@ class Hdf5Writer:
             complete = dataclasses.replace(self._manifest, stored_bytes=size)
             self._file.attrs[ATTRIBUTE] = json.dumps(complete.to_json())
             self._file.close()
+            self._sink.check()
+            self._sink.close()
             publish(self._temporary, self._final)
         return size
 
     def discard(self) -> None:
         """Remove what was written."""
         self._file.close()
+        self._sink.close()
         remove(self._temporary)
 
     def _create(self) -> h5py.Dataset:

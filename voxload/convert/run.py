@@ -24,7 +24,7 @@ from voxload.convert.manifest import AXES, Manifest, SourceFile, read_manifest, 
 from voxload.convert.options import ConvertOptions, ConvertReport, Progress, StoredFormat
 from voxload.convert.samples import SamplePlan, plan_samples
 from voxload.convert.sources.protocol import RawCube, ReadInto, volume_view
-from voxload.convert.writer import Writer, writing
+from voxload.convert.writer import Writer, remove_leftovers, writing
 from voxload.convert.zarr_writer import ZarrWriter
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
@@ -79,16 +79,20 @@ def convert(
         target.mkdir(parents=True, exist_ok=True)
     with locked(target):
         pending = [sample for sample in plan.samples if not _is_complete(sample)]
+        fresh = {sample.manifest.sample for sample in pending}
+        skipped = [sample for sample in plan.samples if sample.manifest.sample not in fresh]
+        with writing(target):
+            for sample in skipped:
+                remove_leftovers(sample.final)
         for sample in pending:
             _check_replaceable(sample)
         tally = _Tally(sum(_decoded_bytes(sample) for sample in pending), progress)
         for sample in pending:
             _convert_sample(sample, options.format, tally)
         catalog = _write_catalog(target)
-    fresh = {sample.manifest.sample for sample in pending}
     return ConvertReport(
         converted=tuple(sorted(fresh)),
-        skipped=tuple(s.manifest.sample for s in plan.samples if s.manifest.sample not in fresh),
+        skipped=tuple(sample.manifest.sample for sample in skipped),
         ignored=plan.ignored,
         bytes_read=tally.read,
         bytes_written=tally.written,

@@ -46,6 +46,17 @@ def temporary_name(final: Path) -> Path:
     return final.with_name(f".{final.name}{TEMPORARY_MARK}convert")
 
 
+def ledger_name(final: Path) -> Path:
+    """Return the name of the record of an unfinished sample's units."""
+    return final.with_name(f"{temporary_name(final).name}.progress")
+
+
+def remove_leftovers(final: Path) -> None:
+    """Remove what a run left that was killed when its sample had just become complete."""
+    remove(temporary_name(final))
+    remove(ledger_name(final))
+
+
 def publish(temporary: Path, final: Path) -> None:
     """Flush a complete sample and rename it to its final name, in place of an outdated one."""
     sync(temporary)

@@ -15,7 +15,7 @@ from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 from voxload.atomic import remove, sync
 from voxload.convert.ledger import Ledger
 from voxload.convert.manifest import ATTRIBUTE, AXES, Manifest, stored_bytes
-from voxload.convert.writer import publish, temporary_name, writing
+from voxload.convert.writer import ledger_name, publish, temporary_name, writing
 from voxload.geometry import Box
 from voxload.readers.protocol import Volume
 
@@ -38,7 +38,7 @@ class ZarrWriter:
         self._final = final
         self._manifest = manifest
         self._temporary = temporary_name(final)
-        self._ledger = Ledger(self._temporary.with_name(f"{self._temporary.name}.progress"))
+        self._ledger = Ledger(ledger_name(final))
         self._unit = manifest.shards or manifest.chunks
         self._array = self._resume() if self._ledger.resume(manifest) else self._start()
 

@@ -1,0 +1,37 @@
+"""The memory that a whole conversion takes, measured from outside the converter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from voxload.units import parse_bytes
+
+EXTENT = 320
+ALLOWED = "330MiB"
+CHILD = """
+import sys
+from pathlib import Path
+from voxload.convert import ConvertOptions, Headerless, convert
+from voxload.units import parse_bytes
+src, dst, allowed, extent = sys.argv[1:]
+facts = Headerless((int(extent),) * 3 + (4,), "<i2")
+convert(src, dst, options=ConvertOptions(headerless=facts, axes="DHWC", max_memory=parse_bytes(allowed)))
+print(next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")))
+"""
+
+
+def test_peak_memory_stays_within_the_budget(tmp_path: Path) -> None:
+    """Incompressible voxels, the worst case, of a cube that would not fit, leave the process below its budget."""
+    block = np.random.default_rng(0).bytes(2 * 4 * EXTENT**2)
+    with (tmp_path / "noise.raw").open("wb") as file:
+        for _ in range(EXTENT):
+            file.write(block)
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "noise.raw"), str(tmp_path / "out"), ALLOWED, str(EXTENT)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    # VmHWM and not getrusage: the latter's peak begins with that of the process that started the child.
+    peak = int(done.stdout.split()[1]) * 1024
+    assert peak < parse_bytes(ALLOWED)
