@@ -8,6 +8,7 @@
 
 from voxload.readers.block import block_cost as block_cost
 from voxload.readers.block import read_block as read_block
+from voxload.readers.block import read_plane as read_plane
 from voxload.readers.handles import Handles as Handles
 from voxload.readers.protocol import Format as Format
 from voxload.readers.protocol import Location as Location

@@ -13,6 +13,9 @@ from voxload.readers.protocol import Volume
 VOLUME_AXES = "C" + SPATIAL_AXES
 """Order of the axes of every volume once read."""
 
+_KNOWN_AXES = (sorted(SPATIAL_AXES), sorted(VOLUME_AXES))
+_AXES_RULE = "a permutation of 'DHW' or 'CDHW', slowest axis first"
+
 T = TypeVar("T")
 
 
@@ -27,12 +30,8 @@ class AxisOrder:
     """The letters, slowest axis first."""
 
     def __post_init__(self) -> None:
-        if sorted(self.axes) not in (sorted(SPATIAL_AXES), sorted(VOLUME_AXES)):
-            raise UsageError(
-                "axes",
-                found=repr(self.axes),
-                expected="a permutation of 'DHW' or 'CDHW', slowest axis first",
-            )
+        if sorted(self.axes) not in _KNOWN_AXES:
+            raise UsageError("axes", found=repr(self.axes), expected=_AXES_RULE)
 
     @property
     def has_channels(self) -> bool:
@@ -90,11 +89,12 @@ def resolve_axes(subject: str, *, ndim: int, given: str | None, declared: str | 
     if axes is None or len(axes) != ndim:
         found = f"{ndim} axes" + (f" for axes={axes!r}" if axes else "")
         raise UsageError(subject, found=found, expected="three (D, H, W), or four with channels")
+    if sorted(axes.upper()) not in _KNOWN_AXES:
+        raise UsageError(subject, found=f"axes {axes!r}", expected=_AXES_RULE)
     return AxisOrder(axes.upper())
 
 
 def declared_axes(names: Sequence[str | None] | None) -> str | None:
     """Return axis letters from a file's dimension names, or None when they are not ours to understand."""
     letters = "".join(name or "?" for name in names).upper() if names else ""
-    is_known = sorted(letters) in (sorted(SPATIAL_AXES), sorted(VOLUME_AXES))
-    return letters if is_known else None
+    return letters if sorted(letters) in _KNOWN_AXES else None

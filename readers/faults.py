@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 import errno
+import lzma
+import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from voxload.errors import DataError, NotFoundError, StorageError, VoxloadError
 
+try:
+    from aiohttp import ClientError
+except ImportError:  # only the extra `remote` installs it
+    REMOTE_ERRORS: tuple[type[Exception], ...] = (ConnectionError, TimeoutError)
+else:
+    REMOTE_ERRORS = (ConnectionError, TimeoutError, ClientError)
+
 _STORAGE_ERRNOS = frozenset(
-    {errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+    {
+        *(errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.EREMOTEIO),
+        *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOLCK),
+        *(errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOTCONN, errno.ESHUTDOWN),
+    }
 )
-"""Errors of the storage or the machine, not of the data: the same read may work elsewhere or later."""
+"""Errors of the storage or the machine, not of the data: the same read may work elsewhere or later.
+
+EAGAIN is what h5py gives for a file that another process holds open for writing.
+"""
+
+_DATA_ERRORS = (
+    *(ValueError, RuntimeError, KeyError, TypeError, IndexError, OverflowError, AttributeError, AssertionError),
+    *(EOFError, zlib.error, lzma.LZMAError, struct.error),
+)
+"""What libraries raise at bytes or metadata that are not what they should be."""
 
 
 @contextmanager
@@ -19,7 +42,7 @@ def translated(subject: str) -> Iterator[None]:
     """Turn what a storage library raises while it reads `subject` into NotFoundError, StorageError or DataError.
 
     Libraries say "these bytes are no chunk" with nearly any builtin: h5py with OSError without errno,
-    numcodecs with RuntimeError or ValueError, zarr with KeyError or TypeError for metadata.
+    numcodecs with RuntimeError or ValueError, zarr with KeyError, TypeError or AssertionError for metadata.
     """
     try:
         yield
@@ -27,13 +50,20 @@ def translated(subject: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise NotFoundError(subject, found="no such file", remedy="check the path") from error
+    except REMOTE_ERRORS as error:
+        raise storage_error(subject, error) from error
     except OSError as error:
         if error.errno in _STORAGE_ERRNOS:
-            remedy = "the storage refused the read; see the system's log"
-            raise StorageError(subject, found=_first_line(error), remedy=remedy) from error
+            raise storage_error(subject, error) from error
         raise _data_error(subject, error) from error
-    except (ValueError, RuntimeError, KeyError, TypeError, IndexError, OverflowError) as error:
+    except _DATA_ERRORS as error:
         raise _data_error(subject, error) from error
+
+
+def storage_error(subject: str, error: BaseException) -> StorageError:
+    """Return the error of a storage that refused a read for a reason of its own."""
+    remedy = "the storage refused the read: see the system's log, then try again"
+    return StorageError(subject, found=_first_line(error), remedy=remedy)
 
 
 def _data_error(subject: str, error: Exception) -> DataError:
@@ -41,6 +71,6 @@ def _data_error(subject: str, error: Exception) -> DataError:
     return DataError(subject, found=_first_line(error), expected="readable data", remedy=remedy)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

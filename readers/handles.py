@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,13 +36,13 @@ class Handles:
     handle that two processes share serves neither.
     """
 
-    def __init__(self, missing: Missing, *, capacity: int = OPEN_READERS) -> None:
-        self._missing = missing
+    def __init__(self, missing: str | Missing, *, capacity: int = OPEN_READERS) -> None:
+        self._missing = Missing.parse(missing)
         self._capacity = capacity
         self._reset()
 
     def _reset(self) -> None:
-        self._owner = os.getpid()
+        _ALL.add(self)
         self._lock = threading.Lock()
         self._handles: OrderedDict[Location, _Handle] = OrderedDict()
 
@@ -55,8 +56,6 @@ class Handles:
     @contextmanager
     def lease(self, location: Location) -> Iterator[Reader]:
         """Yield the open reader of `location`; it stays open at least until the block ends."""
-        if self._owner != os.getpid():
-            self._reset()
         with self._lock:
             handle = self._handles.setdefault(location, _Handle())
             self._handles.move_to_end(location)
@@ -87,5 +86,17 @@ class Handles:
             handles = list(self._handles.values())
             self._handles.clear()
         for handle in handles:
-            if handle.reader is not None and self._owner == os.getpid():
+            if handle.reader is not None:
                 handle.reader.close()
+
+
+_ALL: weakref.WeakSet[Handles] = weakref.WeakSet()
+"""Every living set of handles: a forked child forgets them all before it runs anything else."""
+
+
+def _forget_in_child() -> None:
+    for handles in list(_ALL):
+        handles._reset()  # noqa: SLF001 - nobody else may start a living object anew
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

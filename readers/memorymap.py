@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from voxload.errors import UsageError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
 from voxload.readers.faults import translated
-from voxload.readers.protocol import Location, ReadCost, Volume, VolumeInfo, check_request, check_volume
+from voxload.readers.protocol import (
+    Location,
+    ReadCost,
+    Volume,
+    VolumeInfo,
+    check_box,
+    check_request,
+    check_volume,
+    closed,
+)
 
 
 class MemoryMapReader:
@@ -49,6 +57,7 @@ class MemoryMapReader:
 
     def cost(self, box: Box) -> ReadCost:
         """Return the bytes of the box's rows; the system reads whole pages of them."""
+        check_box(self._info, box)
         size = self._info.shape[0] * box.size * self._info.dtype.itemsize
         return ReadCost(0, size, size)
 
@@ -56,7 +65,7 @@ class MemoryMapReader:
         """Copy `box` into `out`; only pages that hold its rows are read."""
         check_request(self._info, box, out)
         if self._array is None:
-            raise UsageError(str(self._info.location), found="a closed reader", expected="an open one")
+            raise closed(self._info)
         with translated(f"{self._info.location}, box {box}"):
             np.copyto(self._order.view(out), self._array[self._order.box(box, self._info.shape[0]).slices])
 

@@ -177,12 +177,16 @@ class Format(Protocol):
         ...
 
 
-def check_request(info: VolumeInfo, box: Box, out: Volume) -> None:
-    """Refuse a box outside the volume, or an `out` that does not fit it; every reader calls this first."""
+def check_box(info: VolumeInfo, box: Box) -> None:
+    """Refuse a box that leaves the volume."""
     if len(box.start) != len(info.spatial) or not Box.whole(info.spatial).contains(box):
         raise UsageError(
             f"box {box} of {info.location}", found=f"a volume of {info.spatial}", expected="a box inside it"
         )
+
+
+def check_out(info: VolumeInfo, box: Box, out: Volume) -> None:
+    """Refuse an `out` that cannot take the voxels of `box`."""
     wanted = (info.shape[0], *box.shape)
     if out.shape != wanted or out.dtype != info.native_dtype:
         raise UsageError(
@@ -190,6 +194,27 @@ def check_request(info: VolumeInfo, box: Box, out: Volume) -> None:
             found=f"{out.dtype} {out.shape}",
             expected=f"{info.native_dtype} {wanted}",
         )
+    if not out.flags.writeable:
+        raise UsageError(f"out for box {box} of {info.location}", found="a read-only array", expected="a writable one")
+
+
+def check_request(info: VolumeInfo, box: Box, out: Volume) -> None:
+    """Refuse a box outside the volume, or an `out` that does not fit it; every reader calls this first."""
+    check_box(info, box)
+    check_out(info, box, out)
+
+
+def closed(info: VolumeInfo) -> UsageError:
+    """Return the error of reading after `close`."""
+    return UsageError(f"{info.location}", found="a closed reader", expected="an open one")
+
+
+def parse_dtype(location: Location, text: str) -> np.dtype[Any]:
+    """Return the type that a location names; raises UsageError when numpy knows none of that name."""
+    try:
+        return np.dtype(text)
+    except TypeError:
+        raise UsageError(f"{location}", found=f"dtype {text!r}", expected="a numpy type such as '<i2'") from None
 
 
 def check_volume(info: VolumeInfo) -> None:
@@ -207,7 +232,7 @@ def check_volume(info: VolumeInfo) -> None:
             expected=f"{tuple(location.shape)} as catalogued",
             remedy="the file changed since: catalogue it again",
         )
-    if location.dtype is not None and np.dtype(location.dtype).newbyteorder("=") != info.native_dtype:
+    if location.dtype is not None and parse_dtype(location, location.dtype).newbyteorder("=") != info.native_dtype:
         raise DataError(
             f"{location}",
             found=f"dtype {info.dtype}",
@@ -216,15 +241,14 @@ def check_volume(info: VolumeInfo) -> None:
         )
 
 
-def as_vector(subject: str, values: npt.ArrayLike) -> Vector:
-    """Return stored values as a vector of float64; a scalar counts as one value.
+def as_vector(subject: str, stored: Any) -> Vector:
+    """Read a stored array of h5py or zarr as a vector of float64; a scalar counts as one value.
 
-    Raises UsageError when they have more than one axis or are no numbers.
+    Raises UsageError, before a value is read, when it has more than one axis or holds no numbers.
     """
-    array = np.asarray(values)
-    if array.ndim > 1 or array.dtype.kind not in "biuf":
-        raise UsageError(subject, found=f"{array.dtype} of shape {array.shape}", expected="one axis of numbers")
-    return np.atleast_1d(array).astype(np.float64)
+    if stored.ndim > 1 or stored.dtype.kind not in "biuf":
+        raise UsageError(subject, found=f"{stored.dtype} of shape {stored.shape}", expected="one axis of numbers")
+    return np.atleast_1d(np.asarray(stored[...])).astype(np.float64)
 
 
 def refuse_vector(path: str, name: str) -> Vector:

@@ -11,7 +11,7 @@ from voxload.errors import DataError, UsageError
 from voxload.readers.axes import resolve_axes
 from voxload.readers.faults import translated
 from voxload.readers.memorymap import MemoryMapReader
-from voxload.readers.protocol import Location, Missing, Vector, refuse_vector
+from voxload.readers.protocol import Location, Missing, Vector, parse_dtype, refuse_vector
 
 
 class RawFormat:
@@ -40,7 +40,13 @@ class RawFormat:
                 expected="HDF5, Zarr or npy, or a shape and a dtype",
                 remedy="check that it is the right file, or say shape and dtype of headerless data",
             )
-        dtype = np.dtype(location.dtype)
+        dtype = parse_dtype(location, location.dtype)
+        if dtype.hasobject or min(location.shape, default=1) < 1:
+            raise UsageError(
+                str(location),
+                found=f"{dtype} {tuple(location.shape)}",
+                expected="a type of numbers and extents of 1 or more",
+            )
         with translated(str(location)):
             expected, found = prod(location.shape) * dtype.itemsize, Path(location.path).stat().st_size
             if expected != found:

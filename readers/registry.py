@@ -36,9 +36,9 @@ def find_format(path: str) -> Format:
     UsageError
         When it is a folder, or a URL, that no format knows.
     """
-    if not is_url(path) and not Path(path).exists():
-        raise NotFoundError(path, found="no such file or folder", remedy="check the path")
     with translated(path):
+        if not is_url(path) and not Path(path).exists():
+            raise NotFoundError(path, found="no such file or folder", remedy="check the path")
         for known in formats():
             if known.claims(path):
                 return known
@@ -53,6 +53,7 @@ def find_format(path: str) -> Format:
     )
 
 
-def open_reader(location: Location, *, missing: Missing = Missing.ERROR) -> Reader:
+def open_reader(location: Location, *, missing: str | Missing = Missing.ERROR) -> Reader:
     """Open the volume at `location` with the format that knows it."""
-    return find_format(location.path).open(location, missing)
+    policy = Missing.parse(missing)
+    return find_format(location.path).open(location, policy)

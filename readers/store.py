@@ -8,7 +8,11 @@ from typing import Protocol
 
 import fsspec
 
-from voxload.errors import DataError, UsageError
+from voxload.errors import DataError, StorageError, UsageError
+from voxload.readers.faults import REMOTE_ERRORS, storage_error
+
+_GONE = (404, 410)
+"""HTTP statuses that say that there is no such object."""
 
 
 def is_url(path: str) -> bool:
@@ -18,6 +22,10 @@ def is_url(path: str) -> bool:
 
 class Store(Protocol):
     """Objects below one root. All methods may be called from many threads at once."""
+
+    def locate(self, key: str) -> str:
+        """Return the full name of the object `key`, for messages."""
+        ...
 
     def size(self, key: str) -> int | None:
         """Return the bytes of the object `key`, or None when there is none.
@@ -37,6 +45,10 @@ class LocalStore:
     def __init__(self, root: str) -> None:
         self._root = Path(root)
 
+    def locate(self, key: str) -> str:
+        """Return the path of a file."""
+        return f"{self._root / key}"
+
     def size(self, key: str) -> int | None:
         """Return the bytes of a file, or None when there is none."""
         try:
@@ -44,14 +56,15 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return None
         if not stat.S_ISREG(status.st_mode):
-            raise DataError(f"{self._root / key}", found="a folder or device", expected="a file")
+            raise DataError(self.locate(key), found="a folder or device", expected="a file")
         return status.st_size
 
     def read(self, key: str, start: int, length: int) -> bytes:
         """Return a range of a file."""
-        with (self._root / key).open("rb") as file:
+        # Unbuffered: a buffer would read up to its own size beyond the range.
+        with (self._root / key).open("rb", buffering=0) as file:
             file.seek(start)
-            return _whole(file.read(length), f"{self._root / key}", start, length)
+            return _whole(file.read(length), self.locate(key), start, length)
 
 
 class FsspecStore:
@@ -63,19 +76,32 @@ class FsspecStore:
         except (ImportError, ValueError) as error:
             raise UsageError(f"{url}", found=str(error), remedy='pip install "voxload[remote]"') from error
 
+    def locate(self, key: str) -> str:
+        """Return the path of an object in its file system."""
+        return f"{self._root}/{key}"
+
     def size(self, key: str) -> int | None:
-        """Return the bytes of an object, or None when there is none."""
+        """Return the bytes of an object, or None when there is none.
+
+        Raises StorageError when the server refuses to say.
+        """
         try:
-            details = self._files.info(f"{self._root}/{key}")
-        except FileNotFoundError:
+            details = self._files.info(self.locate(key))
+        except FileNotFoundError as error:
+            # fsspec calls every failing HTTP request a missing file, and keeps the true reason as the cause.
+            cause = error.__cause__
+            if isinstance(cause, REMOTE_ERRORS) and getattr(cause, "status", None) not in _GONE:
+                raise storage_error(self.locate(key), cause) from error
             return None
         if details["type"] != "file":
-            raise DataError(f"{self._root}/{key}", found=f"a {details['type']}", expected="an object")
+            raise DataError(self.locate(key), found=f"a {details['type']}", expected="an object")
+        if details["size"] is None:
+            raise StorageError(self.locate(key), found="no size", expected="a server that gives sizes")
         return int(details["size"])
 
     def read(self, key: str, start: int, length: int) -> bytes:
         """Return a range of an object."""
-        path = f"{self._root}/{key}"
+        path = self.locate(key)
         return _whole(bytes(self._files.cat_file(path, start=start, end=start + length)), path, start, length)
 
 

@@ -45,16 +45,17 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; what was written there takes its place when the block succeeds.
 
     The content is flushed before the rename, so that a power cut cannot leave an empty file under the final
-    name. On any exception the temporary content is removed and `path` is as it was. A folder at `path` is
-    replaced by removing it first: two renames cannot be one, and its readers see it missing for a moment.
+    name. On any exception the temporary content is removed and `path` is as it was. A folder is put
+    into place, or replaced, after removing what is there: two renames cannot be one, and readers see it missing
+    for a moment. One thread of a process at a time may replace one path.
     """
     temporary = temporary_beside(path)
     remove(temporary)
     try:
         yield temporary
         sync(temporary)
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+        if temporary.is_dir() or (path.is_dir() and not path.is_symlink()):
+            remove(path)
         temporary.rename(path)
         sync_folder(path.parent)
     except BaseException:

@@ -10,7 +10,7 @@ column             type            meaning
 ``dtype``          string          numpy name with byte order, such as ``<i2``
 ``axes``           string          a permutation of ``DHW`` or ``CDHW``: the order of the axes as stored
 ``stored_bytes``   int64           bytes of the volume in storage, compressed
-any other number   float64         one target a column
+any other number   float64         one target a column; equal in all rows of a sample
 =================  ==============  ==============================================================
 
 Any tool that writes Parquet can make one; pandas and duckdb read it.
@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from voxload.atomic import replacing
-from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 
 CATALOG_NAME = "catalog.parquet"
 """File name of the catalogue in a converted folder."""
@@ -79,25 +79,16 @@ class Catalog:
     Raises
     ------
     DataError
-        When a column is missing or has the wrong type, or a sample names one dataset twice.
+        When a column is missing, occurs twice, has nulls or the wrong type, or a sample names one dataset twice.
     """
 
     def __init__(self, table: pa.Table, root: Path) -> None:
-        missing = [name for name in _COLUMNS if name not in table.column_names]
-        if missing:
-            raise DataError(
-                "catalogue",
-                found=f"no column {', '.join(missing)}",
-                expected=f"columns {', '.join(_COLUMNS)}",
-                remedy="make it with voxload convert or Catalog.from_entries",
-            )
         self.root = root
-        self.target_names: tuple[str, ...] = tuple(
-            column.name
-            for column in table.schema
-            if column.name not in _COLUMNS and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type))
-        )
-        self.table = table.select([*_COLUMNS, *self.target_names]).combine_chunks()
+        _check_columns(table, root)
+        self.target_names: tuple[str, ...] = tuple(column.name for column in table.schema if _is_target(column))
+        arrays = [_conform(table.column(name), name, kind, root) for name, kind in _COLUMNS.items()]
+        arrays += [table.column(name) for name in self.target_names]
+        self.table = pa.Table.from_arrays(arrays, names=[*_COLUMNS, *self.target_names]).combine_chunks()
         self._rows = self._index()
 
     def _index(self) -> dict[tuple[str, str], int]:
@@ -106,7 +97,9 @@ class Catalog:
         for row, key in enumerate(zip(samples, datasets, strict=True)):
             if key in rows:
                 raise DataError(
-                    f"catalogue, sample {key[0]!r}", found=f"dataset {key[1]!r} twice", expected="each dataset once"
+                    f"catalogue in {self.root}, sample {key[0]!r}",
+                    found=f"dataset {key[1]!r} twice",
+                    expected="each dataset once",
                 )
             rows[key] = row
         return rows
@@ -145,10 +138,17 @@ class Catalog:
             When it is not Parquet or lacks columns.
         """
         path = Path(path)
-        if not path.is_file():
-            raise NotFoundError(f"catalogue {path}", found="no such file", remedy="check the path, or voxload convert")
         try:
-            table = pq.read_table(path, partitioning=None)
+            if not path.is_file():
+                raise NotFoundError(
+                    f"catalogue {path}", found="no such file", remedy="check the path, or voxload convert"
+                )
+            with path.open("rb") as file:
+                table = pq.read_table(file)
+        except NotFoundError:
+            raise
+        except PermissionError as error:
+            raise StorageError(f"catalogue {path}", found="permission denied") from error
         except (pa.ArrowException, OSError) as error:
             raise DataError(
                 f"catalogue {path}", found=str(error).splitlines()[0], expected="a complete Parquet file"
@@ -156,9 +156,19 @@ class Catalog:
         return cls(table, path.parent)
 
     def write(self, path: str | Path) -> None:
-        """Write the catalogue to `path`; it appears whole or not at all."""
-        with replacing(Path(path)) as temporary:
-            pq.write_table(self.table, temporary)
+        """Write the catalogue to `path`; it appears whole or not at all.
+
+        Raises NotFoundError when there is no such folder, StorageError when it takes no file.
+        """
+        try:
+            with replacing(Path(path)) as temporary:
+                pq.write_table(self.table, temporary)
+        except FileNotFoundError as error:
+            raise NotFoundError(f"catalogue {path}", found="no such folder", remedy="make the folder first") from error
+        except OSError as error:
+            raise StorageError(
+                f"catalogue {path}", found=str(error).splitlines()[0], remedy="nothing was kept"
+            ) from error
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -194,17 +204,18 @@ class Catalog:
         if unknown:
             raise NotFoundError("catalogue", found=f"no sample {min(unknown)!r}", remedy="see Catalog.samples")
         rows = [row for (sample, _), row in self._rows.items() if sample in wanted]
-        return Catalog(self.table.take(sorted(rows)), self.root)
+        return Catalog(self.table.take(pa.array(sorted(rows), type=pa.int64())), self.root)
 
     def check_targets(self, names: Iterable[str]) -> None:
-        """Refuse targets that are absent, null, NaN or infinite, naming the first sample that has one.
+        """Refuse targets that are null, not finite or not the same in all rows of a sample, naming the first such.
 
         Raises
         ------
         NotFoundError
             When a name is no target of this catalogue.
         DataError
-            When a value is not finite: a network trained on it is lost without a message.
+            When a value is not finite: a network trained on it is lost without a message. When two rows of a
+            sample differ: which of them is true?
         """
         for name in names:
             if name not in self.target_names:
@@ -213,12 +224,15 @@ class Catalog:
                     found="no such column in the catalogue",
                     expected=f"one of {list(self.target_names)}",
                 )
-            for row, value in enumerate(self.table.column(name).to_pylist()):
-                if value is None or not math.isfinite(value):
+            first: dict[str, float] = {}
+            samples = self.table.column("sample").to_pylist()
+            for sample, value in zip(samples, self.table.column(name).to_pylist(), strict=True):
+                is_finite = value is not None and math.isfinite(value)
+                if not is_finite or first.setdefault(sample, value) != value:
                     raise DataError(
-                        f"target {name!r} of sample {self.table.column('sample')[row].as_py()!r}",
-                        found=str(value),
-                        expected="a finite number",
+                        f"target {name!r} of sample {sample!r}",
+                        found=f"{first[sample]} and {value}" if is_finite else str(value),
+                        expected="one value in all rows of the sample" if is_finite else "a finite number",
                         remedy="mend the value at its source or leave the sample out",
                     )
 
@@ -226,6 +240,46 @@ class Catalog:
         """Refuse a catalogue without rows."""
         if not len(self):
             raise UsageError("catalogue", found="no rows", expected="one sample or more")
+
+
+def _check_columns(table: pa.Table, root: Path) -> None:
+    """Refuse a table that lacks a column or has two of one name."""
+    names = table.column_names
+    missing = [name for name in _COLUMNS if name not in names]
+    if missing:
+        raise DataError(
+            f"catalogue in {root}",
+            found=f"no column {', '.join(missing)}",
+            expected=f"columns {', '.join(_COLUMNS)}",
+            remedy="make it with voxload convert or Catalog.from_entries",
+        )
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise DataError(f"catalogue in {root}", found=f"two columns {twice[0]!r}", expected="each name once")
+
+
+def _is_target(column: pa.Field) -> bool:
+    """Tell whether a column holds a target: a number, and not the row index that pandas may have stored."""
+    is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
+    return is_number and column.name not in _COLUMNS and not column.name.startswith("__index_level_")
+
+
+def _conform(column: pa.ChunkedArray, name: str, kind: pa.DataType, root: Path) -> pa.ChunkedArray:
+    """Return a column in its own type, whatever string or list type its writer chose; no dataset name is an empty one.
+
+    Raises DataError when it has another type, or nulls.
+    """
+    try:
+        found = column.cast(kind)
+    except pa.ArrowException as error:
+        raise DataError(
+            f"catalogue in {root}", found=f"column {name!r} of type {column.type}", expected=str(kind)
+        ) from error
+    if name == "dataset":
+        found = found.fill_null("")
+    if found.null_count or (pa.types.is_list(kind) and found.combine_chunks().flatten().null_count):
+        raise DataError(f"catalogue in {root}", found=f"a null in column {name!r}", expected="a value in every row")
+    return found
 
 
 def _number(value: float | None) -> float:

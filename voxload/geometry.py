@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -132,8 +133,13 @@ class Halo:
         """Return a three-axis halo from one width, one width per axis, or a Halo."""
         if isinstance(value, Halo):
             return value
-        widths = (value,) * len(SPATIAL_AXES) if isinstance(value, int) else tuple(value)
-        if len(widths) != len(SPATIAL_AXES) or not all(isinstance(width, int) for width in widths):
+        try:
+            # index() takes numpy's integers too, and refuses 1.0, "1" and None.
+            one_each = tuple(value) if isinstance(value, Sequence) else (value,) * len(SPATIAL_AXES)
+            widths = tuple(operator.index(width) for width in one_each)
+        except TypeError:
+            widths = ()
+        if len(widths) != len(SPATIAL_AXES):
             raise UsageError("halo", found=repr(value), expected="one int, or three for (d, h, w)")
         return cls(widths, widths)
 
@@ -166,7 +172,7 @@ def _runs(start: int, stop: int, extent: int, boundary: Boundary) -> Iterator[tu
         position += length
 
 
-def pieces(box: Box, shape: Sequence[int], boundary: Boundary) -> tuple[Piece, ...]:
+def pieces(box: Box, shape: Sequence[int], boundary: str | Boundary) -> tuple[Piece, ...]:
     """Cut `box`, which may leave a sample of `shape`, into parts that lie inside it.
 
     With ``zero`` the voxels that no piece covers are outside the sample; with ``periodic`` the pieces cover
@@ -177,9 +183,8 @@ def pieces(box: Box, shape: Sequence[int], boundary: Boundary) -> tuple[Piece, .
     """
     if len(shape) != len(box.start) or any(extent <= 0 for extent in shape):
         raise UsageError("sample shape", found=str(tuple(shape)), expected=f"{len(box.start)} extents of 1 or more")
-    per_axis = [
-        list(_runs(lo, hi, extent, boundary)) for lo, hi, extent in zip(box.start, box.stop, shape, strict=True)
-    ]
+    outside = Boundary.parse(boundary)
+    per_axis = [list(_runs(lo, hi, extent, outside)) for lo, hi, extent in zip(box.start, box.stop, shape, strict=True)]
     found = []
     for runs in itertools.product(*per_axis):
         source = Box(tuple(run[0] for run in runs), tuple(run[1] for run in runs))
@@ -208,12 +213,15 @@ def split(extent: int, parts: int) -> tuple[int, ...]:
 
 
 def chunks_touched(box: Box, chunk: Sequence[int]) -> Box:
-    """Return the range of chunk coordinates, as a Box, that hold the voxels of `box`.
+    """Return the range of chunk coordinates, as a Box, that hold the voxels of `box`; empty along its empty axes.
 
     >>> str(chunks_touched(Box((3, 0), (9, 4)), (4, 4)))
     '[0:3, 0:1]'
     """
     return Box(
         tuple(lo // width for lo, width in zip(box.start, chunk, strict=True)),
-        tuple(max(-(-hi // width), lo // width) for lo, hi, width in zip(box.start, box.stop, chunk, strict=True)),
+        tuple(
+            -(-hi // width) if hi > lo else lo // width
+            for lo, hi, width in zip(box.start, box.stop, chunk, strict=True)
+        ),
     )

@@ -179,13 +179,26 @@ class ProcessGrid:
 
 
 def launched_as(environ: Mapping[str, str]) -> tuple[int, int]:
-    """Return (rank, world size) from a launcher's variables; (0, 1) where no launcher is seen."""
+    """Return (rank, world size) from a launcher's variables; (0, 1) where no launcher is seen.
+
+    Raises UsageError where the variables are no whole numbers, or where the only launcher seen gave one of its
+    two: a rank that believes itself alone would not be noticed.
+    """
+    halves = []
     for launcher, rank_name, size_name in _LAUNCHERS:
-        if rank_name not in environ or size_name not in environ:
+        there = [name for name in (rank_name, size_name) if name in environ]
+        if len(there) < 2:
+            # Slurm sets the rank's variable in a batch script too, where no step runs.
+            halves += [(launcher, *there)] if there and there != ["SLURM_PROCID"] else []
             continue
         try:
             return int(environ[rank_name]), int(environ[size_name])
         except ValueError:
             found = f"{rank_name}={environ[rank_name]!r}, {size_name}={environ[size_name]!r}"
             raise UsageError(f"environment of {launcher}", found=found, expected="whole numbers") from None
+    if halves:
+        launcher, name = halves[0]
+        raise UsageError(
+            f"environment of {launcher}", found=f"{name} alone", expected="rank and world size", remedy=f"unset {name}"
+        )
     return 0, 1

@@ -7,8 +7,10 @@ from pathlib import Path
 import h5py
 
 from voxload.errors import NotFoundError
+from voxload.geometry import Box
 from voxload.readers.faults import translated
-from voxload.readers.hdf5.reader import Hdf5Reader
+from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.reader import Hdf5Reader, check_supported, check_written
 from voxload.readers.protocol import Location, Missing, Vector, as_vector
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -57,5 +59,8 @@ class Hdf5Format:
         with translated(path), h5py.File(path, "r") as file:
             item = file.get(name)
             if isinstance(item, h5py.Dataset):
-                return as_vector(f"{path}:{name}", item[()])
+                check_supported(item, Location(path, name))
+                table = ChunkTable(item) if item.chunks else None
+                check_written(item, table, Box.whole(item.shape), f"{path}:{name}")
+                return as_vector(f"{path}:{name}", item)
             raise NotFoundError(path, found=f"no dataset {name!r}", expected=f"one of {sorted(file)}")

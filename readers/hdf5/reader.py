@@ -15,7 +15,17 @@ from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.faults import translated
 from voxload.readers.hdf5.chunktable import ChunkTable
-from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo, check_request, check_volume
+from voxload.readers.protocol import (
+    Location,
+    Missing,
+    ReadCost,
+    Volume,
+    VolumeInfo,
+    check_box,
+    check_request,
+    check_volume,
+    closed,
+)
 
 
 class Hdf5Reader:
@@ -41,7 +51,7 @@ class Hdf5Reader:
     """
 
     def __init__(self, location: Location, missing: Missing) -> None:
-        self._missing = missing
+        self._missing = Missing.parse(missing)
         self._lock = threading.Lock()
         self._table: ChunkTable | None = None
         with translated(location.path):
@@ -50,7 +60,7 @@ class Hdf5Reader:
             with translated(str(location)):
                 self._dataset = _dataset(self._file, location)
                 self._order, self._info = _describe(self._dataset, location)
-                _check_supported(self._dataset, location)
+                check_supported(self._dataset, location)
             check_volume(self._info)
         except BaseException:
             self._file.close()
@@ -62,6 +72,7 @@ class Hdf5Reader:
 
     def cost(self, box: Box) -> ReadCost:
         """Return chunks and bytes of `box`; contiguous storage counts the box's own bytes."""
+        check_box(self._info, box)
         table = self._chunk_table()
         if table is None:
             size = self._info.shape[0] * box.size * self._info.dtype.itemsize
@@ -89,6 +100,8 @@ class Hdf5Reader:
 
     def _chunk_table(self) -> ChunkTable | None:
         """Return the table of chunks, read once; None when storage is contiguous."""
+        if not self._dataset:
+            raise closed(self._info)
         if self._dataset.chunks is None:
             return None
         with self._lock:
@@ -98,33 +111,39 @@ class Hdf5Reader:
             return self._table
 
     def _check_written(self, stored: Box) -> None:
-        """Refuse voxels that were never written: HDF5 itself would hand out the fill value without a word."""
-        if self._missing is Missing.FILL:
-            return
         table = self._chunk_table()
-        absent = table.first_missing(stored) if table else None
-        is_unwritten = table is None and self._dataset.id.get_space_status() == h5py.h5d.SPACE_STATUS_NOT_ALLOCATED
-        if absent is not None or is_unwritten:
-            raise DataError(
-                str(self._info.location),
-                found=f"chunk {absent} never written" if absent is not None else "no voxel ever written",
-                expected="every voxel stored",
-                remedy='finish writing the file, or read it with missing="fill"',
-            )
+        if self._missing is Missing.ERROR:
+            check_written(self._dataset, table, stored, str(self._info.location))
+
+
+def check_written(dataset: h5py.Dataset, table: ChunkTable | None, stored: Box, subject: str) -> None:
+    """Refuse values that were never written: HDF5 itself would hand out the fill value without a word.
+
+    `table` is None where storage is contiguous.
+    """
+    absent = table.first_missing(stored) if table else None
+    is_unwritten = table is None and dataset.id.get_space_status() == h5py.h5d.SPACE_STATUS_NOT_ALLOCATED
+    if absent is not None or is_unwritten:
+        raise DataError(
+            subject,
+            found=f"chunk {absent} never written" if absent is not None else "no value ever written",
+            expected="every value stored",
+            remedy='finish writing the file; a volume can be read with missing="fill"',
+        )
 
 
 def _dataset(file: h5py.File, location: Location) -> h5py.Dataset:
     """Return the dataset that `location` names; raises NotFoundError that lists those there are."""
+    named = file.get(location.dataset) if location.dataset else None
+    if isinstance(named, h5py.Dataset):
+        return named
     found: list[str] = []
     file.visititems(
         lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) and item.ndim in (3, 4) else None
     )
     name = location.dataset
     if not name and len(found) == 1:
-        name = found[0]
-    item = file.get(name) if name else None
-    if isinstance(item, h5py.Dataset):
-        return item
+        return file[found[0]]
     raise NotFoundError(
         f"{location.path}",
         found=f"no dataset {name!r}" if name else f"{len(found)} volumes",
@@ -156,7 +175,7 @@ def _filters(dataset: h5py.Dataset) -> list[tuple[int, str]]:
     return [(int(row[0]), row[3].decode(errors="replace").split(";")[0].strip()) for row in rows]
 
 
-def _check_supported(dataset: h5py.Dataset, location: Location) -> None:
+def check_supported(dataset: h5py.Dataset, location: Location) -> None:
     """Refuse layouts whose missing parts HDF5 fills without a word, and filters that are not installed."""
     if dataset.is_virtual or dataset.external:
         kind = "virtual" if dataset.is_virtual else "external"

@@ -72,14 +72,14 @@ class ChunkIndex:
     def __init__(self, store: Store, key_of: KeyOf, layout: Layout) -> None:
         self._store = store
         self._key_of = key_of
-        self._layout = layout
+        self.layout = layout
         self._lock = threading.Lock()
         self._known: dict[Place, npt.NDArray[np.uint64] | int | None] = {}
 
     def cost(self, stored: Box) -> ReadCost:
         """Return what the chunks that hold `stored` cost; chunks never written cost nothing."""
-        shard = self._layout.shard
-        decoded = prod(self._layout.unit) * self._layout.itemsize
+        shard = self.layout.shard
+        decoded = prod(self.layout.unit) * self.layout.itemsize
         total = ReadCost()
         for place, part in self._objects(stored):
             found = self._look_up(place)
@@ -110,17 +110,17 @@ class ChunkIndex:
 
     def _objects(self, stored: Box) -> Iterator[tuple[Place, Box]]:
         """Yield the place of each object that holds voxels of `stored`, and the part it holds."""
-        touched = chunks_touched(stored, self._layout.outer)
+        touched = chunks_touched(stored, self.layout.outer)
         for place in itertools.product(*(range(lo, hi) for lo, hi in zip(touched.start, touched.stop, strict=True))):
-            origin = tuple(i * width for i, width in zip(place, self._layout.outer, strict=True))
-            part = Box.whole(self._layout.outer).shift(origin).intersect(stored)
+            origin = tuple(i * width for i, width in zip(place, self.layout.outer, strict=True))
+            part = Box.whole(self.layout.outer).shift(origin).intersect(stored)
             if part is None:
                 raise InternalError(f"chunk {place} does not hold voxels of {stored}")
             yield place, part
 
     def _inner_range(self, place: Place, part: Box) -> Box:
-        origin = tuple(i * width for i, width in zip(place, self._layout.outer, strict=True))
-        return chunks_touched(part.relative_to(origin), self._layout.unit)
+        origin = tuple(i * width for i, width in zip(place, self.layout.outer, strict=True))
+        return chunks_touched(part.relative_to(origin), self.layout.unit)
 
     def _look_up(self, place: Place) -> npt.NDArray[np.uint64] | int | None:
         """Return a shard's index, or the bytes of an unsharded chunk, or None when there is no object."""
@@ -130,23 +130,28 @@ class ChunkIndex:
         key = self._key_of(place)
         size = self._store.size(key)
         if size == 0:
-            raise DataError(key, found="an empty file", expected="a stored chunk", remedy="copy or convert it again")
-        found = size if size is None or self._layout.shard is None else self._read_index(key, size, self._layout.shard)
+            subject = self._store.locate(key)
+            raise DataError(
+                subject, found="an empty file", expected="a stored chunk", remedy="copy or convert it again"
+            )
+        found = size if size is None or self.layout.shard is None else self._read_index(key, size, self.layout.shard)
         with self._lock:
             self._known[place] = found
         return found
 
     def _index_bytes(self, shard: ShardLayout) -> int:
-        count = prod(width // inner for width, inner in zip(self._layout.outer, shard.inner, strict=True))
+        count = prod(width // inner for width, inner in zip(self.layout.outer, shard.inner, strict=True))
         return count * _ENTRY_BYTES + (_CRC_BYTES if shard.has_checksum else 0)
 
     def _read_index(self, key: str, size: int, shard: ShardLayout) -> npt.NDArray[np.uint64]:
         """Read a shard's index and check that every entry lies inside the object."""
         length = self._index_bytes(shard)
         if size < length:
-            raise DataError(key, found=f"{size} bytes", expected=f"at least {length} for a shard's index")
+            raise DataError(
+                self._store.locate(key), found=f"{size} bytes", expected=f"at least {length} for a shard's index"
+            )
         raw = self._store.read(key, size - length if shard.at_end else 0, length)
-        grid = tuple(width // inner for width, inner in zip(self._layout.outer, shard.inner, strict=True))
+        grid = tuple(width // inner for width, inner in zip(self.layout.outer, shard.inner, strict=True))
         entries = np.frombuffer(raw, dtype="<u8", count=2 * prod(grid)).reshape(*grid, 2).astype(np.uint64)
         offsets, lengths = entries[..., 0], entries[..., 1]
         stored = offsets != _ABSENT
@@ -154,7 +159,7 @@ class ChunkIndex:
         inside = (offsets <= np.uint64(size)) & (lengths <= np.uint64(size) - np.minimum(offsets, np.uint64(size)))
         if not bool(np.all(inside[stored])):
             raise DataError(
-                key,
+                self._store.locate(key),
                 found="a shard index that points outside the shard",
                 expected=f"entries within {size} bytes",
                 remedy="the shard is truncated or damaged: copy or convert it again",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import zarr
 
 from voxload.errors import NotFoundError
+from voxload.geometry import Box
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Location, Missing, Vector, as_vector
 from voxload.readers.store import open_store
-from voxload.readers.zarr.reader import ZarrReader
+from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index
 
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
 """Objects that make a folder a Zarr node: format 3, and arrays and groups of format 2."""
@@ -42,8 +42,12 @@ class ZarrFormat:
         """Read a scalar or one-dimensional array of a group."""
         with translated(path):
             node = zarr.open(path, mode="r")
-            members = dict(node.members()) if isinstance(node, zarr.Group) else {}
-            item = members.get(name)
+            item = node.get(name) if isinstance(node, zarr.Group) else None
             if isinstance(item, zarr.Array):
-                return as_vector(f"{path}:{name}", np.asarray(item[...]))
-        raise NotFoundError(path, found=f"no array {name!r}", expected=f"one of {sorted(members)}")
+                location = Location(path, name)
+                absent = chunk_index(item, location).first_missing(Box.whole(item.shape))
+                if absent is not None:
+                    raise absent_error(absent, location)
+                return as_vector(f"{path}:{name}", item)
+            names = sorted(node.array_keys()) if isinstance(node, zarr.Group) else []
+        raise NotFoundError(path, found=f"no array {name!r}", expected=f"one of {names}")

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import numcodecs.errors
 import numpy as np
 import zarr
-from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, ShardingCodecIndexLocation
+from zarr.codecs import BytesCodec, Crc32cCodec, Endian, ShardingCodec, ShardingCodecIndexLocation
 from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
+from zarr.errors import UnknownCodecError
 
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.faults import translated
-from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo, check_request, check_volume
+from voxload.readers.protocol import (
+    Location,
+    Missing,
+    ReadCost,
+    Volume,
+    VolumeInfo,
+    check_box,
+    check_request,
+    check_volume,
+)
 from voxload.readers.store import open_store
-from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, ShardLayout
+from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place, ShardLayout
 
 
 class ZarrReader:
@@ -39,16 +50,14 @@ class ZarrReader:
     """
 
     def __init__(self, location: Location, missing: Missing) -> None:
-        self._missing = missing
+        self._missing = Missing.parse(missing)
         with translated(str(location)):
-            self._array, name = _open_array(location)
+            self._array = _open_array(location)
             declared = declared_axes(getattr(self._array.metadata, "dimension_names", None))
             order = resolve_axes(str(location), ndim=self._array.ndim, given=location.axes, declared=declared)
             self._order = order
-            layout = _layout(self._array, location)
-            root = f"{location.path.rstrip('/')}/{name}" if name else location.path
-            self._index = ChunkIndex(open_store(root), self._array.metadata.encode_chunk_key, layout)
-            self._info = _describe(self._array, order, layout, location)
+            self._index = chunk_index(self._array, location)
+            self._info = _describe(self._array, order, self._index.layout, location)
         check_volume(self._info)
 
     def describe(self) -> VolumeInfo:
@@ -57,6 +66,7 @@ class ZarrReader:
 
     def cost(self, box: Box) -> ReadCost:
         """Return chunks and bytes of `box`, with the indices of the shards it touches."""
+        check_box(self._info, box)
         with translated(str(self._info.location)):
             return self._index.cost(self._order.box(box, self._info.shape[0]))
 
@@ -65,8 +75,10 @@ class ZarrReader:
         check_request(self._info, box, out)
         stored = self._order.box(box, self._info.shape[0])
         with translated(f"{self._info.location}, box {box}"):
-            if self._missing is Missing.ERROR:
-                self._check_written(stored)
+            # Looked up under "fill" too: a folder or an empty file in place of a chunk is damage, not absence.
+            absent = self._index.first_missing(stored)
+            if absent is not None and self._missing is Missing.ERROR:
+                raise absent_error(absent, self._info.location)
             data = np.asarray(self._array[stored.slices])
             if data.shape != stored.shape:
                 raise DataError(str(self._info.location), found=f"shape {data.shape}", expected=f"{stored.shape}")
@@ -75,34 +87,52 @@ class ZarrReader:
     def close(self) -> None:
         """Do nothing: zarr-python keeps no file open between reads."""
 
-    def _check_written(self, stored: Box) -> None:
-        absent = self._index.first_missing(stored)
-        if absent is not None:
-            raise DataError(
-                str(self._info.location),
-                found=f"no chunk {absent}",
-                expected="every chunk stored",
-                remedy='copy or convert it again, or read it with missing="fill" if it was never written',
-            )
+
+def chunk_index(array: zarr.Array[Any], location: Location) -> ChunkIndex:
+    """Return the index of an array's chunks; nothing is read yet."""
+    prefix = f"{array.path}/" if array.path else ""
+
+    def key_of(place: Place) -> str:
+        return prefix + str(array.metadata.encode_chunk_key(place))
+
+    return ChunkIndex(open_store(location.path), key_of, _layout(array, location))
 
 
-def _open_array(location: Location) -> tuple[zarr.Array[Any], str]:
-    """Return the array and its name inside the hierarchy; raises NotFoundError that lists the arrays there are."""
-    node = zarr.open(location.path, mode="r")
+def absent_error(chunk: str, location: Location) -> DataError:
+    """Return the error of a chunk that is not there: zarr-python would hand out the fill value without a word."""
+    return DataError(
+        str(location),
+        found=f"no chunk {chunk}",
+        expected="every chunk stored",
+        remedy='copy or convert it again; a volume whose chunk was never written can be read with missing="fill"',
+    )
+
+
+def _open_array(location: Location) -> zarr.Array[Any]:
+    """Return the array that `location` names; raises NotFoundError that lists the arrays there are."""
+    try:
+        node = zarr.open(location.path, mode="r")
+        # By name and not from a list: plain web servers cannot list, and a list reads every member's metadata.
+        named = node.get(location.dataset) if location.dataset and isinstance(node, zarr.Group) else None
+    except (UnknownCodecError, numcodecs.errors.UnknownCodecError) as error:
+        raise UsageError(
+            str(location), found=str(error), expected="an installed codec", remedy="install the package that has it"
+        ) from error
+    if isinstance(named, zarr.Array):
+        return named
     if isinstance(node, zarr.Array):
         if location.dataset:
             raise NotFoundError(
                 str(location), found="one array without a name", expected="a group", remedy="leave the dataset name out"
             )
-        return node, ""
+        return node
     arrays = {name: item for name, item in node.members(max_depth=None) if isinstance(item, zarr.Array)}
     volumes = sorted(name for name, item in arrays.items() if item.ndim in (3, 4))
-    name = location.dataset or (volumes[0] if len(volumes) == 1 else "")
-    if name in arrays:
-        return arrays[name], name
+    if not location.dataset and len(volumes) == 1:
+        return arrays[volumes[0]]
     raise NotFoundError(
         location.path,
-        found=f"no array {name!r}" if name else f"{len(volumes)} volumes",
+        found=f"no array {location.dataset!r}" if location.dataset else f"{len(volumes)} volumes",
         expected=f"one of {volumes}" if volumes else "an array of three or four axes",
         remedy="name one of them" if volumes else "check that it is the right folder",
     )
@@ -149,11 +179,27 @@ def _describe(array: zarr.Array[Any], order: AxisOrder, layout: Layout, location
         format=f"Zarr v{metadata.zarr_format}",
         axes=order.axes,
         shape=order.to_volume(array.shape, 1),
-        dtype=np.dtype(array.dtype),
+        dtype=_stored_dtype(array),
         chunks=order.to_volume(layout.unit, 1),
         shards=order.to_volume(layout.outer, 1) if layout.shard else None,
         codecs=_codec_names(metadata),
     )
+
+
+def _chunk_codecs(metadata: ArrayV3Metadata) -> tuple[Any, ...]:
+    """Return the codecs of a chunk, which in a sharded array are those of the inner chunks."""
+    first = metadata.codecs[0]
+    return tuple(first.codecs if isinstance(first, ShardingCodec) else metadata.codecs)
+
+
+def _stored_dtype(array: zarr.Array[Any]) -> np.dtype[Any]:
+    """Return the element type in its stored byte order, which format 3 keeps in the bytes codec."""
+    dtype = np.dtype(array.dtype)
+    if isinstance(array.metadata, ArrayV2Metadata):
+        return dtype
+    codecs = _chunk_codecs(array.metadata)
+    is_big = any(isinstance(codec, BytesCodec) and codec.endian is Endian.big for codec in codecs)
+    return dtype.newbyteorder(">") if is_big else dtype
 
 
 def _codec_names(metadata: ArrayV2Metadata | ArrayV3Metadata) -> tuple[str, ...]:
@@ -161,9 +207,7 @@ def _codec_names(metadata: ArrayV2Metadata | ArrayV3Metadata) -> tuple[str, ...]
         filters = list(metadata.filters or ())
         parts = [*filters, metadata.compressor] if metadata.compressor else filters
         return tuple(_codec_name(part) for part in parts)
-    first = metadata.codecs[0]
-    codecs = first.codecs if isinstance(first, ShardingCodec) else metadata.codecs
-    return tuple(_codec_name(part) for part in codecs)
+    return tuple(_codec_name(part) for part in _chunk_codecs(metadata))
 
 
 def _codec_name(codec: Any) -> str:
