@@ -19,7 +19,7 @@ from voxload.readers.block import block_cost, read_block
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import Missing, ReadCost, Volume, VolumeInfo
 from voxload.readers.registry import find_format
-from voxload.samples import Sample, Source, list_samples
+from voxload.samples import Axes, Sample, Source, list_samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     missing
         What to do about chunks that were never written: ``error`` or ``fill``.
     axes
-        Order of the axes as stored, such as ``DHWC``, for files that do not say so themselves.
+        Order of the axes as stored, such as ``DHWC``, for files that do not say so themselves; a mapping from field
+        names where fields differ.
 
     Raises
     ------
@@ -86,7 +87,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         halo: int | Sequence[int] | Halo = 0,
         boundary: str | Boundary = Boundary.ZERO,
         missing: str | Missing = Missing.ERROR,
-        axes: str | None = None,
+        axes: Axes = None,
     ) -> None:
         self.grid = grid or ProcessGrid()
         self.halo = Halo.parse(halo)

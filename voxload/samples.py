@@ -20,6 +20,8 @@ from voxload.readers.store import is_url
 
 Source = str | Path | Catalog | Sequence[str | Path]
 """A catalogue or its path, a file, a folder, a glob, a URL, or a list of files."""
+Axes = str | Mapping[str, str] | None
+"""Order of the axes as stored: of all fields, or by field name; None to take it from the files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,27 +103,28 @@ class FileSamples:
     """Samples that are files: every field is a dataset of the same file."""
 
     def __init__(
-        self, paths: Sequence[str], fields: Mapping[str, str] | None, targets: Sequence[str], axes: str | None
+        self, paths: Sequence[str], fields: Mapping[str, str] | None, targets: Sequence[str], axes: Axes
     ) -> None:
         named = {"x": ""} if fields is None else dict(fields)
+        by_field = axes if isinstance(axes, Mapping) else dict.fromkeys(named, axes)
+        unknown = set(by_field) - set(named)
+        if unknown:
+            raise UsageError("axes", found=f"field {min(unknown)!r}", expected=f"one of {list(named)}")
         self.fields = tuple(named)
         self.targets_in_file = tuple(targets)
         by_id = dict(sorted(zip(_ids(paths), paths, strict=True)))
         self.ids = tuple(by_id)
         self._paths = tuple(by_id.values())
-        self._datasets = tuple(named.values())
-        self._axes = axes
+        self._datasets = tuple((dataset, by_field.get(field)) for field, dataset in named.items())
 
     def sample(self, index: int) -> Sample:
         """Return one sample: its file under each field's dataset name."""
         path = self._paths[index]
-        locations = tuple(Location(path, dataset, axes=self._axes) for dataset in self._datasets)
+        locations = tuple(Location(path, dataset, axes=axes) for dataset, axes in self._datasets)
         return Sample(self.ids[index], locations, None)
 
 
-def list_samples(
-    source: Source, *, fields: Mapping[str, str] | None, targets: Sequence[str], axes: str | None
-) -> Samples:
+def list_samples(source: Source, *, fields: Mapping[str, str] | None, targets: Sequence[str], axes: Axes) -> Samples:
     """Return the samples that `source` names.
 
     Raises
