@@ -44,7 +44,7 @@ class CosmoFlow(nn.Module):
     Examples
     --------
     >>> sum(weight.numel() for weight in CosmoFlow(128).parameters())
-    8907460
+    8907556
     """
 
     def __init__(self, size: int, channels: int = 4, targets: int = 4, *, dropout: float = 0.5) -> None:
