@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,15 @@ def test_peak_memory_stays_within_the_budget(tmp_path: Path) -> None:
         for _ in range(EXTENT):
             file.write(block)
     command = [sys.executable, "-c", CHILD, str(tmp_path / "noise.raw"), str(tmp_path / "out"), ALLOWED, str(EXTENT)]
+    try:
+        peak = _peak_bytes(command)
+    finally:
+        (tmp_path / "noise.raw").unlink()
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+    assert peak < parse_bytes(ALLOWED)
+
+
+def _peak_bytes(command: list[str]) -> int:
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     # VmHWM and not getrusage: the latter's peak begins with that of the process that started the child.
-    peak = int(done.stdout.split()[1]) * 1024
-    assert peak < parse_bytes(ALLOWED)
+    return int(done.stdout.split()[1]) * 1024

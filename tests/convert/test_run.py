@@ -252,6 +252,15 @@ def test_refusals_before_anything_is_written(
     write_universe(raw / "nan.hdf5", np.zeros((1, 2, 2, 2), dtype="i2"), targets=[1, math.nan, 2, 3])
     with pytest.raises(DataError, match="target 'sigma_8' of sample 'nan'"):
         convert(raw, out)
+    write_universe(raw / "nan.hdf5", np.zeros((1, 2, 2, 2), dtype="i2"), targets=[1, 2])
+    write_universe(raw / "other.hdf5", np.zeros((1, 2, 2, 2), dtype="i2"))
+    with pytest.raises(DataError, match=r"sample 'other': found targets .* as sample 'nan' has"):
+        convert(raw, out)
+    (raw / "other.hdf5").unlink()
+    with h5py.File(raw / "nan.hdf5", "a") as file:
+        file["namePar"] = np.array([b"shape", b"a"])
+    with pytest.raises(DataError, match="a name that the catalogue needs for itself"):
+        convert(raw, out)
     (raw / "nan.hdf5").write_bytes(b"not HDF5 at all")
     with pytest.raises(DataError, match="no HDF5 signature in its 15 bytes"):
         convert(raw, out)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 
+from voxload.catalog import Entry
 from voxload.convert.layout import plan_layout
 from voxload.convert.manifest import Manifest, SourceFile
 from voxload.convert.options import ConvertOptions, StoredFormat
@@ -58,7 +59,7 @@ def plan_samples(src: Path, dst: Path, options: ConvertOptions) -> Plan:
         When a single file is of no known format, options do not fit, two files would get one sample id, or the
         memory does not suffice.
     DataError
-        When a file is damaged, or a target is not a finite number.
+        When a file is damaged, a target is not a finite number, or samples have different targets.
     """
     if not src.exists():
         raise NotFoundError(f"{src}", found="no such file or folder", remedy="check the path")
@@ -88,6 +89,7 @@ def plan_samples(src: Path, dst: Path, options: ConvertOptions) -> Plan:
             expected="raw universes in HDF5, .npy cubes, or headerless binary",
             remedy="describe headerless files with --shape, --dtype and --order",
         )
+    _check_targets_agree(plans)
     return Plan(tuple(plans[sample] for sample in sorted(plans)), tuple(ignored))
 
 
@@ -134,6 +136,27 @@ def _check_foreign(path: Path, *, is_named: bool) -> None:
             expected="a raw cube",
             remedy="describe headerless binary with --shape, --dtype and --order",
         )
+
+
+def _check_targets_agree(plans: Mapping[str, SamplePlan]) -> None:
+    """Refuse, before an hour of conversion and not after it, targets that cannot share one catalogue."""
+    first, *others = plans.values()
+    names = set(first.manifest.targets)
+    taken = sorted(names & {column.name for column in fields(Entry)})
+    if taken:
+        raise DataError(
+            f"target {taken[0]!r} of sample {first.manifest.sample!r}",
+            found="a name that the catalogue needs for itself",
+            expected="another name",
+        )
+    for plan in others:
+        if set(plan.manifest.targets) != names:
+            raise DataError(
+                f"sample {plan.manifest.sample!r}",
+                found=f"targets {sorted(plan.manifest.targets)}",
+                expected=f"{sorted(names)}, as sample {first.manifest.sample!r} has",
+                remedy="convert them into two folders",
+            )
 
 
 def _plan_sample(path: Path, name: str, source: Source, *, dst: Path, options: ConvertOptions) -> SamplePlan:
