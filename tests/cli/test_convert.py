@@ -55,7 +55,7 @@ def test_headerless_options(app: typer.Typer, tmp_path: Path) -> None:
         ("--dtype <f4", "no --shape"),
         ("--order F", "no --shape"),
         ("--shape 2,x,2 --dtype <f4", "integers with commas"),
-        ("--chunks 2,2", "three extents d,h,w"),
+        ("--chunks 2,2", "three integers d,h,w"),
         ("--chunks 0,2,2", "three extents of 1 or more"),
         ("--max-memory 8G", "write for example 512MiB"),
         ("--axes DHWX", "permutation"),

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
-from tqdm import tqdm
 
-from voxload.convert import ConvertOptions, ConvertReport, Headerless, MemoryOrder, Progress, StoredFormat
+from voxload.cli.options import parse_extents, parse_triple
+from voxload.cli.progress import byte_bar
+from voxload.convert import ConvertOptions, ConvertReport, Headerless, MemoryOrder, StoredFormat
 from voxload.convert import convert as run_convert
 from voxload.errors import UsageError
 from voxload.units import format_bytes, parse_bytes
@@ -24,7 +22,7 @@ EPILOG = "Example: voxload convert raw/ universes/ --max-memory 512MiB"
 """Shown at the end of the command's help."""
 
 
-def convert(  # noqa: PLR0913 - a command's options are its parameters
+def convert(
     src: Annotated[Path, typer.Argument(help="A raw cube, or a folder that is searched for them.", show_default=False)],
     dst: Annotated[Path, typer.Argument(help="Folder for the samples and catalog.parquet.", show_default=False)],
     *,
@@ -48,29 +46,15 @@ def convert(  # noqa: PLR0913 - a command's options are its parameters
         format=stored,
         headerless=_headerless(shape, dtype, order),
         axes=axes or None,
-        chunks=_triple("--chunks", chunks) if chunks else None,
+        chunks=parse_triple("--chunks", chunks) if chunks else None,
         max_memory=parse_bytes(max_memory),
     )
-    with _bar() as bar:
-
-        def show(progress: Progress) -> None:
-            bar.total = progress.bytes_total
-            bar.set_description(progress.sample, refresh=False)
-            bar.update(progress.bytes_done - bar.n)
-
+    with byte_bar() as show:
         report = run_convert(src, dst, options=options, progress=show)
     if as_json:
         print(json.dumps({**dataclasses.asdict(report), "catalog": str(report.catalog)}))
     else:
         Console().print(_table(report))
-
-
-@contextmanager
-def _bar() -> Iterator[tqdm[NoReturn]]:
-    """Yield a progress bar on standard error; it shows nothing where that is no terminal."""
-    is_quiet = not sys.stderr.isatty()
-    with tqdm(unit="B", unit_scale=True, unit_divisor=1024, disable=is_quiet, file=sys.stderr) as bar:
-        yield bar
 
 
 def _headerless(shape: str, dtype: str, order: MemoryOrder | None) -> Headerless | None:
@@ -83,21 +67,7 @@ def _headerless(shape: str, dtype: str, order: MemoryOrder | None) -> Headerless
             expected="--shape and --dtype, and --order for Fortran order",
             remedy="write for example --shape 512,512,512 --dtype '<f4' --order F",
         )
-    return Headerless(_extents("--shape", shape), dtype, order or MemoryOrder.C)
-
-
-def _extents(option: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(option, found=repr(text), expected="integers with commas, such as 512,512,512") from None
-
-
-def _triple(option: str, text: str) -> tuple[int, int, int]:
-    extents = _extents(option, text)
-    if len(extents) != 3:
-        raise UsageError(option, found=repr(text), expected="three extents d,h,w, such as 64,64,64")
-    return extents[0], extents[1], extents[2]
+    return Headerless(parse_extents("--shape", shape), dtype, order or MemoryOrder.C)
 
 
 def _table(report: ConvertReport) -> Table:

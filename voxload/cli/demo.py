@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -12,11 +11,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from tqdm import tqdm
 
 from voxload.catalog import Catalog
+from voxload.cli.progress import byte_bar, count_bar
 from voxload.cli.training import LEARNING, TIMELINE, report, train_with_progress
-from voxload.convert import ConvertOptions, Progress, convert
+from voxload.convert import ConvertOptions, convert
 from voxload.demo.control import shuffled_labels
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
@@ -43,7 +42,7 @@ LARGEST_RATIO, LEAST_CONTROL = 0.6, 0.9
 """Its held-out error over the mean predictor's: at most with true labels, above with shuffled ones."""
 
 
-def demo(  # noqa: PLR0913 - a command's options are its parameters
+def demo(
     *,
     universes: Annotated[int, typer.Option(help="Universes to make.", min=16)] = UNIVERSES,
     size: Annotated[int, typer.Option(help="Cells along each axis: 32, 64, 128, ...")] = 32,
@@ -94,17 +93,12 @@ def _make(folder: Path, *, count: int, size: int, seed: int) -> None:
         universes = importlib.import_module("voxload.demo.universes")
     except ImportError as error:
         raise UsageError("demo", found=str(error), remedy='pip install "voxload[demo]"') from error
-    with tqdm(total=count, desc="1. universes", disable=not sys.stderr.isatty(), file=sys.stderr) as bar:
+    with count_bar("1. universes", total=count, unit="universe") as bar:
         universes.make_universes(folder, count=count, size=size, seed=seed, progress=bar.update)
 
 
 def _convert(raw: Path, converted: Path) -> Path:
-    with tqdm(desc="2. converting", unit="B", unit_scale=True, disable=not sys.stderr.isatty(), file=sys.stderr) as bar:
-
-        def show(progress: Progress) -> None:
-            bar.total = progress.bytes_total
-            bar.update(progress.bytes_done - bar.n)
-
+    with byte_bar("2. converting ") as show:
         return convert(raw, converted, options=ConvertOptions(), progress=show).catalog
 
 

@@ -52,7 +52,7 @@ class RankCost:
         return self.cost.decoded_bytes / self.needed
 
 
-def info(  # noqa: PLR0913 - a command's options are its parameters
+def info(
     path: Annotated[str, typer.Argument(help="A file, a Zarr folder or URL, or a catalogue.", show_default=False)],
     *,
     dataset: Annotated[str, typer.Option(help="Name of the volume inside the file.")] = "",

@@ -18,7 +18,7 @@ EPILOG = "Example: voxload train universes/ --model cosmoflow --spatial 2,1,1 --
 """Shown at the end of the command's help."""
 
 
-def train(  # noqa: PLR0913 - a command's options are its parameters
+def train(
     catalog: Annotated[Path, typer.Argument(help="A catalogue, or the folder that holds it.", show_default=False)],
     *,
     model: Annotated[str, typer.Option(help="The network: cosmoflow.")] = "cosmoflow",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from tqdm import tqdm
 
+from voxload.cli.progress import count_bar
 from voxload.cli.tables import epoch_table, rank_table
 from voxload.plots import draw_learning, draw_timeline
 from voxload.training.launch import launch
@@ -21,9 +20,7 @@ LEARNING, TIMELINE = "learning.png", "stall.png"
 
 def train_with_progress(plan: TrainingPlan, *, processes: int, label: str) -> TrainingResult:
     """Run `plan` on local processes behind a progress bar; the bar shows only on a terminal."""
-    with tqdm(
-        total=plan.optimisation.epochs, desc=label, unit="epoch", disable=not sys.stderr.isatty(), file=sys.stderr
-    ) as bar:
+    with count_bar(label, total=plan.optimisation.epochs, unit="epoch") as bar:
 
         def show(epoch: dict[str, Any]) -> None:
             bar.set_postfix(loss=f"{epoch['training_loss']:.4f}", held_out=f"{epoch['validation_loss']:.4f}")
