@@ -18,6 +18,7 @@ from voxload.engine import shard
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.loader.dataloader import DataLoader
+from voxload.loader.sampler import GroupSampler
 from voxload.models import CosmoFlow
 from voxload.training.plan import TrainingPlan
 from voxload.training.result import Epoch, RankReport, TrainingResult
@@ -55,10 +56,9 @@ class Run:
         self.training_targets = _all_targets(self.training)
         self.scale = TargetScale.of(self.training_targets)
         transform = input_transform(self.training, batch_size=optimisation.batch_size, log1p=plan.log1p)
-        shuffled = torch.Generator().manual_seed(optimisation.seed)
-        self.loader = DataLoader(
-            self.training, optimisation.batch_size, shuffle=True, generator=shuffled, transform=transform
-        )
+        # Over groups also where there is one process: the same plan then sees the same order on every grid.
+        order = GroupSampler(self.training, grid, shuffle=True, seed=optimisation.seed)
+        self.loader = DataLoader(self.training, optimisation.batch_size, sampler=order, transform=transform)
         self.judge = DataLoader(self.validation, optimisation.batch_size, transform=transform)
         torch.manual_seed(optimisation.seed)
         self.network = self._network()

@@ -1,0 +1,25 @@
+"""A small catalogue to train on: cubes whose mean count says one of their targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from voxload.convert import convert
+
+
+@pytest.fixture(scope="session")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the catalogue of sixteen converted cubes of 32^3 x 2."""
+    folder = tmp_path_factory.mktemp("training")
+    rng = np.random.default_rng(0)
+    (folder / "raw").mkdir()
+    for index in range(16):
+        with h5py.File(folder / "raw" / f"u{index:02}.hdf5", "w") as file:
+            level = rng.uniform(-1, 1)
+            file["full"] = rng.poisson(20 + 15 * level, (32, 32, 32, 2)).astype(np.int16)
+            file["unitPar"] = np.array([level, rng.uniform(-1, 1)], np.float32)
+    return convert(folder / "raw", folder / "converted").catalog

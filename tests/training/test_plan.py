@@ -1,0 +1,54 @@
+"""Plans and results travel between processes unchanged; impossible ones are refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from voxload.errors import DataError, UsageError
+from voxload.training.plan import Optimisation, TrainingPlan
+from voxload.training.result import Epoch, RankReport, TrainingResult
+from voxload.training.split import split_samples
+
+
+def test_a_plan_survives_its_json() -> None:
+    """What the ranks read is what the launcher wrote."""
+    plan = TrainingPlan("c.parquet", "out", targets=("a", "b"), spatial=(2, 1, 1), optimisation=Optimisation(seed=7))
+    assert TrainingPlan.from_json(plan.to_json()) == plan
+    with pytest.raises(DataError, match="training plan"):
+        TrainingPlan.from_json('{"catalog": 1}')
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch_size": 0}, {"learning_rate": 0.0}, {"dropout": 1.0}])
+def test_impossible_optimisations_are_refused(wrong: dict[str, float]) -> None:
+    """Numbers that cannot train anything are refused where they are written down."""
+    with pytest.raises(UsageError, match="training: found"):
+        Optimisation(**wrong)  # type: ignore[arg-type] # one number each
+
+
+def test_a_result_survives_its_json() -> None:
+    """The report is drawn from what rank 0 wrote."""
+    rank = RankReport(0, 0, (0, 0, 0), 10, 5, 0.5, 1.0, 0.1, 0.9, ((0.0, 0.1, 0.9),))
+    epochs = (Epoch(1.0, 0.9, (0.4, 0.5), 2.0), Epoch(0.5, 0.6, (0.1, 0.5), 2.0))
+    result = TrainingResult(("a", "b"), (8, 8, 8), (1, 1, 1), 14, 2, (0.4, 0.5), epochs, (rank,))
+    assert result.mae_ratio == (0.25, 1.0)
+    assert TrainingResult.from_json(result.to_json()) == result
+    with pytest.raises(DataError, match="training result"):
+        TrainingResult.from_json("[]")
+
+
+@given(count=st.integers(2, 200), fraction=st.floats(0.01, 0.99), seed=st.integers(0, 9), order=st.randoms())
+def test_a_split_parts_the_samples(count: int, fraction: float, seed: int, order: object) -> None:
+    """Each sample is in one part; the parts do not depend on the order in which the ids are listed."""
+    ids = [f"u{index:03}" for index in range(count)]
+    held_out = round(count * fraction)
+    if not 0 < held_out < count:
+        with pytest.raises(UsageError, match="validation split"):
+            split_samples(ids, fraction=fraction, seed=seed)
+        return
+    split = split_samples(ids, fraction=fraction, seed=seed)
+    assert sorted(split.training + split.validation) == ids
+    assert len(split.validation) == held_out
+    order.shuffle(ids)  # type: ignore[attr-defined] # hypothesis gives a random.Random
+    assert split_samples(ids, fraction=fraction, seed=seed) == split
