@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import lzma
 import struct
+import tokenize
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ EAGAIN is what h5py gives for a file that another process holds open for writing
 _DATA_ERRORS = (
     *(ValueError, RuntimeError, KeyError, TypeError, IndexError, OverflowError, AttributeError, AssertionError),
     *(EOFError, zlib.error, lzma.LZMAError, struct.error),
+    *(SyntaxError, tokenize.TokenError),  # numpy parses the header of an npy file as Python
 )
 """What libraries raise at bytes or metadata that are not what they should be."""
 

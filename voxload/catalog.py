@@ -139,14 +139,12 @@ class Catalog:
         """
         path = Path(path)
         try:
-            if not path.is_file():
-                raise NotFoundError(
-                    f"catalogue {path}", found="no such file", remedy="check the path, or voxload convert"
-                )
             with path.open("rb") as file:
                 table = pq.read_table(file)
-        except NotFoundError:
-            raise
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+            raise NotFoundError(
+                f"catalogue {path}", found="no such file", remedy="check the path, or voxload convert"
+            ) from error
         except PermissionError as error:
             raise StorageError(f"catalogue {path}", found="permission denied") from error
         except (pa.ArrowException, OSError) as error:

@@ -1,0 +1,222 @@
+"""Handles: bounded, shared by threads, never by processes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from voxload.errors import NotFoundError, UsageError
+from voxload.geometry import Box
+from voxload.readers import Handles, Location, Missing, handles, open_reader
+from voxload.readers.protocol import Reader
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+FIRST = Box((0, 0, 0), (1, 1, 1))
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> list[Location]:
+    """Six HDF5 files; every voxel of file i is i."""
+    for index in range(6):
+        with h5py.File(tmp_path / f"{index}.h5", "w") as file:
+            file["x"] = np.full((4, 4, 4), index, "<i2")
+    return [Location(str(tmp_path / f"{index}.h5")) for index in range(6)]
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Location]:
+    """Count what is really opened."""
+    seen: list[Location] = []
+    real = open_reader
+
+    def counted(location: Location, *, missing: Missing) -> Reader:
+        seen.append(location)
+        return real(location, missing=missing)
+
+    monkeypatch.setattr(handles, "open_reader", counted)
+    return seen
+
+
+def value(held: Handles, place: Location) -> int:
+    """Read the first voxel."""
+    out = np.empty((1, 1, 1, 1), "<i2")
+    with held.lease(place) as reader:
+        reader.read_into(FIRST, out)
+    return int(out[0, 0, 0, 0])
+
+
+def open_files(places: list[Location]) -> int:
+    """Count the descriptors that this process has on the files."""
+    names = {place.path for place in places}
+    found = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            found += str(descriptor.readlink()) in names
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def test_a_reader_is_opened_once_and_used_again(places: list[Location], opened: list[Location]) -> None:
+    """The second lease of a location is the same reader."""
+    held = Handles("error")
+    with held.lease(places[0]) as first, held.lease(places[0]) as second:
+        assert first is second
+    assert [value(held, places[0]) for _ in range(3)] == [0, 0, 0]
+    assert opened == [places[0]]
+    held.close()
+    assert open_files(places) == 0
+    assert value(held, places[0]) == 0
+    assert len(opened) == 2
+    held.close()
+
+
+def test_the_least_recently_used_is_closed(places: list[Location], opened: list[Location]) -> None:
+    """Beyond its capacity it closes what was not used for longest, and no more."""
+    held = Handles("error", capacity=2)
+    for index in (0, 1, 0, 2, 0, 1):
+        assert value(held, places[index]) == index
+        assert open_files(places) <= 2
+    assert opened == [places[0], places[1], places[2], places[1]]
+    held.close()
+
+
+def test_a_reader_in_use_is_never_closed(places: list[Location]) -> None:
+    """Leases above the capacity keep their readers open; afterwards the bound holds again."""
+    held = Handles("error", capacity=1)
+    out = np.empty((1, 1, 1, 1), "<i2")
+    with held.lease(places[0]) as reader:
+        for index in range(1, 6):
+            assert value(held, places[index]) == index
+        reader.read_into(FIRST, out)
+    assert open_files(places) == 1
+    held.close()
+
+
+def test_threads_open_a_location_once(places: list[Location], opened: list[Location]) -> None:
+    """Eight threads that ask for one location at the same moment share one opening."""
+    held = Handles("error")
+    gate = threading.Barrier(8)
+
+    def work(_: int) -> int:
+        gate.wait(timeout=30)
+        return value(held, places[3])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == [3] * 8
+    assert opened == [places[3]]
+    held.close()
+
+
+def test_threads_keep_the_bound_and_the_bytes(places: list[Location]) -> None:
+    """Many threads over more files than may be open: right bytes, and capacity plus threads at most."""
+    held = Handles("error", capacity=2)
+
+    def work(turn: int) -> tuple[int, int]:
+        return value(held, places[turn % 6]), open_files(places)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(work, range(120)))
+    assert [read for read, _ in found] == [turn % 6 for turn in range(120)]
+    assert max(count for _, count in found) <= 2 + 4
+    assert open_files(places) == 2
+    held.close()
+
+
+def test_a_failed_opening_is_forgotten(places: list[Location], tmp_path: Path) -> None:
+    """A file that was not there may come; until then each lease says that it is missing."""
+    held = Handles("error")
+    late = Location(str(tmp_path / "late.h5"))
+    for _ in range(2):
+        with pytest.raises(NotFoundError, match=r"late\.h5"), held.lease(late):
+            pass
+    os.link(places[4].path, late.path)
+    assert value(held, late) == 4
+    held.close()
+
+
+def test_threads_all_learn_of_a_failure(tmp_path: Path) -> None:
+    """Every thread that waited for a failing opening gets the error."""
+    held = Handles("error")
+
+    def work(_: int) -> str:
+        try:
+            return str(value(held, Location(str(tmp_path / "no.h5"))))
+        except NotFoundError as error:
+            return type(error).__name__
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(8))) == ["NotFoundError"] * 8
+
+
+def test_a_copy_by_pickle_has_nothing_open(places: list[Location], opened: list[Location]) -> None:
+    """What crosses to a spawned process is the policy and the bound, no file."""
+    held = Handles("fill", capacity=3)
+    value(held, places[0])
+    copy = pickle.loads(pickle.dumps(held))  # noqa: S301 - our own bytes
+    assert open_files(places) == 1
+    assert value(copy, places[0]) == 0
+    assert opened == [places[0]] * 2
+    copy.close()
+    held.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_starts_anew(places: list[Location], opened: list[Location]) -> None:
+    """A child opens its own files even when the parent forked inside a lease, while a thread was opening another."""
+    held = Handles("error")
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with held.lease(places[1]):
+            inside.set()
+            leave.wait(timeout=30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait(timeout=30)
+    try:
+        with held.lease(places[0]), held._lock:
+            child = os.fork()
+            if child == 0:
+                ok = False
+                try:
+                    before = len(opened)
+                    ok = [value(held, place) for place in places[:3]] == [0, 1, 2] and len(opened) == before + 3
+                finally:
+                    os._exit(0 if ok else 1)
+        _, status = os.waitpid(child, 0)
+    finally:
+        leave.set()
+        thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert value(held, places[0]) == 0
+    held.close()
+
+
+def test_a_misspelt_policy_is_refused() -> None:
+    """A policy that is neither error nor fill is no silent fill."""
+    with pytest.raises(UsageError, match="'errors'"):
+        Handles("errors")
+
+
+def test_nothing_is_read_through_a_fill_that_was_not_asked_for(tmp_path: Path) -> None:
+    """The policy reaches the reader."""
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", (4, 4, 4), "<i2", fillvalue=-3)
+    place = Location(str(tmp_path / "x.h5"))
+    filling = Handles("fill")
+    assert value(filling, place) == -3
+    filling.close()
+    strict = Handles("error")
+    with pytest.raises(ValueError, match="no value ever written"):
+        value(strict, place)
+    strict.close()
