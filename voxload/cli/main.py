@@ -65,7 +65,8 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(str(error), 2 if isinstance(error, UsageError) else 1)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", _INTERRUPTED)
-    return int(status or 0)
+    # typer itself turns Ctrl-C inside a command into this status, without a word.
+    return _fail("interrupted", _INTERRUPTED) if status == _INTERRUPTED else int(status or 0)
 
 
 def main() -> None:

@@ -1,0 +1,106 @@
+"""The program: exit status, one-line errors, help with examples."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from voxload.cli.main import run
+from voxload.errors import UsageError
+
+
+def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    """Help ends with status 0 and shows a call that can be copied."""
+    for command in ("convert", "info", "train", "demo"):
+        assert run([command, "--help"]) == 0
+        assert f"Example: voxload {command}" in " ".join(capsys.readouterr().out.split())
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("voxload ")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder with a good file, a truncated one, and one that is nothing."""
+    monkeypatch.chdir(tmp_path)
+    with h5py.File("good.h5", "w") as file:
+        file["volume"] = np.zeros((16, 16, 16), np.int16)
+        file["four"] = np.zeros((16, 16, 16, 2), np.int16)
+    whole = Path("good.h5").read_bytes()
+    Path("cut.h5").write_bytes(whole[: len(whole) // 2])
+    Path("nothing.bin").write_bytes(b"\0" * 100)
+    return tmp_path
+
+
+WRONG: dict[str, tuple[list[str], int, str]] = {
+    "no such command": (["frobnicate"], 2, "frobnicate"),
+    "no such option": (["info", "good.h5", "--frobnicate"], 2, "--frobnicate"),
+    "no path": (["info"], 2, "'path'"),
+    "missing path": (["info", "none.h5"], 2, "none.h5: found no such file"),
+    "nothing known": (["info", "nothing.bin"], 2, "nothing.bin: found no known header"),
+    "truncated": (["info", "cut.h5", "--dataset", "volume"], 1, "cut.h5: found Unable to synchronously open file"),
+    "several volumes": (["info", "good.h5"], 2, "2 volumes, ['four', 'volume']; name one with --dataset"),
+    "unknown dataset": (["info", "good.h5", "--dataset", "x"], 2, "no dataset 'x', expected one of"),
+    "axes unknown": (["info", "good.h5", "--dataset", "four"], 2, "four axes without names"),
+    "grid too fine": (["info", "good.h5", "--dataset", "volume", "--spatial", "32,1,1"], 2, "more ranks than voxels"),
+    "no grid": (["info", "good.h5", "--dataset", "volume", "--spatial", "2x2"], 2, "--spatial: found '2x2'"),
+    "empty source": (["convert", "empty", "out"], 2, "empty"),
+    "no catalogue": (["train", "none.parquet"], 2, "none.parquet: found no such file"),
+    "world and grid": (["train", "none.parquet", "--spatial", "2,2,2", "--nproc", "12"], 2, "world size 12"),
+    "no epochs": (["train", "none.parquet", "--epochs", "0"], 2, "0 epochs"),
+}
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("case", WRONG)
+def test_errors_are_one_line(case: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """A wrong call ends with 2 and failed work with 1, with one line that says what was found."""
+    arguments, status, words = WRONG[case]
+    Path("empty").mkdir()
+    assert run(arguments) == status
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert printed.err.startswith("voxload: ")
+    assert words in printed.err
+
+
+@pytest.mark.usefixtures("files")
+def test_a_traceback_is_there_for_the_asking() -> None:
+    """With --traceback the error itself comes out."""
+    with pytest.raises(UsageError, match="no such file"):
+        run(["info", "none.h5", "--traceback"])
+
+
+@pytest.mark.usefixtures("files")
+def test_ctrl_c_ends_quietly() -> None:
+    """An interrupt ends with status 130 and one line, not with a traceback."""
+    program = """if True:
+        import sys, threading
+        from voxload.cli import main
+
+        @main.app.command("hang")
+        def hang() -> None:
+            sys.stdout.write("ready")
+            sys.stdout.flush()
+            threading.Event().wait()
+
+        sys.exit(main.run(["hang"]))
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(5) == "ready"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == "voxload: interrupted\n"
