@@ -19,9 +19,9 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxload.errors import UsageError
+from voxload.errors import UsageError, VoxloadError
 from voxload.geometry import Boundary, Box
-from voxload.readers import ReadCost, Reader, block_cost, read_block
+from voxload.readers import Location, ReadCost, Reader, block_cost, open_reader, read_block
 
 Array = npt.NDArray[Any]
 
@@ -273,3 +273,29 @@ def _refused(name: str, call: Callable[[], object]) -> None:
         assert "\n" not in message, message
         return
     raise AssertionError("a wrong call was not refused")
+
+
+def check_fault(location: Location, error: type[VoxloadError], words: Sequence[str], *, fills: bool) -> None:
+    """Check rule 5: reading a broken volume raises `error`, in one line with its path and `words`.
+
+    `fills` tells whether ``missing="fill"`` must read it: true for what was never written, false for damage.
+    """
+    kind, message = outcome(location, "error")
+    assert kind is error, (kind, message)
+    assert "\n" not in message, message
+    assert location.path.removeprefix("file://") in message, message
+    assert all(word in message for word in words), message
+    assert outcome(location, "fill") == ((None, "") if fills else (kind, message))
+
+
+def outcome(location: Location, missing: str) -> tuple[type[VoxloadError] | None, str]:
+    """Read a whole volume; return what was raised. The error itself is let go: it holds all that it passed."""
+    try:
+        reader = open_reader(location, missing=missing)
+        try:
+            read(reader, reader.describe().whole)
+        finally:
+            reader.close()
+    except VoxloadError as error:
+        return type(error), str(error)
+    return None, ""
