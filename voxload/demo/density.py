@@ -140,7 +140,7 @@ class DensityGrid:
                     "cell",
                     found=f"{self.cell:g} Mpc/h, where no lognormal field has the linear spectrum",
                     expected="wider cells",
-                    remedy="cells of 10 Mpc/h or more are wide enough",
+                    remedy="cells of 12 Mpc/h or more are wide enough",
                 ) from error
 
     def _box(self, spectrum: LinearSpectrum, redshift: float, *, seed: int) -> LogNormalPowerBox:
