@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from voxload.errors import DataError, UsageError
 from voxload.training.plan import Optimisation, TrainingPlan
 from voxload.training.result import Epoch, RankReport, TrainingResult
+from voxload.training.schedule import WARM_UP_STEPS, rate_factor
 from voxload.training.split import split_samples
 
 
@@ -52,3 +53,13 @@ def test_a_split_parts_the_samples(count: int, fraction: float, seed: int, order
     assert len(split.validation) == held_out
     order.shuffle(ids)  # type: ignore[attr-defined] # hypothesis gives a random.Random
     assert split_samples(ids, fraction=fraction, seed=seed) == split
+
+
+@given(steps=st.integers(1, 5000))
+def test_the_rate_rises_and_falls(steps: int) -> None:
+    """The rate starts small, is never above its full size, and only falls once it is warm."""
+    factors = [rate_factor(step, steps) for step in range(steps)]
+    assert 0 < factors[0] <= 1 / WARM_UP_STEPS
+    assert all(0 < factor <= 1 for factor in factors)
+    warm = factors[WARM_UP_STEPS:]
+    assert warm == sorted(warm, reverse=True)

@@ -34,7 +34,7 @@ PROCESSES = 4
 """Ranks: two sample groups of two blocks."""
 BLOCKS_PICTURE = "blocks.png"
 """File name of the universe with its block borders."""
-UNIVERSES, EPOCHS = 448, 14
+UNIVERSES, EPOCHS = 448, 5
 """The recipe: enough for the network to learn, few enough for two cores."""
 JUDGED = "sigma_8"
 """The parameter that universes of this size do constrain."""

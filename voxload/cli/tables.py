@@ -39,13 +39,13 @@ def epoch_table(result: TrainingResult) -> Table:
         table.add_row(str(number), *losses, *errors, f"{epoch.seconds:.1f} s", end_section=is_last)
     table.add_row("mean*", "", "", *(f"{mae:.4f}" for mae in result.mean_predictor_mae), "")
     table.add_row("ratio", "", "", *(f"{ratio:.3f}" for ratio in result.mae_ratio), "")
-    table.caption = "* always predicting the training samples' mean; ratio: last epoch's MAE over that"
+    table.caption = "* predicting the training samples' mean; ratio: last epoch's MAE over it"
     table.caption_justify = "left"
     return table
 
 
 def _table(title: str, columns: tuple[str, ...]) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     return table

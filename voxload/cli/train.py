@@ -28,7 +28,9 @@ def train(
     batch_size: Annotated[
         int, typer.Option(help="Samples of one sample group in one step.")
     ] = Optimisation().batch_size,
-    learning_rate: Annotated[float, typer.Option(help="Adam's step size.")] = Optimisation().learning_rate,
+    learning_rate: Annotated[
+        float, typer.Option(help="Adam's step size at its highest.")
+    ] = Optimisation().learning_rate,
     dropout: Annotated[float, typer.Option(help="Share of the head's features that is dropped.")] = 0.0,
     validation: Annotated[float, typer.Option(help="Share of the samples that is held out.")] = 0.125,
     dataset: Annotated[str, typer.Option(help="Dataset to train on, where there are several.")] = "",

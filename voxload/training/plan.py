@@ -20,7 +20,7 @@ class Optimisation:
     batch_size: int = 2
     """Samples of one sample group in one step."""
     learning_rate: float = 2e-4
-    """Adam's step size."""
+    """Adam's step size at its highest; `schedule.rate_factor` says how it rises and falls."""
     dropout: float = 0.5
     """Share of the head's activations that are dropped in training."""
     seed: int = 0

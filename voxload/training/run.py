@@ -22,6 +22,7 @@ from voxload.loader.sampler import GroupSampler
 from voxload.models import CosmoFlow
 from voxload.training.plan import TrainingPlan
 from voxload.training.result import Epoch, RankReport, TrainingResult
+from voxload.training.schedule import rate_factor
 from voxload.training.split import split_samples
 from voxload.training.statistics import TargetScale, input_transform
 
@@ -65,6 +66,8 @@ class Run:
         sharded = shard(self.network, grid)
         self.model: nn.Module = DistributedDataParallel(sharded) if grid.world_size > 1 else sharded
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=optimisation.learning_rate)
+        steps = optimisation.epochs * len(self.loader)
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimiser, lambda step: rate_factor(step, steps))
 
     def execute(self, on_epoch: Callable[[dict[str, Any]], None]) -> TrainingResult:
         """Train all epochs and return the result, equal on every rank; `on_epoch` sees each epoch's figures."""
@@ -116,6 +119,7 @@ class Run:
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call] # torch's
             self.optimiser.step()
+            self.schedule.step()
             total += torch.tensor([loss.item() * len(targets), len(targets)], dtype=torch.float64)
         if dist.is_initialized():
             dist.all_reduce(total)
