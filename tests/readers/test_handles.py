@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -188,6 +189,7 @@ def test_a_forked_child_starts_anew(places: list[Location], opened: list[Locatio
             child = os.fork()
             if child == 0:
                 ok = False
+                signal.alarm(30)  # a child that waits for a lock of its parent's must not wait for ever
                 try:
                     before = len(opened)
                     ok = [value(held, place) for place in places[:3]] == [0, 1, 2] and len(opened) == before + 3
