@@ -1,5 +1,7 @@
 """Claim: each rank of a (2, 2, 2) grid reads an eighth of a sample's stored bytes, plus chunk rounding.
 
+What is read beyond the plan is metadata: the table of all chunks in HDF5, a few small documents in Zarr.
+
 Writes one sample of compressible counts, ``4 x size^3`` int16, as gzip-chunked HDF5 and as sharded Zarr, into a
 temporary folder. Then one process per rank reads its block, and this script, from outside, takes the bytes that
 the process asked of the system: ``rchar`` of /proc/<pid>/io before and after the read, so page cache or not.

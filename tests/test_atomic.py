@@ -172,6 +172,24 @@ def test_sync_takes_files_and_folders(tmp_path: Path) -> None:
     assert content(tmp_path / "x") == "text"
 
 
+def test_content_is_flushed_before_its_name_and_its_folder_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut finds the old file or the new one: the data reach the device before the rename, the name after."""
+    flushed: list[tuple[str, bool]] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        flushed.append((Path(f"/proc/self/fd/{descriptor}").readlink().name, (tmp_path / "x").exists()))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with replacing(tmp_path / "x") as temporary:
+        fill(temporary, "folder", "new")
+    assert {name for name, is_there in flushed if not is_there} == {temporary.name, "deep", "x"}
+    assert [name for name, is_there in flushed if is_there] == [tmp_path.name]
+
+
 def test_temporary_names_belong_to_the_process(tmp_path: Path) -> None:
     """The same path gives the same name in one process, hidden and beside it."""
     name = temporary_beside(tmp_path / "x.zarr").name
