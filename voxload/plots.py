@@ -26,8 +26,10 @@ Plane = npt.NDArray[Any]
 
 _BLUE, _ORANGE, _GREY = "#1f5fa8", "#e07b20", "#8a8f98"
 _EDGE = "#21e0d6"
-_MOST_BARS = 400
-"""Steps drawn in a timeline: more are not told apart at this width."""
+_BINS = 240
+"""Bins of a timeline: steps are shorter than a pixel, so their shares of a few pixels are drawn."""
+_ROW = 0.76
+"""Height of a rank's row in a timeline."""
 
 
 def draw_slices(planes: Sequence[Plane], path: Path, *, title: str) -> None:
@@ -104,8 +106,7 @@ def draw_learning(result: TrainingResult, path: Path) -> None:
     for index, name in enumerate(result.targets):
         ratios = [epoch.validation_mae[index] / result.mean_predictor_mae[index] for epoch in result.epochs]
         errors.plot(numbers, ratios, "o-", markersize=3, label=name)
-    errors.axhline(1, color=_GREY, linestyle="--", linewidth=1)
-    errors.annotate("mean predictor", (1, 1), xytext=(0, 4), textcoords="offset points", color=_GREY, fontsize=8)
+    errors.axhline(1, color=_GREY, linestyle="--", linewidth=1, label="mean predictor")
     errors.set(title="Held-out error over the mean predictor's", xlabel="epoch", ylabel="ratio of MAE")
     errors.set_ylim(bottom=0)
     errors.legend(frameon=False, fontsize=8)
@@ -116,29 +117,45 @@ def draw_learning(result: TrainingResult, path: Path) -> None:
 
 
 def draw_timeline(result: TrainingResult, path: Path) -> None:
-    """Draw, for each rank, when it computed and when it waited for data."""
-    figure = Figure(figsize=(11, 1.6 + 0.62 * len(result.ranks)), layout="constrained")
+    """Draw, for each rank, which share of the time it computed and which it waited for data."""
+    figure = Figure(figsize=(11, 1.8 + 0.72 * len(result.ranks)), layout="constrained")
     panel = figure.subplots()
+    end = max((asked + stall + compute for rank in result.ranks for asked, stall, compute in rank.steps), default=1.0)
+    edges = np.linspace(0, end, _BINS + 1)
+    width = edges[1] - edges[0]
     for row, rank in enumerate(result.ranks):
-        steps = rank.steps[:_MOST_BARS]
-        panel.broken_barh(
-            [(asked + stall, compute) for asked, stall, compute in steps], (row - 0.36, 0.72), color=_BLUE
-        )
-        panel.broken_barh([(asked, stall) for asked, stall, _ in steps], (row - 0.36, 0.72), color=_ORANGE)
-    labels = [
+        computing = _share([(asked + stall, compute) for asked, stall, compute in rank.steps], edges)
+        stalled = _share([(asked, stall) for asked, stall, _ in rank.steps], edges)
+        base = np.full(_BINS, row + _ROW / 2)
+        labels = ("computing", "waiting for data") if row == 0 else (None, None)
+        for share, colour, label in zip((computing, stalled), (_BLUE, _ORANGE), labels, strict=True):
+            # Heights are negative because the axis is turned over: rank 0 stands at the top.
+            panel.bar(edges[:-1], -share * _ROW, width, base, align="edge", color=colour, linewidth=0, label=label)
+            base = base - share * _ROW
+    names = [
         f"rank {rank.rank}: group {rank.group} {rank.coords}\nstall {rank.seconds_stalled:.2f} s, "
         f"AU {rank.accelerator_utilisation:.1%}"
         for rank in result.ranks
     ]
-    panel.set_yticks(range(len(labels)), labels, fontsize=8)
+    panel.set_yticks(range(len(names)), names, fontsize=8)
     panel.invert_yaxis()
-    shown = min(_MOST_BARS, max((len(rank.steps) for rank in result.ranks), default=0))
-    panel.set(
-        title=f"The first {shown} steps: computing (blue), waiting for data (orange), for other ranks (gaps)",
-        xlabel="seconds",
-    )
+    panel.set(title="Share of the time, per rank; white: other ranks, validation", xlabel="seconds", xlim=(0, end))
+    panel.legend(frameon=False, ncols=2, fontsize=8, loc="upper right", bbox_to_anchor=(1, 1.14))
     _tidy(panel)
     _save(figure, path)
+
+
+def _share(spans: Sequence[tuple[float, float]], edges: Plane) -> Plane:
+    """Return which share of each bin the (start, length) spans cover; they are in order and do not overlap."""
+    if not spans:
+        return np.zeros(len(edges) - 1)
+    starts = np.array([start for start, _ in spans])
+    lengths = np.array([length for _, length in spans])
+    covered = np.concatenate([[0.0], np.cumsum(lengths)])
+    times = np.stack([starts, starts + lengths], 1).ravel()
+    until = np.interp(edges, times, np.stack([covered[:-1], covered[1:]], 1).ravel())
+    share: Plane = np.diff(until) / np.diff(edges)
+    return share
 
 
 def _show(panel: Axes, plane: Plane) -> Any:
