@@ -1,1 +1,1 @@
-"""Tiers that keep blocks near."""
+"""The place of tiers that keep blocks near; this version has none."""

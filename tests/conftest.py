@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import threading
@@ -42,6 +43,18 @@ def _open_files() -> Counter[str]:
     return found
 
 
+async def _other_tasks() -> None:
+    """Wait for what else runs in this event loop."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others, timeout=5)
+
+
+def _settle() -> None:
+    """Let zarr-python end the reads of a batch of which another one failed: it does not wait for them itself."""
+    asyncio.run_coroutine_threadsafe(_other_tasks(), zarr.core.sync._get_loop()).result(timeout=10)
+
+
 @pytest.fixture(scope="session")
 def _library_loops() -> None:
     """Start the event loops that zarr-python and fsspec keep, so that no test is charged for them."""
@@ -54,6 +67,7 @@ def no_leaks(_library_loops: None) -> Iterator[None]:
     """Fail a test that leaves a file open or a thread running; opt in with ``pytest.mark.usefixtures``."""
     files, threads = _open_files(), set(threading.enumerate())
     yield
+    _settle()
     left_open = _open_files() - files
     assert not left_open, f"left open: {dict(left_open)}"
     running = [

@@ -12,7 +12,6 @@ import torch.distributed as dist
 import voxload
 from voxload.errors import UsageError
 
-
 CASES = ("good", "swapped", "short")
 
 
