@@ -34,7 +34,7 @@ def test_the_blocks_borders_are_drawn_where_the_grid_has_them(tmp_path: Path) ->
     plane = np.zeros((9, 16), np.int16)
     plots.draw_blocks(plane, tmp_path / "blocks.png", grid=grid, shape=(9, 16, 4), depth=2)
     pixels = imread(tmp_path / "blocks.png")[..., :3]
-    cyan = (np.abs(pixels - np.array([0x21, 0xE0, 0xD6]) / 255) < 0.02).all(2)
+    cyan = np.asarray((np.abs(pixels - np.array([0x21, 0xE0, 0xD6]) / 255) < 0.02).all(2))
     # Along a column right of the labels: the top border, the one between rows 3 and 4, and the bottom.
     column = cyan[:, int(np.flatnonzero(cyan.any(0))[-1]) - 40]
     lines = np.flatnonzero(np.diff(column.astype(int)) == 1)

@@ -8,6 +8,7 @@ is atomic only inside one file system, hence beside and not in the system's temp
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +19,8 @@ TEMPORARY_MARK = ".partial-"
 
 
 def temporary_beside(path: Path) -> Path:
-    """Return a temporary name beside `path` that belongs to this process."""
-    return path.with_name(f".{path.name}{TEMPORARY_MARK}{os.getpid()}")
+    """Return a temporary name beside `path` that belongs to this process, among all nodes that see the folder."""
+    return path.with_name(f".{path.name}{TEMPORARY_MARK}{platform.node()}-{os.getpid()}")
 
 
 def remove(path: Path) -> None:
