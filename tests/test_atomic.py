@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -131,7 +132,7 @@ def test_a_killed_writer_leaves_the_old_state(tmp_path: Path) -> None:
         child.wait(timeout=60)
     assert path.read_text() == "old"
     left = [name for name in names(tmp_path) if name != "x"]
-    assert left == [f".x{TEMPORARY_MARK}{child.pid}"]
+    assert left == [f".x{TEMPORARY_MARK}{platform.node()}-{child.pid}"]
     with replacing(path) as temporary:
         temporary.write_text("new")
     assert path.read_text() == "new"
@@ -193,4 +194,4 @@ def test_content_is_flushed_before_its_name_and_its_folder_after(
 def test_temporary_names_belong_to_the_process(tmp_path: Path) -> None:
     """The same path gives the same name in one process, hidden and beside it."""
     name = temporary_beside(tmp_path / "x.zarr").name
-    assert name == f".x.zarr{TEMPORARY_MARK}{os.getpid()}"
+    assert name == f".x.zarr{TEMPORARY_MARK}{platform.node()}-{os.getpid()}"
