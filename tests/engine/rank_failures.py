@@ -86,7 +86,7 @@ def main(rank: int, ranks: int, folder: Path) -> None:
     report["after"] = attempt(split, x)
     report["network"] = attempt(other, x)
     if bad:
-        time.sleep(2 * PATIENCE)
+        time.sleep(2 * PATIENCE)  # being late is what is tested: no event could tell the others
     else:
         report["late"] = attempt(hasty, x)
     (folder / f"report-{rank}.json").write_text(json.dumps(report))

@@ -11,8 +11,15 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from voxload.engine import pointwise
 from voxload.engine.conv import split_conv3d
+from voxload.engine.pointwise import (
+    DETERMINISTIC,
+    DETERMINISTIC_FUNCTIONS,
+    DETERMINISTIC_METHODS,
+    FUNCTIONS,
+    LAYERS,
+    METHODS,
+)
 from voxload.engine.pool import split_avg_pool3d, split_max_pool3d
 from voxload.engine.stencil import Stencil
 from voxload.errors import UsageError
@@ -153,7 +160,7 @@ def _classify_layer(
             return Place.BLOCK, _STENCILS[kind](layer, split)
         except UsageError as error:
             raise UsageError(f"layer {path!r}: {error}") from error
-    if plain and kind in pointwise.LAYERS:
+    if plain and kind in LAYERS:
         return Place.BLOCK, None
     if plain and kind is nn.Flatten:
         return Place.WHOLE, None
@@ -170,7 +177,7 @@ def _classify_function(node: fx.Node, places: dict[fx.Node, Place]) -> Place:
         return Place.WHOLE if node.args[1:] else Place.SHAPE
     if target is getattr and node.args[1] == "shape":
         return Place.SHAPE
-    known = target in pointwise.METHODS if node.op == "call_method" else target in pointwise.FUNCTIONS
+    known = target in METHODS if node.op == "call_method" else target in FUNCTIONS
     if not known:
         raise UsageError(
             _where(node, name),
@@ -247,12 +254,10 @@ def _on_block(node: fx.Node, places: dict[fx.Node, Place]) -> bool:
 def _may_draw(model: nn.Module, node: fx.Node) -> bool:
     """Tell whether an operation of the head may draw random numbers; what is not known may."""
     if node.op == "call_module":
-        return any(
-            type(module) not in pointwise.DETERMINISTIC for module in model.get_submodule(str(node.target)).modules()
-        )
+        return any(type(module) not in DETERMINISTIC for module in model.get_submodule(str(node.target)).modules())
     if node.op == "call_method":
-        return node.target not in pointwise.DETERMINISTIC_METHODS
-    return node.op == "call_function" and node.target not in pointwise.DETERMINISTIC_FUNCTIONS
+        return node.target not in DETERMINISTIC_METHODS
+    return node.op == "call_function" and node.target not in DETERMINISTIC_FUNCTIONS
 
 
 def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:

@@ -59,6 +59,7 @@ class Loopback:
         errors: list[BaseException] = []
 
         def live(rank: int) -> None:
+            """Be one virtual rank, when it is its turn."""
             with self.turn:
                 try:
                     results[rank] = work(rank)
