@@ -1,0 +1,71 @@
+"""Goals: the ratios that were asked for, and what a run shows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.reading.results import Result
+
+DIRECT = ("h5py-direct",)
+H5PY = ("h5py", "h5py-direct")
+"""One process of h5py: the faster way of reading counts."""
+ZARR = ("zarr-raw", "zarr-blosc-lz4", "zarr-sharded-raw", "zarr-sharded-blosc")
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A ratio that was asked for."""
+
+    layout: str
+    """Storage format."""
+    case: str
+    """Name of the case."""
+    threads: int
+    """Threads that voxload uses."""
+    peers: tuple[str, ...]
+    """Whom to compare with: the fastest of them; empty for all but memcpy."""
+    versus: str
+    """What the table calls them."""
+    wanted: float
+    """The ratio."""
+
+    def of(self, results: Sequence[Result], dtype: str, chunk: int | None) -> float | None:
+        """Return the ratio measured for a type and chunk extent, or None when that was not run."""
+        for result in results:
+            if (result.layout, result.case, result.dtype) == (self.layout, self.case, dtype) and result.chunk in (
+                chunk,
+                None,
+            ):
+                return self._ratio(result)
+        return None
+
+    def _ratio(self, result: Result) -> float | None:
+        if self.peers:
+            return result.ratio(self.threads, *self.peers)
+        own, peer = result.own(self.threads), result.fastest_peer(self.threads)
+        return peer.median / own.median if own and peer else None
+
+
+def _zarr_goals() -> list[Goal]:
+    goals = [Goal(layout, "octant", 2, ("zarr",), "zarr-python", 3.0) for layout in ZARR]
+    goals += [Goal(layout, "octant", 2, ("tensorstore",), "tensorstore", 1.0) for layout in ZARR]
+    return [*goals, Goal("zarr-gzip", "octant", 2, ("tensorstore",), "tensorstore", 2.0)]
+
+
+def all_goals(layouts: Sequence[str], uncompressed: Sequence[str]) -> list[Goal]:
+    """Return the goals, in the order in which they were set."""
+    goals = [
+        Goal("hdf5-gzip", "octant", 1, H5PY, "h5py", 3.5),
+        Goal("hdf5-gzip", "octant", 2, H5PY, "h5py", 6.0),
+        Goal("hdf5-gzip", "octant", 2, ("h5py-processes",), "h5py, 2 processes", 2.5),
+        Goal("hdf5-gzip", "halo", 2, H5PY, "h5py", 6.0),
+        Goal("hdf5-contiguous", "octant", 2, DIRECT, "h5py read_direct", 2.0),
+        Goal("hdf5-chunked", "octant", 2, DIRECT, "h5py read_direct", 2.0),
+        Goal("hdf5-zstd", "octant", 2, H5PY, "h5py", 2.5),
+        Goal("hdf5-blosc-lz4", "octant", 2, H5PY, "h5py", 1.6),
+        *_zarr_goals(),
+    ]
+    goals += [Goal(layout, "crops", 2, (), "fastest peer", 1.0) for layout in layouts]
+    goals += [Goal(layout, "octant", 2, ("memcpy",), "memcpy", 0.4) for layout in uncompressed]
+    return [goal for goal in goals if goal.layout in layouts]

@@ -1,0 +1,1 @@
+"""Contenders, one a file: each gives `entries(job)`."""
