@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.reading import pagecache
+from bench.reading.bystanders import Bystanders
 from bench.reading.contender import Entry, Job, Session, Setting
 
 _TRIES = 4
@@ -66,6 +67,8 @@ class Measurement:
     """Contenders that did not return what was written, and so were not timed."""
     resident: tuple[float, float]
     """Least and largest share of the sample's pages in memory when a read began."""
+    bystanders: float
+    """Cores that others used meanwhile."""
 
 
 def measure(job: Job, entries: Sequence[Entry], limits: Limits) -> Measurement:
@@ -76,12 +79,14 @@ def measure(job: Job, entries: Sequence[Entry], limits: Limits) -> Measurement:
     wrong = tuple(entry.title for entry, setting in chosen if not _is_right(job, setting))
     field = [(entry, setting) for entry, setting in chosen if entry.title not in wrong]
     run = _cold if job.case.is_cold else _warm
+    bystanders = Bystanders()
     seconds, held = run(job, files, [setting for _, setting in field], limits)
+    others = bystanders.cores()
     timings = (
         Timing(entry.peer, _title(entry, setting), entry.threads, tuple(times))
         for (entry, setting), times in zip(field, seconds, strict=True)
     )
-    return Measurement(tuple(timings), wrong, (min(held), max(held)))
+    return Measurement(tuple(timings), wrong, (min(held), max(held)), others)
 
 
 def _title(entry: Entry, setting: Setting) -> str:

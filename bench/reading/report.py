@@ -14,12 +14,13 @@ from bench.reading.results import Result, thread_counts
 def show_result(console: Console, result: Result, title: str) -> None:
     """Print the table of one sample and case."""
     low, high = result.measurement.resident
-    state = f"{'cold' if result.case == 'cold' else 'warm'}: {low:.1%} to {high:.1%} of its pages in memory (mincore)"
+    state = f"{'cold' if result.case == 'cold' else 'warm'}, {low:.1%} to {high:.1%} of its pages in memory (mincore)"
+    others = f"others used {result.measurement.bystanders:.2f} cores"
     stored = f"stored in {result.stored_share:.0%} of its bytes"
-    rounds = len(result.measurement.timings[0].seconds) if result.measurement.timings else 0
+    times = next((len(row.seconds) for row in result.measurement.timings), 0)
     table = Table(
         title=f"{title}, {result.case}",
-        caption=f"{result.useful_bytes / 2**20:.1f} MiB; {stored}; {state}; {rounds} rounds",
+        caption=f"{result.useful_bytes / 2**20:.1f} MiB; {stored}; {state};\n{times} rounds; {others}",
         title_justify="left",
         caption_justify="left",
     )

@@ -82,6 +82,7 @@ class Result:
             "useful_bytes": self.useful_bytes,
             "stored_share": self.stored_share,
             "resident": self.measurement.resident,
+            "bystander_cores": self.measurement.bystanders,
             "wrong": self.measurement.wrong,
             "contenders": [
                 {

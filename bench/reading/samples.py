@@ -18,6 +18,9 @@ from bench.reading.fields import Field
 
 DATASET = "x"
 """Name of the dataset in an HDF5 file."""
+TWINS = 2
+"""Copies of an HDF5 file: libhdf5 shares one chunk cache among all that open one file in one process, so that
+one contender would read what another one has decoded."""
 SHARD = 256
 """Extent of a shard in voxels, or two chunks where that is more."""
 GZIP_LEVEL = 4
@@ -61,21 +64,26 @@ class Sample:
         return f"{self.layout.name}, {self.dtype} {self.size}^3{chunk}"
 
     def files(self) -> tuple[Path, ...]:
-        """Return every file that it consists of."""
+        """Return every file that it consists of, and their copies."""
         if self.path.is_file():
-            return (self.path,)
+            return (self.path, *(path for path in self.twins() if path.exists()))
         return tuple(sorted(path for path in self.path.rglob("*") if path.is_file()))
 
+    def twins(self) -> tuple[Path, ...]:
+        """Return where the copies of its file lie."""
+        return tuple(self.path.with_suffix(f".twin{number}") for number in range(TWINS))
+
     def stored_bytes(self) -> int:
-        """Return the bytes of its files."""
-        return sum(path.stat().st_size for path in self.files())
+        """Return the bytes of its files, without copies."""
+        return sum(path.stat().st_size for path in self.files() if path not in self.twins())
 
     def remove(self) -> None:
         """Delete its files."""
         if self.path.is_dir():
             shutil.rmtree(self.path)
-        else:
-            self.path.unlink(missing_ok=True)
+            return
+        for path in self.files():
+            path.unlink()
 
 
 def store(layout: Layout, source: tuple[Path, Field], *, chunk: int) -> Sample:
@@ -93,6 +101,10 @@ def store(layout: Layout, source: tuple[Path, Field], *, chunk: int) -> Sample:
         layout.write(unfinished, field, chunk)
         unfinished.replace(place)
     sample = Sample(layout, place, dtype, size, extent)
+    if layout.family == "hdf5":
+        for twin in sample.twins():
+            if not twin.exists():
+                shutil.copyfile(place, twin)
     for file in sample.files():
         _flush(file)
     return sample

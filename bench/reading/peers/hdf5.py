@@ -18,35 +18,49 @@ DEFAULT_CACHE = 8 << 20
 
 
 def caches(job: Job) -> tuple[int | None, ...]:
-    """Return the chunk caches worth trying, in bytes; None is the default.
+    """Return the chunk caches worth trying, in bytes: the default, as None, and room for one chunk.
 
-    None at all may be faster, for an octant needs each chunk once. It is the only choice where the default cache
-    would still hold what the round before decoded: then nothing would be read.
+    One chunk may be faster, for an octant needs each chunk once. It is the only choice where the default cache would
+    still hold what the round before decoded: then nothing would be read. No room at all is no choice: HDF5 then
+    reads chunks without filters row by row.
     """
     chunk = job.sample.chunk
     if chunk is None:
         return (None,)
-    touched = [chunks_touched(box, (chunk,) * 3) for box in job.case.boxes]
-    places = {_add(box.start, place) for box in touched for place in np.ndindex(*box.shape)}
-    decoded = len(places) * chunk**3 * job.out.itemsize
-    return (None, 0) if decoded > 2 * DEFAULT_CACHE else (0,)
+    one = chunk**3 * job.out.itemsize
+    return (None, one) if len(_touched(job, chunk)) * one > 2 * DEFAULT_CACHE else (one,)
 
 
-def _add(start: tuple[int, ...], place: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(low + step for low, step in zip(start, place, strict=True))
+def _touched(job: Job, chunk: int) -> set[tuple[int, ...]]:
+    """Return the grid places of all chunks that hold voxels of the boxes."""
+    boxes = [chunks_touched(box, (chunk,) * 3) for box in job.case.boxes]
+    return {
+        tuple(low + step for low, step in zip(box.start, place, strict=True))
+        for box in boxes
+        for place in np.ndindex(*box.shape)
+    }
+
+
+def _evict(job: Job, dataset: h5py.Dataset) -> None:
+    """Push the chunk of a one-chunk job out of the cache, where it would outlast the round."""
+    if job.sample.chunk and len(_touched(job, job.sample.chunk)) == 1:
+        size, (first, *_) = job.sample.size, job.case.boxes[0].start
+        dataset[0 if first else size - 1, 0, 0]
 
 
 class SliceSession:
     """``out[...] = dataset[box]``: what most people write; the copy belongs to it, for the buffer is given."""
 
     def __init__(self, job: Job, cache: int | None) -> None:
+        self._job = job
         self.out = job.out
         self._boxes = job.case.boxes
-        self._file = h5py.File(job.sample.path, "r", rdcc_nbytes=cache)
+        self._file = h5py.File(job.sample.twins()[0], "r", rdcc_nbytes=cache)
         self._dataset = self._file[DATASET]
 
     def prepare(self) -> None:
-        """Do nothing."""
+        """See to it that no chunk of the round before is in the cache."""
+        _evict(self._job, self._dataset)
 
     def read(self) -> None:
         """Read the boxes one after the other."""
@@ -62,13 +76,15 @@ class DirectSession:
     """``dataset.read_direct`` into the buffer: no array is made."""
 
     def __init__(self, job: Job, cache: int | None) -> None:
+        self._job = job
         self.out = job.out
         self._boxes = job.case.boxes
-        self._file = h5py.File(job.sample.path, "r", rdcc_nbytes=cache)
+        self._file = h5py.File(job.sample.twins()[1], "r", rdcc_nbytes=cache)
         self._dataset = self._file[DATASET]
 
     def prepare(self) -> None:
-        """Do nothing."""
+        """See to it that no chunk of the round before is in the cache."""
+        _evict(self._job, self._dataset)
 
     def read(self) -> None:
         """Read the boxes one after the other."""
@@ -81,9 +97,7 @@ class DirectSession:
 
 
 def _settings(session: Callable[..., Session], job: Job) -> tuple[Setting, ...]:
-    return tuple(
-        Setting("no chunk cache" if cache == 0 else "", partial(session, cache=cache)) for cache in caches(job)
-    )
+    return tuple(Setting("cache of one chunk" if cache else "", partial(session, cache=cache)) for cache in caches(job))
 
 
 def entries(job: Job) -> Iterable[Entry]:
