@@ -77,6 +77,8 @@ class VolumeInfo:
     """Chunks of this extent share one object, in (C, D, H, W); None when each has its own."""
     codecs: tuple[str, ...]
     """Names of the codecs or filters, in the order of writing."""
+    route: str = ""
+    """How voxels are read: ``native``, or the library that does it and why."""
 
     @property
     def spatial(self) -> tuple[int, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import h5py
@@ -13,8 +14,20 @@ from voxload.readers.protocol import ReadCost
 _ABSENT = -1
 
 
+@dataclass(frozen=True, slots=True)
+class StoredAt:
+    """Where one chunk lies in the file."""
+
+    offset: int
+    """First byte."""
+    size: int
+    """Bytes as stored."""
+    mask: int
+    """Bit i tells that filter i of the dataset was left out for this chunk."""
+
+
 class ChunkTable:
-    """Stored size of every chunk of a chunked dataset, in stored axis order; immutable after construction.
+    """Place and size of every chunk of a chunked dataset, in stored axis order; immutable after construction.
 
     The table is read with one pass over the file's index (``H5Dchunk_iter``): asking for the chunks one by one
     walks the index anew for each and is quadratic.
@@ -25,13 +38,20 @@ class ChunkTable:
         self._itemsize: int = dataset.dtype.itemsize
         grid = tuple(-(-extent // width) for extent, width in zip(dataset.shape, self._chunk, strict=True))
         sizes = np.full(grid, _ABSENT, dtype=np.int64)
+        offsets = np.zeros(grid, dtype=np.uint64)
+        masks = np.zeros(grid, dtype=np.uint32)
 
         def note(chunk: Any) -> None:
             place = tuple(start // width for start, width in zip(chunk.chunk_offset, self._chunk, strict=True))
-            sizes[place] = chunk.size
+            sizes[place], offsets[place], masks[place] = chunk.size, chunk.byte_offset, chunk.filter_mask
 
         dataset.id.chunk_iter(note)
-        self._sizes = sizes
+        self._sizes, self._offsets, self._masks = sizes, offsets, masks
+
+    def find(self, place: tuple[int, ...]) -> StoredAt | None:
+        """Return where the chunk at `place` of the grid lies; None when it was never written."""
+        size = int(self._sizes[place])
+        return None if size == _ABSENT else StoredAt(int(self._offsets[place]), size, int(self._masks[place]))
 
     def cost(self, stored: Box) -> ReadCost:
         """Return what the chunks that hold `stored` cost; chunks never written cost nothing."""

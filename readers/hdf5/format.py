@@ -10,7 +10,9 @@ from voxload.errors import NotFoundError
 from voxload.geometry import Box
 from voxload.readers.faults import translated
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.native import NativeHdf5Reader
 from voxload.readers.hdf5.reader import Hdf5Reader, check_supported, check_written
+from voxload.readers.hdf5.route import find_route
 from voxload.readers.protocol import Location, Missing, Vector, as_vector
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -50,9 +52,19 @@ class Hdf5Format:
             file.visititems(visit)
         return tuple(sorted(found))
 
-    def open(self, location: Location, missing: Missing) -> Hdf5Reader:
-        """Open one dataset; without a name, the only one there is."""
-        return Hdf5Reader(location, missing)
+    def open(self, location: Location, missing: Missing) -> Hdf5Reader | NativeHdf5Reader:
+        """Open one dataset, natively where its storage allows; without a name, the only one there is."""
+        reader = Hdf5Reader(location, missing)
+        try:
+            with translated(str(location)):
+                route = find_route(reader.dataset, location.path)
+                if isinstance(route, str):
+                    reader.routed(f"h5py: {route}")
+                    return reader
+                return NativeHdf5Reader(reader, route)
+        except BaseException:
+            reader.close()
+            raise
 
     def read_vector(self, path: str, name: str) -> Vector:
         """Read a scalar or one-dimensional dataset."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import threading
+from dataclasses import replace
 from typing import Any
 
 import h5py
@@ -58,9 +59,9 @@ class Hdf5Reader:
             self._file = h5py.File(location.path, "r")
         try:
             with translated(str(location)):
-                self._dataset = _dataset(self._file, location)
-                self._order, self._info = _describe(self._dataset, location)
-                check_supported(self._dataset, location)
+                self.dataset = _dataset(self._file, location)
+                self.order, self._info = _describe(self.dataset, location)
+                check_supported(self.dataset, location)
             check_volume(self._info)
         except BaseException:
             self._file.close()
@@ -70,50 +71,60 @@ class Hdf5Reader:
         """Return what is known of the volume."""
         return self._info
 
+    def routed(self, route: str) -> None:
+        """Say in the description why this route was taken."""
+        self._info = replace(self._info, route=route)
+
     def cost(self, box: Box) -> ReadCost:
         """Return chunks and bytes of `box`; contiguous storage counts the box's own bytes."""
         check_box(self._info, box)
-        table = self._chunk_table()
+        table = self.table()
         if table is None:
             size = self._info.shape[0] * box.size * self._info.dtype.itemsize
             return ReadCost(0, size, size)
-        return table.cost(self._order.box(box, self._info.shape[0]))
+        return table.cost(self.order.box(box, self._info.shape[0]))
 
     def read_into(self, box: Box, out: Volume) -> None:
         """Read `box` into `out`; only its chunks, or its rows, are asked of the file."""
         check_request(self._info, box, out)
-        stored = self._order.box(box, self._info.shape[0])
-        subject = f"{self._info.location}, box {box}"
-        with translated(subject):
-            self._check_written(stored)
-            target = self._order.view(out)
+        with translated(f"{self._info.location}, box {box}"):
+            stored = self.require(box)
+            target = self.order.view(out)
             if target.flags.c_contiguous:
-                self._dataset.read_direct(target, stored.slices)
+                self.dataset.read_direct(target, stored.slices)
             else:
                 scratch = np.empty(stored.shape, dtype=out.dtype)
-                self._dataset.read_direct(scratch, stored.slices)
+                self.dataset.read_direct(scratch, stored.slices)
                 np.copyto(target, scratch)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-    def _chunk_table(self) -> ChunkTable | None:
-        """Return the table of chunks, read once; None when storage is contiguous."""
-        if not self._dataset:
+    def table(self) -> ChunkTable | None:
+        """Return the table of chunks, read once and then kept; None when storage is contiguous."""
+        if not self.dataset:
             raise closed(self._info)
-        if self._dataset.chunks is None:
+        if self.dataset.chunks is None:
             return None
         with self._lock:
             if self._table is None:
                 with translated(str(self._info.location)):
-                    self._table = ChunkTable(self._dataset)
+                    self._table = ChunkTable(self.dataset)
             return self._table
 
-    def _check_written(self, stored: Box) -> None:
-        table = self._chunk_table()
+    def require(self, box: Box) -> Box:
+        """Return `box` in stored indices; refuses voxels never written unless they are to be filled."""
+        stored = self.order.box(box, self._info.shape[0])
+        table = self.table()
         if self._missing is Missing.ERROR:
-            check_written(self._dataset, table, stored, str(self._info.location))
+            check_written(self.dataset, table, stored, str(self._info.location))
+        return stored
+
+    @property
+    def fill_value(self) -> Any:
+        """The value of voxels that were never written."""
+        return self.dataset.fillvalue
 
 
 def check_written(dataset: h5py.Dataset, table: ChunkTable | None, stored: Box, subject: str) -> None:

@@ -1,7 +1,8 @@
-"""HDF5 datasets of every layout that h5py reads."""
+"""HDF5 datasets of every layout, natively and through h5py."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,7 +16,8 @@ import pytest
 
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
-from voxload.readers import Location, find_format, open_reader
+from voxload.readers import Location, Missing, find_format, open_reader
+from voxload.readers.hdf5 import Hdf5Reader
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -51,15 +53,20 @@ def write(
 
 @pytest.mark.parametrize("dtype", ["<i2", ">f4"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout_keeps_the_laws(laws: ModuleType, tmp_path: Path, layout: str, dtype: str) -> None:
-    """Whatever the layout, filters and file version, the dataset is a Reader."""
+@pytest.mark.parametrize("is_native", [True, False], ids=["native", "h5py"])
+def test_every_layout_keeps_the_laws(
+    laws: ModuleType, tmp_path: Path, layout: str, dtype: str, is_native: bool
+) -> None:
+    """Whatever the layout, filters and file version, the dataset is a Reader, natively and through h5py."""
     stored = laws.voxels(SHAPE, dtype)
     options, file_options = LAYOUTS[layout]
     write(tmp_path / "x.h5", stored, options, file_options)
-    reader = open_reader(Location(str(tmp_path / "x.h5"), "x", axes="DHWC"))
+    location = Location(str(tmp_path / "x.h5"), "x", axes="DHWC")
+    reader = open_reader(location) if is_native else Hdf5Reader(location, Missing.ERROR)
     try:
         laws.check_reader(reader, laws.to_volume(stored, "DHWC"))
         info = reader.describe()
+        assert info.route == ("native" if is_native else "")
         with h5py.File(tmp_path / "x.h5") as file:
             assert reader.cost(info.whole).stored_bytes == file["x"].id.get_storage_size()
         assert info.dtype == np.dtype(dtype)
@@ -85,7 +92,7 @@ def test_every_type_in_every_axis_order(laws: ModuleType, tmp_path: Path, kind: 
         reader.close()
 
 
-@pytest.mark.parametrize("name", ["Blosc", "Zstd", "Bitshuffle"])
+@pytest.mark.parametrize("name", ["Blosc", "Blosc2", "Zstd", "LZ4", "Bitshuffle", "BZip2"])
 def test_filter_plugins_are_loaded_when_they_are_needed(laws: ModuleType, tmp_path: Path, name: str) -> None:
     """A process that never imported hdf5plugin reads blosc, zstd and bitshuffle once the package is installed."""
     hdf5plugin = pytest.importorskip("hdf5plugin")
@@ -93,6 +100,7 @@ def test_filter_plugins_are_loaded_when_they_are_needed(laws: ModuleType, tmp_pa
     write(tmp_path / "x.h5", stored, {"chunks": CHUNKS, **getattr(hdf5plugin, name)()}, {})
     reader = open_reader(Location(str(tmp_path / "x.h5"), axes="DHWC"))
     laws.check_reader(reader, laws.to_volume(stored, "DHWC"))
+    assert reader.describe().route.startswith("native" if name in {"Blosc", "Zstd", "LZ4"} else "h5py: filter 3")
     reader.close()
     script = (
         "import sys, numpy; from voxload.readers import Location, open_reader\n"
@@ -189,3 +197,35 @@ def test_vectors_are_read_whole_or_refused(laws: ModuleType, tmp_path: Path) -> 
     ):
         with pytest.raises(kind, match=words):
             hdf5.read_vector(path, name)
+
+
+def test_what_libhdf5_must_read_says_why(laws: ModuleType, tmp_path: Path) -> None:
+    """Filters and types that the native route does not know, and compact storage, go through h5py and say so."""
+    stored = laws.voxels((4, 4, 4), "<i4")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("scaled", data=stored, chunks=(2, 2, 2), scaleoffset=0)
+        file.create_dataset("szip", data=stored, chunks=(4, 4, 4), compression="szip")
+        odd = h5py.h5t.NATIVE_INT32.copy()
+        odd.set_precision(20)
+        h5py.h5d.create(file.id, b"odd", odd, h5py.h5s.create_simple((4, 4, 4))).write(
+            h5py.h5s.ALL, h5py.h5s.ALL, np.abs(stored) % 1000
+        )
+    expected = {"scaled": "h5py: filter 6", "szip": "h5py: filter 4", "odd": "h5py: elements whose stored form"}
+    for name, words in expected.items():
+        reader = open_reader(Location(str(tmp_path / "x.h5"), name))
+        assert words in reader.describe().route
+        whole = np.abs(stored) % 1000 if name == "odd" else stored
+        assert laws.same_bits(laws.read(reader, reader.describe().whole), whole[np.newaxis])
+        reader.close()
+
+
+def test_a_file_that_changes_is_noticed(laws: ModuleType, tmp_path: Path) -> None:
+    """A file that is written to after its chunk table was read is refused, not read by an old table."""
+    stored = laws.voxels((4, 4, 4))
+    write(tmp_path / "x.h5", stored, {"chunks": (2, 2, 2)}, {})
+    reader = open_reader(Location(str(tmp_path / "x.h5")))
+    laws.read(reader, reader.describe().whole)
+    os.utime(tmp_path / "x.h5", ns=(1, 1))
+    with pytest.raises(DataError, match="changed since it was opened"):
+        laws.read(reader, reader.describe().whole)
+    reader.close()

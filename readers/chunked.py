@@ -1,0 +1,112 @@
+"""Chunked reads: which chunks a box touches, and the team that fetches, decodes and pastes them.
+
+The hot path is one call of ``paste_part`` a chunk. A chunk of 64^3 decodes in a few hundred microseconds, so what
+Python does for it is planned before, axis by axis, and only put together there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from voxload.errors import DataError, UsageError
+from voxload.geometry import Box
+from voxload.readers.codecs import Pipeline
+from voxload.readers.paste import ChunkShape, Paster
+from voxload.readers.protocol import Volume
+from voxload.readers.scratch import Bytes
+from voxload.readers.team import team
+
+Place = tuple[int, ...]
+"""Coordinates of a chunk in the grid of chunks, in stored axis order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What a box wants of one row of chunks, on one axis."""
+
+    chunk: int
+    """The row's place in the grid."""
+    start: int
+    """First index wanted, counted from the chunk's own start."""
+    length: int
+    """How many are wanted."""
+    place: int
+    """Where the first one goes, counted from the box's start."""
+
+
+def cuts(start: int, stop: int, width: int) -> list[Cut]:
+    """Cut ``[start, stop)`` along a grid of chunks of `width`; pure.
+
+    >>> [(c.chunk, c.start, c.length, c.place) for c in cuts(3, 9, 8)]
+    [(0, 3, 5, 0), (1, 0, 1, 5)]
+    """
+    if start >= stop:
+        return []
+    found = []
+    for chunk in range(start // width, (stop - 1) // width + 1):
+        lo, hi = max(start, chunk * width), min(stop, (chunk + 1) * width)
+        found.append(Cut(chunk, lo - chunk * width, hi - lo, lo - start))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A chunk as stored."""
+
+    data: Bytes
+    """Its bytes: this thread's scratch, or a look into a map."""
+    mask: int = 0
+    """Filters that it was stored without."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedVolume:
+    """The chunks of one volume, whatever file holds them."""
+
+    subject: str
+    """What error messages are about."""
+    shape: ChunkShape
+    """How elements lie in a decoded chunk."""
+    pipeline: Pipeline
+    """How a chunk is decoded."""
+    fetch: Callable[[Place], Fetched | None]
+    """Return a chunk as stored, or None where it was never written; called from many threads."""
+
+    def read(self, box: Box, view: Volume, *, fill: Callable[[Volume], None]) -> None:
+        """Fill `view`, in stored axis order, with `box`; `fill` gives the voxels of chunks never written.
+
+        Raises
+        ------
+        DataError
+            Naming the chunk, when one cannot be decoded.
+        UsageError
+            When `view` has another shape than `box`, or strides that the kernels cannot follow.
+        """
+        if view.shape != box.shape or not Paster.fits(view):
+            raise UsageError("view", found=f"{view.shape}, strides {view.strides}", expected=f"{box.shape}, aligned")
+        paster = Paster(self.shape, view)
+        fetch, decode = self.fetch, self.pipeline.decode
+
+        def paste_part(parts: tuple[Cut, ...]) -> None:
+            place = tuple([part.chunk for part in parts])
+            try:
+                fetched = fetch(place)
+                if fetched is None:
+                    fill(view[tuple(slice(part.place, part.place + part.length) for part in parts)])
+                    return
+                data, is_shuffled = decode(fetched.data, mask=fetched.mask)
+            except DataError as error:
+                remedy = "copy or convert the file again"
+                raise DataError(f"{self.subject}, chunk {place}: {error}", remedy=remedy) from error
+            paster.paste(
+                data,
+                [part.length for part in parts],
+                [part.start for part in parts],
+                [part.place for part in parts],
+                is_shuffled=is_shuffled,
+            )
+
+        per_axis = [cuts(*span) for span in zip(box.start, box.stop, self.shape.extents, strict=True)]
+        team().run(paste_part, list(itertools.product(*per_axis)))

@@ -1,0 +1,172 @@
+"""Codecs: from a chunk as stored to its bytes, without the interpreter lock.
+
+A pipeline is a list of steps in the order of writing; reading walks it backwards. Each step knows its filter's place
+in the HDF5 filter mask, so that a chunk that was stored without a filter is read without it. The byte shuffle is
+no step: the kernels undo it while they paste, which is why it must come first in writing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import google_crc32c
+import imagecodecs
+
+from voxload.errors import DataError
+from voxload.readers.scratch import Bytes, scratch
+
+_CHECKSUM_BYTES = 4
+_BLOSC_HEADER_BYTES = 16
+_BLOSC_SIZES = struct.Struct("<3I")
+_fletcher32: Callable[[Bytes], int] = cast("Any", imagecodecs.h5checksum_fletcher32)
+_blosc_decode: Callable[..., Any] = imagecodecs.blosc_decode
+
+
+class Step(Protocol):
+    """One filter that changes the bytes of a chunk."""
+
+    @property
+    def grows(self) -> int:
+        """Bytes that writing adds to data of any size: a checksum's; 0 for a compressor."""
+        ...
+
+    def undo(self, data: Bytes, size: int) -> Bytes:
+        """Return the `size` bytes that the filter was given; raises ValueError or RuntimeError on bad data."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decompress:
+    """A compressor, undone by a function of imagecodecs that writes into a given buffer."""
+
+    name: str
+    """Name for messages."""
+    decode: Callable[..., Any]
+    """imagecodecs' function."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """Keyword arguments of `decode`."""
+    grows: int = 0
+
+    def undo(self, data: Bytes, size: int) -> Bytes:
+        """Return the decompressed bytes, in this thread's scratch."""
+        out = scratch.decoded(size)
+        found = self.decode(data, out=out, **dict(self.options))
+        if len(found) != size:
+            raise ValueError(f"{self.name} gave {len(found)} bytes instead of {size}")
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Blosc:
+    """Blosc 1; its header is checked here, for the library believes it and would read beyond truncated data.
+
+    Source: c-blosc 1.21, README_CHUNK_FORMAT: four bytes of flags, then the bytes decoded, of a block, and stored.
+    """
+
+    grows: int = 0
+
+    def undo(self, data: Bytes, size: int) -> Bytes:
+        """Return the decompressed bytes, in this thread's scratch."""
+        if len(data) < _BLOSC_HEADER_BYTES:
+            raise ValueError(f"{len(data)} bytes where a blosc header of {_BLOSC_HEADER_BYTES} belongs")
+        decoded, _, stored = _BLOSC_SIZES.unpack_from(data.data, _BLOSC_HEADER_BYTES - _BLOSC_SIZES.size)
+        if decoded != size or stored != len(data):
+            raise ValueError(f"blosc header of {decoded} bytes in {stored} instead of {size} in {len(data)}")
+        out = scratch.decoded(size)
+        found = _blosc_decode(data, out=out, numthreads=1)
+        if len(found) != size:
+            raise ValueError(f"blosc gave {len(found)} bytes instead of {size}")
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Fletcher32:
+    """The checksum of HDF5's filter 3: the data, then four bytes, low half first."""
+
+    grows: int = _CHECKSUM_BYTES
+
+    def undo(self, data: Bytes, size: int) -> Bytes:
+        """Return the data if they have their checksum; raises ValueError otherwise."""
+        body, found = _split(data, size)
+        expected = int(_fletcher32(body))
+        if expected != found:
+            raise ValueError(f"Fletcher-32 checksum {found:#010x} instead of {expected:#010x}")
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class Crc32c:
+    """Zarr's crc32c codec: the data, then their checksum as four little-endian bytes."""
+
+    grows: int = _CHECKSUM_BYTES
+
+    def undo(self, data: Bytes, size: int) -> Bytes:
+        """Return the data if they have their checksum; raises ValueError otherwise."""
+        body, found = _split(data, size)
+        expected = google_crc32c.value(cast("bytes", body))  # takes an array as it is, and no memoryview
+        if expected != found:
+            raise ValueError(f"CRC-32C checksum {found:#010x} instead of {expected:#010x}")
+        return body
+
+
+def _split(data: Bytes, size: int) -> tuple[Bytes, int]:
+    """Part data from the checksum behind it; `size` is -1 where only the compressor inside knows it."""
+    if len(data) < _CHECKSUM_BYTES or size not in (-1, len(data) - _CHECKSUM_BYTES):
+        raise ValueError(f"{len(data)} bytes where {size} and a checksum of {_CHECKSUM_BYTES} belong")
+    return data[:-_CHECKSUM_BYTES], int(data[-_CHECKSUM_BYTES:].view("<u4")[0])
+
+
+DEFLATE = Decompress("deflate", imagecodecs.deflate_decode)
+GZIP = Decompress("gzip", imagecodecs.gzip_decode)
+ZSTD = Decompress("zstd", imagecodecs.zstd_decode)
+BLOSC = Blosc()
+LZ4_HDF5 = Decompress("lz4", imagecodecs.lz4h5_decode)
+LZF = Decompress("lzf", imagecodecs.lzf_decode)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """How the chunks of one volume are stored."""
+
+    steps: tuple[Step, ...]
+    """In the order of writing."""
+    nbytes: int
+    """Bytes of a decoded chunk; every chunk has as many, those at the edges too."""
+    is_shuffled: bool = False
+    """Whether the bytes of the elements lie in planes, one for each place in the element."""
+    shift: int = 0
+    """Place of the first step in the filter mask: 1 where the shuffle has place 0."""
+
+    def decode(self, data: Bytes, *, mask: int = 0) -> tuple[Bytes, bool]:
+        """Return a chunk's bytes, and whether they are still shuffled.
+
+        The result is `data` itself, or this thread's scratch. Bit i of `mask` tells that filter i was left out.
+
+        Raises
+        ------
+        DataError
+            When the data are damaged or not as many as they should be; nothing beyond `nbytes` is ever written.
+        """
+        try:
+            for place in reversed(range(len(self.steps))):
+                if not mask >> (place + self.shift) & 1:
+                    data = self.steps[place].undo(data, self._size_below(place, mask))
+        except (ValueError, RuntimeError, TypeError) as error:
+            raise DataError("chunk", found=str(error) or type(error).__name__, expected="decodable data") from error
+        if len(data) != self.nbytes:
+            raise DataError("chunk", found=f"{len(data)} bytes", expected=f"{self.nbytes}")
+        return data, self.is_shuffled and not mask & 1
+
+    def _size_below(self, place: int, mask: int) -> int:
+        """Return how many bytes step `place` was given, or -1 where a compressor before it decides that."""
+        size = self.nbytes
+        for earlier in range(place):
+            if mask >> (earlier + self.shift) & 1:
+                continue
+            if not self.steps[earlier].grows:
+                return -1
+            size += self.steps[earlier].grows
+        return size

@@ -1,0 +1,91 @@
+"""FileBytes: ranges of one open file, checked."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+import weakref
+
+import numpy as np
+
+from voxload.errors import DataError
+from voxload.readers.locality import is_node_local
+from voxload.readers.scratch import Bytes, scratch
+
+
+class FileBytes:
+    """A file that stays open; its ranges come as scratch or, where that is safe, as a look into a map.
+
+    All methods may be called from many threads at once, `close` only when no other call runs.
+
+    Parameters
+    ----------
+    path
+        The file.
+    may_map
+        Whether ranges may be looks into a memory map: only for data that are pasted as they are, and only on
+        node-local file systems. On others a failing read of a map ends the process.
+    """
+
+    def __init__(self, path: str, *, may_map: bool = False) -> None:
+        self.path = path
+        # Without O_NONBLOCK, opening a pipe would wait for its writer; files do not care.
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        # Also closes what nobody closed: a reader that an error left behind keeps no descriptor.
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+        self._map: Bytes | None = None
+        try:
+            status = os.fstat(self._descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise DataError(path, found="a folder or device", expected="a file")  # noqa: TRY301 - closes the file
+            self.size = status.st_size
+            self._stamp = (status.st_size, status.st_mtime_ns)
+            if may_map and self.size and is_node_local(path):
+                self._map = np.frombuffer(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ), np.uint8)
+        except BaseException:
+            self.close()
+            raise
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that was written to since it was opened: what is known of it may no longer hold."""
+        status = os.fstat(self._descriptor)
+        if (status.st_size, status.st_mtime_ns) != self._stamp:
+            raise DataError(
+                self.path,
+                found="a file that changed since it was opened",
+                expected="the file as it was",
+                remedy="open it again when its writer has finished",
+            )
+
+    def read(self, offset: int, length: int) -> Bytes:
+        """Return `length` bytes from `offset`, valid until this thread reads again.
+
+        Raises DataError when they do not all lie in the file.
+        """
+        # Two comparisons and no sum: a damaged table may hold numbers that overflow elsewhere.
+        if not 0 <= offset <= self.size or not 0 <= length <= self.size - offset:
+            raise self._short(offset, length, max(0, self.size - offset))
+        if self._map is not None:
+            return self._map[offset : offset + length]
+        buffer = scratch.stored(length)
+        done = 0
+        while done < length:
+            count = os.preadv(self._descriptor, [buffer[done:].data], offset + done)
+            if count == 0:
+                raise self._short(offset, length, done)
+            done += count
+        return buffer
+
+    def close(self) -> None:
+        """Close the file; the map goes with the last array that looks into it."""
+        self._map, self._descriptor = None, -1
+        self._close()
+
+    def _short(self, offset: int, length: int, found: int) -> DataError:
+        return DataError(
+            self.path,
+            found=f"{found} bytes at {offset}",
+            expected=f"{length}",
+            remedy="the file is truncated or its chunk table damaged: copy or convert it again",
+        )

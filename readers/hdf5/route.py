@@ -1,0 +1,93 @@
+"""Route: whether a dataset's bytes can be read without libhdf5, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import h5py
+
+from voxload.readers.codecs import BLOSC, DEFLATE, LZ4_HDF5, LZF, ZSTD, Fletcher32, Pipeline, Step
+from voxload.readers.locality import is_node_local
+from voxload.readers.paste import ChunkShape
+
+_SHUFFLE = 2
+_STEPS: dict[int, Step] = {
+    1: DEFLATE,
+    3: Fletcher32(),
+    32000: LZF,
+    32001: BLOSC,
+    32004: LZ4_HDF5,
+    32015: ZSTD,
+}
+"""Filters read natively, by their registered number (HDF5 filter registry)."""
+_SLAB_BYTES = 2**20
+"""Contiguous data are pasted in slabs of about this size: enough to amortise a task, small enough to share out."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeRoute:
+    """How to read a dataset without libhdf5."""
+
+    shape: ChunkShape
+    """How elements lie in a chunk; a slab of rows where storage is contiguous."""
+    pipeline: Pipeline
+    """How a chunk is decoded."""
+    offset: int | None
+    """First byte of contiguous storage; None where storage is chunked."""
+
+
+def find_route(dataset: h5py.Dataset, path: str) -> NativeRoute | str:
+    """Return how to read `dataset` natively, or the reason, in words, why libhdf5 must read it."""
+    itemsize = dataset.dtype.itemsize
+    if itemsize not in (1, 2, 4, 8) or dataset.dtype.kind not in "biuf":
+        return f"elements of type {dataset.dtype}"
+    if not dataset.id.get_type().equal(h5py.h5t.py_create(dataset.dtype, logical=True)):
+        return "elements whose stored form is not numpy's"
+    if dataset.chunks is None:
+        return _contiguous(dataset, path)
+    filters = _filters(dataset)
+    is_shuffled = bool(filters) and filters[0][0] == _SHUFFLE
+    if is_shuffled and filters[0][1][:1] != (itemsize,):
+        return f"a shuffle of {filters[0][1][:1]} bytes for elements of {itemsize}"
+    rest = [number for number, _ in filters[is_shuffled:]]
+    unknown = [number for number in rest if number not in _STEPS]
+    if unknown:
+        return f"filter {unknown[0]}" + (" after another" if unknown[0] == _SHUFFLE else "")
+    steps = tuple(_STEPS[number] for number in rest)
+    pipeline = Pipeline(steps, prod(dataset.chunks) * itemsize, is_shuffled and itemsize > 1, int(is_shuffled))
+    return NativeRoute(ChunkShape.of(dataset.chunks, dataset.dtype), pipeline, None)
+
+
+def slab(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return the extents of slabs that cut contiguous storage of `shape` into whole ones of about 1 MiB; pure.
+
+    >>> slab((4, 512, 512, 512), 2)
+    (1, 2, 512, 512)
+    """
+    extents = [1] * len(shape)
+    for axis in reversed(range(len(shape))):
+        room = _SLAB_BYTES // (prod(extents) * itemsize)
+        extents[axis] = max(count for count in range(1, max(1, min(shape[axis], room)) + 1) if shape[axis] % count == 0)
+        if extents[axis] < shape[axis]:
+            break
+    return tuple(extents)
+
+
+def _contiguous(dataset: h5py.Dataset, path: str) -> NativeRoute | str:
+    offset = dataset.id.get_offset()
+    if offset is None:
+        return "compact storage, or none written"
+    if not is_node_local(path):
+        return "contiguous storage on a file system that is not node-local"
+    extents = slab(dataset.shape, dataset.dtype.itemsize)
+    pipeline = Pipeline((), prod(extents) * dataset.dtype.itemsize)
+    return NativeRoute(ChunkShape.of(extents, dataset.dtype), pipeline, int(offset))
+
+
+def _filters(dataset: h5py.Dataset) -> list[tuple[int, tuple[int, ...]]]:
+    """Return (number, parameters) of the dataset's filters in the order of writing."""
+    plist: Any = dataset.id.get_create_plist()
+    rows = [plist.get_filter(index) for index in range(plist.get_nfilters())]
+    return [(int(row[0]), tuple(int(value) for value in row[2])) for row in rows]

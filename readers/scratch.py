@@ -1,0 +1,39 @@
+"""Scratch: each thread's own reused buffers for one stored and one decoded chunk."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+"""One-dimensional bytes."""
+
+
+class Scratch(threading.local):
+    """Buffers that grow to the largest chunk a thread has met and are then reused.
+
+    A fresh buffer costs as much as the copy into it: the kernel zeroes its pages. What `stored` and `decoded` hand
+    out is valid until the same thread asks the same method again.
+    """
+
+    def __init__(self) -> None:
+        self._stored: Bytes = np.empty(0, np.uint8)
+        self._decoded: Bytes = np.empty(0, np.uint8)
+
+    def stored(self, size: int) -> Bytes:
+        """Return `size` bytes for a chunk as stored."""
+        if self._stored.size < size:
+            self._stored = np.empty(size, np.uint8)
+        return self._stored[:size]
+
+    def decoded(self, size: int) -> Bytes:
+        """Return `size` bytes for a chunk as decoded."""
+        if self._decoded.size < size:
+            self._decoded = np.empty(size, np.uint8)
+        return self._decoded[:size]
+
+
+scratch = Scratch()
+"""The calling thread's buffers."""

@@ -1,0 +1,123 @@
+"""Team: the threads that decode, shared by all reads of a process.
+
+A read is a list of independent tasks. The calling thread always works on them itself, and as many helpers join in
+as are free: a read never waits for a thread, and many readers at once do not multiply threads. Tasks hold no
+interpreter lock while they move bytes, so two threads do twice the work.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from operator import itemgetter
+from typing import TypeVar
+
+from voxload.errors import UsageError
+
+T = TypeVar("T")
+
+_URGENT = -1
+"""Place of an interrupt among the errors: before those of all tasks."""
+_LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+"""Where torchrun, Open MPI and MPICH say how many ranks share the node."""
+
+
+def default_threads() -> int:
+    """Return this process's share of the cores it may use: all of them over the ranks of its node."""
+    ranks = [int(os.environ[name]) for name in _LOCAL_RANKS if os.environ.get(name, "").isdigit()]
+    return max(1, len(os.sched_getaffinity(0)) // max(1, *ranks, 1))
+
+
+class Team:
+    """A bounded number of threads that take tasks from the reads that run; safe to use from many threads."""
+
+    def __init__(self, threads: int) -> None:
+        if threads < 1:
+            raise UsageError("threads", found=str(threads), expected="1 or more, the calling one included")
+        self.threads = threads
+        self._pool = ThreadPoolExecutor(threads - 1, thread_name_prefix="voxload-decode") if threads > 1 else None
+
+    def run(self, work: Callable[[T], None], tasks: Sequence[T]) -> None:
+        """Do `work` on every task; returns when all are done and no helper is at it any more.
+
+        Raises what the first failing task raised, whichever thread came upon an error first; tasks that have not
+        begun by then are dropped.
+        """
+        helpers = min(self.threads, len(tasks)) - 1
+        if self._pool is None or helpers < 1:
+            for task in tasks:
+                work(task)
+            return
+        left, failures = enumerate(tasks), list[tuple[int, BaseException]]()
+        joined = [self._pool.submit(_labour, work, left, failures) for _ in range(helpers)]
+        try:
+            _labour(work, left, failures)
+            wait([helper for helper in joined if not helper.cancel()])
+        except BaseException as error:  # noqa: BLE001 - Ctrl-C outside a task; raised once no helper writes any more
+            failures.append((_URGENT, error))
+            wait([helper for helper in joined if not helper.cancel()])
+        if failures:
+            first = min(failures, key=itemgetter(0))[1]
+            try:
+                raise first
+            finally:  # an error that is held by a frame that it holds itself would keep the caller's array alive
+                failures.clear()
+                del first
+
+    def close(self) -> None:
+        """Stop the helpers; reads go on without them."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+
+
+def _labour(
+    work: Callable[[T], None], left: Iterator[tuple[int, T]], failures: list[tuple[int, BaseException]]
+) -> None:
+    """Take tasks until there are none; the steps of `left` are the interpreter's own, so each task is taken once."""
+    for index, task in left:
+        # A task before the failing one is still done: it may be the first to fail.
+        if failures and index > min(failures, key=itemgetter(0))[0]:
+            return
+        try:
+            work(task)
+        except BaseException as error:  # noqa: BLE001 - raised by `run`
+            failures.append((index if isinstance(error, Exception) else _URGENT, error))
+            return
+
+
+_team: Team | None = None
+_lock = threading.Lock()
+
+
+def team() -> Team:
+    """Return the process's team; made at its first use."""
+    global _team  # noqa: PLW0603 - threads belong to the process
+    with _lock:
+        if _team is None:
+            _team = Team(default_threads())
+        return _team
+
+
+def set_threads(count: int) -> None:
+    """Let each read use `count` threads, the calling one included; for the whole process.
+
+    The default is this process's share of the node's cores. Call it while nothing reads.
+    """
+    global _team
+    fresh = Team(count)
+    with _lock:
+        old, _team = _team, fresh
+    if old is not None:
+        old.close()
+
+
+def _forget() -> None:
+    """Start without helpers in a forked child: threads do not survive a fork."""
+    global _team, _lock
+    _team, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)

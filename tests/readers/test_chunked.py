@@ -1,0 +1,225 @@
+"""The native core: cuts, kernels and pipelines against plain numpy, and a team that neither loses nor repeats."""
+
+from __future__ import annotations
+
+import math
+import threading
+import zlib
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import imagecodecs
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from voxload.errors import DataError, UsageError
+from voxload.geometry import Box
+from voxload.readers.chunked import ChunkedVolume, Fetched, cuts
+from voxload.readers.codecs import DEFLATE, ZSTD, Crc32c, Fletcher32, Pipeline
+from voxload.readers.file import FileBytes
+from voxload.readers.paste import ChunkShape, Paster
+from voxload.readers.team import Team, default_threads, set_threads, team
+
+DTYPES = ("<i1", "<u2", ">i2", "<f4", ">f4", "<f8", ">u8")
+
+
+@given(start=st.integers(0, 40), length=st.integers(0, 40), width=st.integers(1, 12))
+def test_cuts_cover_an_interval_once(start: int, length: int, width: int) -> None:
+    """Every index of the interval is in one cut, at its place, inside its chunk."""
+    found = cuts(start, start + length, width)
+    covered = [(cut.chunk * width + cut.start + i, cut.place + i) for cut in found for i in range(cut.length)]
+    assert covered == [(start + i, i) for i in range(length)]
+    assert all(cut.start >= 0 and cut.start + cut.length <= width for cut in found)
+
+
+def _shuffled(chunk: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Return the bytes of a chunk in planes, as HDF5's shuffle filter stores them."""
+    width = chunk.dtype.itemsize
+    return np.ascontiguousarray(np.frombuffer(chunk.tobytes(), np.uint8).reshape(-1, width).T).reshape(-1)
+
+
+@given(data=st.data())
+def test_a_read_equals_numpys_slice(data: st.DataObject) -> None:
+    """Any box of any chunk grid, type, byte order, shuffle and axis order is what numpy slices, into any array."""
+    ndim = data.draw(st.sampled_from([3, 4]))
+    extents = tuple(data.draw(st.lists(st.integers(1, 5), min_size=ndim, max_size=ndim)))
+    shape = tuple(data.draw(st.lists(st.integers(1, 11), min_size=ndim, max_size=ndim)))
+    dtype = np.dtype(data.draw(st.sampled_from(DTYPES)))
+    is_shuffled = data.draw(st.booleans()) and dtype.itemsize > 1
+    turned = tuple(data.draw(st.permutations(range(ndim))))
+    span = [sorted(data.draw(st.lists(st.integers(0, n), min_size=2, max_size=2, unique=True))) for n in shape]
+    box = Box(tuple(lo for lo, _ in span), tuple(hi for _, hi in span))
+    whole = np.random.default_rng(0).integers(0, 2**7, shape).astype(dtype)
+    offset = data.draw(st.integers(0, 3))  # chunks in a map need not lie at a multiple of their width
+
+    def fetch(place: tuple[int, ...]) -> Fetched:
+        chunk = np.zeros(extents, dtype)
+        begin = tuple(i * n for i, n in zip(place, extents, strict=True))
+        part = whole[tuple(slice(lo, lo + n) for lo, n in zip(begin, extents, strict=True))]
+        chunk[tuple(slice(0, n) for n in part.shape)] = part
+        stored = np.ascontiguousarray(chunk.transpose(turned))
+        loose = np.zeros(stored.nbytes + offset, np.uint8)
+        loose[offset:] = _shuffled(stored) if is_shuffled else np.frombuffer(stored.tobytes(), np.uint8)
+        return Fetched(loose[offset:])
+
+    layout = ChunkShape.of(extents, dtype, turned=turned)
+    volume = ChunkedVolume("x", layout, Pipeline((), math.prod(extents) * dtype.itemsize, is_shuffled), fetch)
+    order = data.draw(st.permutations(range(ndim)))
+    backing = np.full([2 * n for n in np.array(box.shape)[list(order)]], 99, dtype.newbyteorder("="))
+    view = backing[tuple(slice(0, None, 2) for _ in range(ndim))].transpose(np.argsort(order))
+    set_threads(data.draw(st.sampled_from([1, 3])))
+    volume.read(box, view, fill=_never)
+    assert np.array_equal(view, whole[box.slices])
+    assert np.count_nonzero(backing == 99) >= backing.size - view.size
+
+
+def _never(view: npt.NDArray[Any]) -> None:
+    raise AssertionError(f"nothing is missing, yet {view.shape} was to be filled")
+
+
+def test_missing_chunks_are_filled_by_the_caller() -> None:
+    """A chunk that was never written leaves its part of the box to the fill function, and only that."""
+    layout = ChunkShape.of((2, 2, 2), np.dtype("<i2"))
+    ones = np.frombuffer(np.ones((2, 2, 2), "<i2").tobytes(), np.uint8)
+    volume = ChunkedVolume("x", layout, Pipeline((), 16), lambda place: Fetched(ones) if sum(place) % 2 == 0 else None)
+    out = np.zeros((4, 4, 4), np.int16)
+    volume.read(Box.whole((4, 4, 4)), out, fill=lambda view: view.fill(7))
+    places = np.indices((4, 4, 4)).sum(0) * 0 + sum(np.indices((4, 4, 4)) // 2) % 2
+    assert np.array_equal(out, np.where(places == 0, 1, 7))
+
+
+def test_views_that_kernels_cannot_follow_are_refused() -> None:
+    """Negative strides, read-only arrays and other shapes are no targets."""
+    volume = ChunkedVolume("x", ChunkShape.of((2, 2, 2), np.dtype("<i2")), Pipeline((), 16), lambda _: None)
+    plain = np.zeros((2, 2, 2), np.int16)
+    locked = plain.copy()
+    locked.flags.writeable = False
+    for view in (plain[::-1], locked, plain[:1]):
+        with pytest.raises(UsageError, match="view: found"):
+            volume.read(Box.whole((2, 2, 2)), view, fill=_never)
+    assert not Paster.fits(plain[:, :0])
+
+
+PAYLOAD = np.random.default_rng(1).integers(0, 9, 4096).astype(np.uint8)
+
+
+def _fletcher(data: bytes) -> bytes:
+    checksum: Any = imagecodecs.h5checksum_fletcher32
+    return data + int(checksum(data)).to_bytes(4, "little")
+
+
+def _crc(data: bytes) -> bytes:
+    return data + int(google_crc32c.value(data)).to_bytes(4, "little")
+
+
+STORED = {
+    "deflate": (Pipeline((DEFLATE,), 4096), zlib.compress(PAYLOAD.tobytes())),
+    "deflate and fletcher32": (Pipeline((DEFLATE, Fletcher32()), 4096), _fletcher(zlib.compress(PAYLOAD.tobytes()))),
+    "fletcher32 inside deflate": (Pipeline((Fletcher32(), DEFLATE), 4096), zlib.compress(_fletcher(PAYLOAD.tobytes()))),
+    "zstd and crc32c": (Pipeline((ZSTD, Crc32c()), 4096), _crc(bytes(imagecodecs.zstd_encode(PAYLOAD.tobytes())))),
+    "crc32c alone": (Pipeline((Crc32c(),), 4096), _crc(PAYLOAD.tobytes())),
+}
+
+
+@pytest.mark.parametrize("case", STORED)
+def test_pipelines_undo_what_was_written(case: str) -> None:
+    """Steps are undone from the last to the first, checksums are verified, and every damage is an error."""
+    pipeline, stored = STORED[case]
+    data = np.frombuffer(stored, np.uint8)
+    assert np.array_equal(pipeline.decode(data)[0], PAYLOAD)
+    for cut in (0, 1, 3, len(data) // 2, len(data) - 1):
+        with pytest.raises(DataError, match="chunk: found"):
+            pipeline.decode(data[:cut])
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        damaged = data.copy()
+        damaged[rng.integers(len(data))] ^= 1 << rng.integers(8)
+        with pytest.raises(DataError, match="chunk: found"):
+            pipeline.decode(damaged)
+
+
+def test_filter_masks_leave_steps_out() -> None:
+    """A chunk stored without one of its filters is read without it; the shuffle has place 0."""
+    pipeline = Pipeline((DEFLATE, Fletcher32()), 4096, is_shuffled=True, shift=1)
+    raw, packed = PAYLOAD.tobytes(), zlib.compress(PAYLOAD.tobytes())
+    cases = {0b000: (_fletcher(packed), True), 0b001: (_fletcher(packed), False), 0b010: (_fletcher(raw), True),
+             0b100: (packed, True), 0b110: (raw, True), 0b111: (raw, False)}  # fmt: skip
+    for mask, (stored, is_shuffled) in cases.items():
+        data, found = pipeline.decode(np.frombuffer(stored, np.uint8), mask=mask)
+        assert np.array_equal(data, PAYLOAD)
+        assert found is is_shuffled
+
+
+def test_a_chunk_that_decodes_to_more_or_less_is_refused() -> None:
+    """The decoded size is known beforehand: a bomb is stopped at it, and too little is not enough."""
+    for size in (4095, 4097, 10**6):
+        with pytest.raises(DataError, match="chunk: found"):
+            Pipeline((DEFLATE,), 4096).decode(np.frombuffer(zlib.compress(bytes(size)), np.uint8))
+
+
+def test_a_team_does_each_task_once() -> None:
+    """However many threads read at once, each of their tasks is done once, by them or by a helper."""
+    shared = Team(3)
+    done: list[list[int]] = [[] for _ in range(4)]
+    readers = [threading.Thread(target=shared.run, args=(mine.append, range(200))) for mine in done]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(60)
+    shared.close()
+    assert [sorted(mine) for mine in done] == [list(range(200))] * 4
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_failing_task_ends_the_run(threads: int) -> None:
+    """The error of a task comes out of the run, after every task that had begun has ended."""
+    crew = Team(threads)
+    running = []
+
+    def work(task: int) -> None:
+        running.append(task)
+        try:
+            if task == 5:
+                raise DataError("task 5")
+        finally:
+            running.remove(task)
+
+    with pytest.raises(DataError, match="task 5"):
+        crew.run(work, range(1000))
+    assert running == []
+    crew.close()
+    with pytest.raises(UsageError, match="1 or more"):
+        Team(0)
+
+
+def test_ranks_of_a_node_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default team is the process's share of the cores, and never less than the caller alone."""
+    alone = default_threads()
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(2 * alone))
+    assert default_threads() == 1
+    set_threads(2)
+    assert team().threads == 2
+
+
+def test_file_ranges_are_checked(tmp_path: Path) -> None:
+    """Ranges outside the file, and files that changed, are errors that name the file; inside ones are exact."""
+    path = tmp_path / "x"
+    content = np.random.default_rng(0).integers(0, 256, 10_000).astype(np.uint8)
+    content.tofile(path)
+    for may_map in (False, True):
+        file = FileBytes(str(path), may_map=may_map)
+        assert np.array_equal(file.read(17, 4000), content[17:4017])
+        for offset, length in ((9_999, 2), (10_001, 0), (-1, 4), (2**63, 2**63), (0, 2**64)):
+            with pytest.raises(DataError, match=r"x: found .* bytes at"):
+                file.read(offset, length)
+        file.check_unchanged()
+        with path.open("ab") as more:
+            more.write(b"!")
+        with pytest.raises(DataError, match="changed since it was opened"):
+            file.check_unchanged()
+        file.close()
+        content.tofile(path)
