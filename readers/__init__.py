@@ -19,3 +19,4 @@ from voxload.readers.protocol import Volume as Volume
 from voxload.readers.protocol import VolumeInfo as VolumeInfo
 from voxload.readers.registry import find_format as find_format
 from voxload.readers.registry import open_reader as open_reader
+from voxload.readers.team import set_threads as set_threads

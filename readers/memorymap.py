@@ -48,6 +48,7 @@ class MemoryMapReader:
             chunks=None,
             shards=None,
             codecs=(),
+            route="memory map",
         )
         check_volume(self._info)
 

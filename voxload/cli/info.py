@@ -130,6 +130,7 @@ def _figures(reader: Reader) -> dict[str, Any]:
         "chunks": list(found.chunks) if found.chunks else None,
         "shards": list(found.shards) if found.shards else None,
         "codecs": list(found.codecs),
+        "route": found.route,
         "stored_bytes": stored,
         "decoded_bytes": found.decoded_bytes,
     }
@@ -172,6 +173,7 @@ def _show(figures: dict[str, Any], costs: list[RankCost]) -> None:
         "chunks": _extents(figures["chunks"]) if figures["chunks"] else "none: contiguous",
         "shards": _extents(figures["shards"]) if figures["shards"] else "none",
         "codecs": ", ".join(figures["codecs"]) or "none",
+        "read by": figures["route"],
         "stored": f"{format_bytes(figures['stored_bytes'])} ({ratio:.2f} times smaller than decoded)",
         "decoded": format_bytes(figures["decoded_bytes"]),
     }
