@@ -135,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--threads", type=_numbers, default=(1, 2), help="numbers of threads, and of h5py processes (1,2)")
     add("--rounds", type=int, help="rounds at least (5); more follow until medians are sure or time is up")
     add("--budget", type=float, help="seconds for one table after which no further round begins (8)")
+    add("--tries", type=int, default=3, help="times a table at most while others are busy, keeps the quietest (3)")
     add("--folder", type=Path, help="where samples are written, and found again; a temporary one by default")
     add("--json", type=Path, help="write every time to this file")
     add("--plot", type=Path, help="draw the ratios into this PNG file")
@@ -160,5 +161,5 @@ def _plan(options: argparse.Namespace, temporary: Path) -> Plan:
         cases=tuple(known[name] for name in options.cases),
         peers=options.peers,
         threads=options.threads,
-        limits=Limits(words["rounds"], words["budget"]),
+        limits=Limits(words["rounds"], words["budget"], max(1, options.tries)),
     )

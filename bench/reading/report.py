@@ -26,7 +26,7 @@ def show_result(console: Console, result: Result, title: str) -> None:
     )
     own = result.timings("voxload")
     table.add_column("contender")
-    for name in ("median ms", "spread", "GB/s", *(f"voxload {row.threads}T is faster" for row in own)):
+    for name in ("median ms", "spread", "GB/s", *(f"voxload\n{row.threads}T faster" for row in own)):
         table.add_column(name, justify="right")
     for row in result.measurement.timings:
         ratios = [f"{row.median / mine.median:.2f}x" for mine in own]

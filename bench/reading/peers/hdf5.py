@@ -97,7 +97,7 @@ class DirectSession:
 
 
 def _settings(session: Callable[..., Session], job: Job) -> tuple[Setting, ...]:
-    return tuple(Setting("cache of one chunk" if cache else "", partial(session, cache=cache)) for cache in caches(job))
+    return tuple(Setting("one-chunk cache" if cache else "", partial(session, cache=cache)) for cache in caches(job))
 
 
 def entries(job: Job) -> Iterable[Entry]:

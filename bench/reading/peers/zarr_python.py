@@ -52,7 +52,7 @@ def _both(config: dict[str, Any]) -> tuple[Setting, ...]:
     """Return the two ways of filling a given buffer."""
     return (
         Setting("slice", lambda job: ZarrSession(job, config, into=False)),
-        Setting("into the buffer", lambda job: ZarrSession(job, config, into=True)),
+        Setting("out=", lambda job: ZarrSession(job, config, into=True)),
     )
 
 
