@@ -1,0 +1,1 @@
+"""Comparisons with peers: one script a claim."""
