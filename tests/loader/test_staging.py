@@ -26,6 +26,7 @@ def test_fields_do_not_overlap() -> None:
     assert (first.shape, first.dtype) == ((2, 3, 4, 4, 4), np.dtype("i2"))
     assert (second.shape, second.dtype) == ((2, 1, 4, 4, 4), np.dtype("f8"))
     assert not np.shares_memory(first, second)
+    assert first.ctypes.data % 64 == 0
     assert second.ctypes.data - first.ctypes.data == 768  # 2 * 3 * 4^3 * 2 bytes, a multiple of 64
     first[...], second[...] = 1, 2
     assert first.sum() == 2 * 3 * 4**3

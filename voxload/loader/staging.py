@@ -27,7 +27,7 @@ from voxload.readers.protocol import Volume
 from voxload.units import format_bytes
 
 _ALIGNMENT = 64
-"""Fields start at cache lines, so that two threads that fill neighbouring fields do not share one."""
+"""Fields start at cache lines: threads that fill neighbouring ones do not share one, and whole lines are streamed."""
 LEAST_SLOTS = 2
 """One to consume and one to fill: with fewer nothing is read ahead."""
 
@@ -62,7 +62,9 @@ class Slot:
     def __init__(self, layout: BatchLayout, free: queue.SimpleQueue[Slot]) -> None:
         self.layout = layout
         self._free = free
-        self._memory: npt.NDArray[np.uint8] = np.empty(max(layout.nbytes, 1), np.uint8)
+        whole = np.empty(layout.nbytes + _ALIGNMENT, np.uint8)
+        first = -whole.ctypes.data % _ALIGNMENT
+        self._memory: npt.NDArray[np.uint8] = whole[first : first + max(layout.nbytes, 1)]
         # Touch every page now: the first epoch must not pay for the kernel's zeroing inside a read.
         self._memory[::4096] = 0
 
