@@ -6,6 +6,7 @@ import mmap
 import os
 import stat
 import weakref
+from pathlib import Path
 
 import numpy as np
 
@@ -40,17 +41,24 @@ class FileBytes:
             if not stat.S_ISREG(status.st_mode):
                 raise DataError(path, found="a folder or device", expected="a file")  # noqa: TRY301 - closes the file
             self.size = status.st_size
-            self._stamp = (status.st_size, status.st_mtime_ns)
+            self._stamp = _stamp(status)
             if may_map and self.size and is_node_local(path):
                 self._map = np.frombuffer(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ), np.uint8)
+                self._close()  # the map has a descriptor of its own
         except BaseException:
             self.close()
             raise
 
     def check_unchanged(self) -> None:
-        """Refuse a file that was written to since it was opened: what is known of it may no longer hold."""
-        status = os.fstat(self._descriptor)
-        if (status.st_size, status.st_mtime_ns) != self._stamp:
+        """Refuse a file that was written to or replaced since it was opened: what is known of it may no longer hold.
+
+        A file that was removed can still be read: its bytes last as long as it is open.
+        """
+        try:
+            status = Path(self.path).stat()
+        except FileNotFoundError:
+            return
+        if _stamp(status) != self._stamp:
             raise DataError(
                 self.path,
                 found="a file that changed since it was opened",
@@ -89,3 +97,8 @@ class FileBytes:
             expected=f"{length}",
             remedy="the file is truncated or its chunk table damaged: copy or convert it again",
         )
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int, int, int]:
+    """Return what tells a file from another, and from itself once written to."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
