@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _GEOMETRY = numba.types.Array(uint64, 1, "C", readonly=True)
 
 
-def _compiled(*kinds: Any, extra: tuple[Any, ...] = ()) -> Callable[[F], F]:
+def compiled(*kinds: Any, extra: tuple[Any, ...] = ()) -> Callable[[F], F]:
     """Compile for source and target of each element type now, or take it from the cache on disk."""
     signatures = [
         numba.void(numba.types.Array(kind, 1, "C", readonly=True), numba.types.Array(kind, 1, "C"), _GEOMETRY, *extra)
@@ -40,7 +40,7 @@ def _compiled(*kinds: Any, extra: tuple[Any, ...] = ()) -> Callable[[F], F]:
     return compile_
 
 
-@_compiled(uint8, uint16, uint32, uint64)
+@compiled(uint8, uint16, uint32, uint64)
 def paste(source: Any, target: Any, geometry: Any) -> None:
     """Copy a box of elements; strides and places count elements."""
     n0, n1, n2, n3, s0, s1, s2, s3, t0, t1, t2, t3, first, to = geometry
@@ -58,7 +58,7 @@ def paste(source: Any, target: Any, geometry: Any) -> None:
                         target[o + d * t3] = source[i + d * s3]
 
 
-@_compiled(uint8, extra=(uint64,))
+@compiled(uint8, extra=(uint64,))
 def assemble2(source: Any, target: Any, geometry: Any, plane: int) -> None:
     """Put two-byte elements together from bytes that lie `plane` bytes apart, the lowest byte first.
 
@@ -84,7 +84,7 @@ def assemble2(source: Any, target: Any, geometry: Any, plane: int) -> None:
                         target[e + uint64(1)] = source[i + plane + d * s3]
 
 
-@_compiled(uint8, extra=(uint64,))
+@compiled(uint8, extra=(uint64,))
 def assemble4(source: Any, target: Any, geometry: Any, plane: int) -> None:
     """Put four-byte elements together; see `assemble2`."""
     n0, n1, n2, n3, s0, s1, s2, s3, t0, t1, t2, t3, first, to = geometry
@@ -111,7 +111,7 @@ def assemble4(source: Any, target: Any, geometry: Any, plane: int) -> None:
                         target[e + uint64(3)] = source[i + fourth + d * s3]
 
 
-@_compiled(uint8, extra=(uint64,))
+@compiled(uint8, extra=(uint64,))
 def assemble8(source: Any, target: Any, geometry: Any, plane: int) -> None:
     """Put eight-byte elements together; see `assemble2`."""
     n0, n1, n2, n3, s0, s1, s2, s3, t0, t1, t2, t3, first, to = geometry

@@ -13,11 +13,14 @@ from numpy.lib.stride_tricks import as_strided
 from voxload.readers.kernels import assemble2, assemble4, assemble8, paste
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes
+from voxload.readers.streaming import LINE, stream
 
 _AXES = 4
 _UNSIGNED: dict[int, np.dtype[Any]] = {1: np.dtype("u1"), 2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8")}
 _ASSEMBLE: dict[int, Callable[..., None]] = {2: assemble2, 4: assemble4, 8: assemble8}
 _WRAP = 2**64
+_STREAMED_BYTES = 2**23
+"""Arrays from this size on are written past the caches: a smaller one may still be there when it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,12 @@ class Paster:
         # The axis that is contiguous in the target goes last: there the kernels copy runs.
         self._order = sorted(range(view.ndim), key=lambda axis: -steps[axis])
         self._pad = _AXES - view.ndim
+        self._is_streamed = (
+            view.nbytes >= _STREAMED_BYTES
+            and self._bytes.ctypes.data % LINE == 0
+            and steps[self._order[-1]] == shape.strides[self._order[-1]] == 1
+            and all(steps[axis] * width % LINE == 0 for axis in self._order[:-1])
+        )
 
     @staticmethod
     def fits(view: Volume) -> bool:
@@ -107,7 +116,13 @@ class Paster:
             to += places[axis] * step
         # Elements that do not lie at a multiple of their width are put together byte by byte.
         if width == 1 or not (is_shuffled or shape.is_swapped or not source.flags.aligned):
-            paste(source, self._elements, self._geometry(lengths, 1, 1, first, to))
+            run = lengths[self._order[-1]] * width
+            if self._is_streamed and run % LINE == 0 and to * width % LINE == 0:
+                geometry = self._geometry(lengths, width, width, first * width, to * width)
+                geometry[_AXES - 1] = run // LINE
+                stream(data, self._bytes, geometry)
+            else:
+                paste(source, self._elements, self._geometry(lengths, 1, 1, first, to))
             return
         apart = 1 if is_shuffled else width
         plane = data.size // width if is_shuffled else 1
