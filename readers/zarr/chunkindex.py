@@ -10,17 +10,12 @@ from math import prod
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from voxload.errors import DataError, InternalError
 from voxload.geometry import Box, chunks_touched
 from voxload.readers.protocol import ReadCost
 from voxload.readers.store import Store
-
-_ABSENT = np.uint64(2**64 - 1)
-"""Offset and length of an inner chunk that was never written (Zarr v3, sharding-indexed codec 1.0)."""
-_ENTRY_BYTES = 16
-_CRC_BYTES = 4
+from voxload.readers.zarr.shardindex import ABSENT, Entries, ShardLayout
 
 Place = tuple[int, ...]
 
@@ -31,18 +26,6 @@ class KeyOf(Protocol):
     def __call__(self, place: Place, /) -> str:
         """Return the key of the chunk at a place of the chunk grid."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class ShardLayout:
-    """How inner chunks lie in a shard."""
-
-    inner: Place
-    """Extent of an inner chunk, in stored axis order."""
-    at_end: bool
-    """Whether the index stands at the end of the shard rather than at its start."""
-    has_checksum: bool
-    """Whether the index ends in a crc32c."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +50,23 @@ class ChunkIndex:
 
     zarr-python hands out the fill value for a chunk whose object is absent or is a folder, and always for an
     inner chunk that its shard lacks. This index is what makes them errors.
+
+    Parameters
+    ----------
+    store
+        Where the objects are.
+    key_of
+        Their names.
+    layout
+        How chunks lie in them.
     """
 
     def __init__(self, store: Store, key_of: KeyOf, layout: Layout) -> None:
         self._store = store
-        self._key_of = key_of
+        self.key_of = key_of
         self.layout = layout
         self._lock = threading.Lock()
-        self._known: dict[Place, npt.NDArray[np.uint64] | int | None] = {}
+        self._known: dict[Place, Entries | int | None] = {}
 
     def cost(self, stored: Box) -> ReadCost:
         """Return what the chunks that hold `stored` cost; chunks never written cost nothing."""
@@ -89,8 +81,8 @@ class ChunkIndex:
                 total += ReadCost(1, int(found), decoded)
                 continue
             lengths = found[self._inner_range(place, part).slices][..., 1]
-            lengths = lengths[lengths != _ABSENT]
-            total += ReadCost(lengths.size, int(lengths.sum()) + self._index_bytes(shard), decoded * lengths.size)
+            lengths = lengths[lengths != ABSENT]
+            total += ReadCost(lengths.size, int(lengths.sum()) + shard.index_bytes, decoded * lengths.size)
         return total
 
     def first_missing(self, stored: Box) -> str | None:
@@ -98,14 +90,14 @@ class ChunkIndex:
         for place, part in self._objects(stored):
             found = self._look_up(place)
             if found is None:
-                return self._key_of(place)
+                return self.key_of(place)
             if isinstance(found, int):
                 continue
             inner = self._inner_range(place, part)
-            absent = np.argwhere(found[inner.slices][..., 0] == _ABSENT)
+            absent = np.argwhere(found[inner.slices][..., 0] == ABSENT)
             if len(absent):
                 where = tuple(int(i) + first for i, first in zip(absent[0], inner.start, strict=True))
-                return f"{self._key_of(place)}, inner chunk {where}"
+                return f"{self.key_of(place)}, inner chunk {where}"
         return None
 
     def _objects(self, stored: Box) -> Iterator[tuple[Place, Box]]:
@@ -122,12 +114,12 @@ class ChunkIndex:
         origin = tuple(i * width for i, width in zip(place, self.layout.outer, strict=True))
         return chunks_touched(part.relative_to(origin), self.layout.unit)
 
-    def _look_up(self, place: Place) -> npt.NDArray[np.uint64] | int | None:
+    def _look_up(self, place: Place) -> Entries | int | None:
         """Return a shard's index, or the bytes of an unsharded chunk, or None when there is no object."""
         with self._lock:
             if place in self._known:
                 return self._known[place]
-        key = self._key_of(place)
+        key = self.key_of(place)
         size = self._store.size(key)
         if size == 0:
             subject = self._store.locate(key)
@@ -139,29 +131,8 @@ class ChunkIndex:
             self._known[place] = found
         return found
 
-    def _index_bytes(self, shard: ShardLayout) -> int:
-        count = prod(width // inner for width, inner in zip(self.layout.outer, shard.inner, strict=True))
-        return count * _ENTRY_BYTES + (_CRC_BYTES if shard.has_checksum else 0)
-
-    def _read_index(self, key: str, size: int, shard: ShardLayout) -> npt.NDArray[np.uint64]:
+    def _read_index(self, key: str, size: int, shard: ShardLayout) -> Entries:
         """Read a shard's index and check that every entry lies inside the object."""
-        length = self._index_bytes(shard)
-        if size < length:
-            raise DataError(
-                self._store.locate(key), found=f"{size} bytes", expected=f"at least {length} for a shard's index"
-            )
-        raw = self._store.read(key, size - length if shard.at_end else 0, length)
-        grid = tuple(width // inner for width, inner in zip(self.layout.outer, shard.inner, strict=True))
-        entries = np.frombuffer(raw, dtype="<u8", count=2 * prod(grid)).reshape(*grid, 2).astype(np.uint64)
-        offsets, lengths = entries[..., 0], entries[..., 1]
-        stored = offsets != _ABSENT
-        # No sum of two entries: a damaged index may hold numbers whose sum wraps around.
-        inside = (offsets <= np.uint64(size)) & (lengths <= np.uint64(size) - np.minimum(offsets, np.uint64(size)))
-        if not bool(np.all(inside[stored])):
-            raise DataError(
-                self._store.locate(key),
-                found="a shard index that points outside the shard",
-                expected=f"entries within {size} bytes",
-                remedy="the shard is truncated or damaged: copy or convert it again",
-            )
-        return entries
+        subject = self._store.locate(key)
+        raw = self._store.read(key, shard.index_offset(size, subject), shard.index_bytes)
+        return shard.parse(raw, size, subject)

@@ -7,8 +7,9 @@ import zarr
 from voxload.errors import NotFoundError
 from voxload.geometry import Box
 from voxload.readers.faults import translated
-from voxload.readers.protocol import Location, Missing, Vector, as_vector
+from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
 from voxload.readers.store import open_store
+from voxload.readers.zarr.native import NativeZarrReader
 from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index
 
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
@@ -34,9 +35,10 @@ class ZarrFormat:
             members = node.members(max_depth=None)
         return tuple(sorted(name for name, item in members if isinstance(item, zarr.Array) and item.ndim in (3, 4)))
 
-    def open(self, location: Location, missing: Missing) -> ZarrReader:
+    def open(self, location: Location, missing: Missing) -> Reader:
         """Open one array; without a name, the only one there is."""
-        return ZarrReader(location, missing)
+        reader = ZarrReader(location, missing)
+        return reader if isinstance(reader.route, str) else NativeZarrReader(reader, reader.route, missing)
 
     def read_vector(self, path: str, name: str) -> Vector:
         """Read a scalar or one-dimensional array of a group."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numcodecs.errors
@@ -26,11 +27,24 @@ from voxload.readers.protocol import (
     check_volume,
 )
 from voxload.readers.store import open_store
-from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place, ShardLayout
+from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
+from voxload.readers.zarr.route import NativeRoute, find_route
+from voxload.readers.zarr.shardindex import ShardLayout
 
 
 class ZarrReader:
     """Reads boxes of one Zarr array; see the Reader contract.
+
+    Attributes
+    ----------
+    array
+        The array as zarr-python sees it.
+    order
+        Its axes.
+    index
+        Which chunks are stored.
+    route
+        How its chunks can be read without zarr-python, or in words why not.
 
     Parameters
     ----------
@@ -52,12 +66,15 @@ class ZarrReader:
     def __init__(self, location: Location, missing: Missing) -> None:
         self._missing = Missing.parse(missing)
         with translated(str(location)):
-            self._array = _open_array(location)
-            declared = declared_axes(getattr(self._array.metadata, "dimension_names", None))
-            order = resolve_axes(str(location), ndim=self._array.ndim, given=location.axes, declared=declared)
-            self._order = order
-            self._index = chunk_index(self._array, location)
-            self._info = _describe(self._array, order, self._index.layout, location)
+            self.array = _open_array(location)
+            declared = declared_axes(getattr(self.array.metadata, "dimension_names", None))
+            order = resolve_axes(str(location), ndim=self.array.ndim, given=location.axes, declared=declared)
+            self.order = order
+            self.index = chunk_index(self.array, location)
+            info = _describe(self.array, order, self.index.layout, location)
+            self.route: NativeRoute | str = find_route(self.array, location.path, info.dtype)
+            reason = f": {self.route}" if isinstance(self.route, str) else ""
+            self._info = replace(info, route=f"zarr-python{reason}")
         check_volume(self._info)
 
     def describe(self) -> VolumeInfo:
@@ -68,21 +85,27 @@ class ZarrReader:
         """Return chunks and bytes of `box`, with the indices of the shards it touches."""
         check_box(self._info, box)
         with translated(str(self._info.location)):
-            return self._index.cost(self._order.box(box, self._info.shape[0]))
+            return self.index.cost(self.order.box(box, self._info.shape[0]))
 
     def read_into(self, box: Box, out: Volume) -> None:
         """Read `box` into `out`; only its chunks are asked of the store."""
         check_request(self._info, box, out)
-        stored = self._order.box(box, self._info.shape[0])
+        stored = self.order.box(box, self._info.shape[0])
         with translated(f"{self._info.location}, box {box}"):
             # Looked up under "fill" too: a folder or an empty file in place of a chunk is damage, not absence.
-            absent = self._index.first_missing(stored)
+            absent = self.index.first_missing(stored)
             if absent is not None and self._missing is Missing.ERROR:
                 raise absent_error(absent, self._info.location)
-            data = np.asarray(self._array[stored.slices])
+            data = np.asarray(self.array[stored.slices])
             if data.shape != stored.shape:
                 raise DataError(str(self._info.location), found=f"shape {data.shape}", expected=f"{stored.shape}")
-            np.copyto(self._order.view(out), data)
+            np.copyto(self.order.view(out), data)
+
+    @property
+    def fill_value(self) -> Any:
+        """The value of voxels that were never written; format 2 may name none, and means zero as zarr-python does."""
+        value = self.array.metadata.fill_value
+        return 0 if value is None else value
 
     def close(self) -> None:
         """Do nothing: zarr-python keeps no file open between reads."""
@@ -164,8 +187,10 @@ def _layout(array: zarr.Array[Any], location: Location) -> Layout:
             expected="one sharding codec with a bytes and crc32c index",
             remedy="convert it with voxload convert",
         )
+    inner = tuple(codec.chunk_shape)
     shard = ShardLayout(
-        inner=tuple(codec.chunk_shape),
+        inner=inner,
+        grid=tuple(width // part for width, part in zip(outer, inner, strict=True)),
         at_end=codec.index_location is ShardingCodecIndexLocation.end,
         has_checksum=any(isinstance(part, Crc32cCodec) for part in codec.index_codecs),
     )

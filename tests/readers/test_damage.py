@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,8 @@ def test_no_damage_escapes_the_error_tree(tmp_path: Path, name: str) -> None:
             if info.decoded_bytes > 1 << 20:  # a damaged shape may be huge and still honest
                 return
             out = np.empty(info.shape, info.native_dtype)
-            reader.read_into(info.whole, out)
-            reader.close()
+            with closing(reader):
+                reader.read_into(info.whole, out)
         except VoxloadError as error:
             message = str(error)
             assert "\n" not in message
@@ -102,8 +103,8 @@ def test_a_flipped_bit_in_checked_bytes_is_found(tmp_path: Path, name: str) -> N
         (tmp_path / victim).write_bytes(bytes(content))
         out = np.empty((1, 8, 8, 8), "<i2")
         try:
-            reader = open_reader(Location(str(tmp_path / volume)))
-            reader.read_into(reader.describe().whole, out)
+            with closing(open_reader(Location(str(tmp_path / volume)))) as reader:
+                reader.read_into(reader.describe().whole, out)
         except VoxloadError:
             found += 1
         else:

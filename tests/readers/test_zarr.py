@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -22,7 +24,8 @@ from zarr.codecs import (
 
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
-from voxload.readers import Location, find_format, open_reader
+from voxload.readers import Location, Missing, Reader, find_format, open_reader
+from voxload.readers.zarr import ZarrReader
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -92,44 +95,66 @@ def stored_bytes(path: Path) -> int:
 V2_METADATA = {".zarray", ".zattrs", ".zgroup"}
 
 
+ROUTES = ("native", "zarr-python")
+
+REFUSED = {"filtered": "filters shuffle"}
+"""Kinds that have no native route, and why."""
+
+
+@contextmanager
+def opened(path: Path, axes: str | None = None, *, route: str = "native", missing: str = "error") -> Iterator[Reader]:
+    """Yield a reader of one route; the native one is what opening by location must give wherever it can."""
+    location = Location(str(path), axes=axes)
+    native = route == "native"
+    reader = open_reader(location, missing=missing) if native else ZarrReader(location, Missing(missing))
+    with closing(reader):
+        yield reader
+
+
+@pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("dtype", ["<i2", ">f4"])
 @pytest.mark.parametrize("kind", V2)
-def test_format_2_keeps_the_laws(laws: ModuleType, tmp_path: Path, kind: str, dtype: str) -> None:
+def test_format_2_keeps_the_laws(laws: ModuleType, tmp_path: Path, kind: str, dtype: str, route: str) -> None:
     """An array of format 2, whatever its order, separator and compressor, is a Reader."""
     options = dict(V2[kind])
     if kind == "filtered":
         options["filters"] = [numcodecs.Shuffle(np.dtype(dtype).itemsize)]
     stored = laws.voxels(SHAPE, dtype)
     write(tmp_path / "x.zarr", stored, zarr_format=2, **options)
-    reader = open_reader(Location(str(tmp_path / "x.zarr"), axes="DHWC"))
-    laws.check_reader(reader, laws.to_volume(stored, "DHWC"))
-    assert reader.cost(reader.describe().whole).stored_bytes == stored_bytes(tmp_path / "x.zarr")
-    assert reader.describe().dtype == np.dtype(dtype)
-    assert reader.describe().format == "Zarr v2"
+    with opened(tmp_path / "x.zarr", "DHWC", route=route) as reader:
+        laws.check_reader(reader, laws.to_volume(stored, "DHWC"))
+        assert reader.cost(reader.describe().whole).stored_bytes == stored_bytes(tmp_path / "x.zarr")
+        assert reader.describe().dtype == np.dtype(dtype)
+        assert reader.describe().format == "Zarr v2"
+        assert reader.describe().route == (f"zarr-python: {REFUSED[kind]}" if kind in REFUSED else route)
 
 
+@pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("kind", V3)
-def test_format_3_keeps_the_laws(laws: ModuleType, tmp_path: Path, kind: str) -> None:
+def test_format_3_keeps_the_laws(laws: ModuleType, tmp_path: Path, kind: str, route: str) -> None:
     """An array of format 3, whatever its codecs and chunk names, is a Reader."""
     stored = laws.voxels(SHAPE)
     write(tmp_path / "x.zarr", stored, zarr_format=3, **V3[kind])
-    reader = open_reader(Location(str(tmp_path / "x.zarr"), axes="DHWC"))
-    laws.check_reader(reader, laws.to_volume(stored, "DHWC"))
-    assert reader.cost(reader.describe().whole).stored_bytes == stored_bytes(tmp_path / "x.zarr")
-    assert reader.describe().chunks == (2, 4, 2, 2)
-    assert reader.describe().shards is None
+    with opened(tmp_path / "x.zarr", "DHWC", route=route) as reader:
+        laws.check_reader(reader, laws.to_volume(stored, "DHWC"))
+        assert reader.cost(reader.describe().whole).stored_bytes == stored_bytes(tmp_path / "x.zarr")
+        assert reader.describe().chunks == (2, 4, 2, 2)
+        assert reader.describe().shards is None
+        assert reader.describe().route == route
 
 
+@pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("kind", SHARDED)
-def test_shards_keep_the_laws(laws: ModuleType, tmp_path: Path, kind: str) -> None:
+def test_shards_keep_the_laws(laws: ModuleType, tmp_path: Path, kind: str, route: str) -> None:
     """A sharded array, its index at either end and with or without a checksum, is a Reader."""
     stored = laws.voxels(SHAPE)
     write(tmp_path / "x.zarr", stored, chunks=SHARDS, serializer=SHARDED[kind], compressors=None)
-    reader = open_reader(Location(str(tmp_path / "x.zarr"), axes="DHWC"))
-    laws.check_reader(reader, laws.to_volume(stored, "DHWC"))
-    assert reader.cost(reader.describe().whole).stored_bytes == stored_bytes(tmp_path / "x.zarr")
-    assert reader.describe().chunks == (2, 4, 2, 2)
-    assert reader.describe().shards == (2, 8, 4, 4)
+    with opened(tmp_path / "x.zarr", "DHWC", route=route) as reader:
+        laws.check_reader(reader, laws.to_volume(stored, "DHWC"))
+        assert reader.cost(reader.describe().whole).stored_bytes == stored_bytes(tmp_path / "x.zarr")
+        assert reader.describe().chunks == (2, 4, 2, 2)
+        assert reader.describe().shards == (2, 8, 4, 4)
+        assert reader.describe().route == route
 
 
 def test_an_inner_chunk_costs_itself_and_one_index(laws: ModuleType, tmp_path: Path) -> None:

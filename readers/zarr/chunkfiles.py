@@ -1,0 +1,92 @@
+"""ChunkFiles: the chunks of an array that keeps each in a file of its own."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from voxload.errors import DataError
+from voxload.readers.chunked import Fetched, Place
+from voxload.readers.scratch import Bytes, scratch
+from voxload.readers.zarr.chunkindex import KeyOf
+
+# Without O_NONBLOCK, opening a pipe in a chunk's place would wait for its writer; files do not care.
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class ChunkFiles:
+    """Fetches chunks with one open, one read and one close each; safe to use from many threads at once.
+
+    That a file is not there is learnt from the failing open: to ask first would cost a round trip more, and on a
+    parallel file system round trips are what small files cost.
+
+    Parameters
+    ----------
+    folder
+        The hierarchy's folder.
+    key_of
+        Names of the chunks' files below it.
+    exact
+        Bytes of every file where nothing is compressed; None where only the file system knows.
+    """
+
+    def __init__(self, folder: str, key_of: KeyOf, exact: int | None) -> None:
+        self._folder = folder.rstrip("/")
+        self._key_of = key_of
+        self._exact = exact
+
+    def fetch(self, place: Place) -> Fetched | None:
+        """Return a chunk as stored, or None when there is no such file."""
+        path = self.path(place)
+        try:
+            descriptor = os.open(path, _FLAGS)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            size = self._exact
+            if size is None:
+                size = _file_size(os.fstat(descriptor), path)
+            return Fetched(_read(descriptor, path, size))
+        except IsADirectoryError:
+            raise DataError(path, found="a folder", expected="a file") from None
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error  # read(2) does not say which file
+        finally:
+            os.close(descriptor)
+
+    def path(self, place: Place) -> str:
+        """Return the file of a chunk."""
+        return f"{self._folder}/{self._key_of(place)}"
+
+    def name(self, place: Place) -> str:
+        """Return a chunk's name in the hierarchy."""
+        return self._key_of(place)
+
+    def check_unchanged(self) -> None:
+        """Do nothing: nothing is remembered of the files."""
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+
+def _read(descriptor: int, path: str, size: int) -> Bytes:
+    """Read a file that must have `size` bytes."""
+    # One byte more is asked for: a file that is too long shows without a call of its own.
+    buffer = scratch.stored(size + 1)
+    done = count = os.preadv(descriptor, [buffer.data], 0)
+    while count and done < size:
+        count = os.preadv(descriptor, [buffer[done:].data], done)
+        done += count
+    if done != size:
+        found = f"more than {size} bytes" if done > size else f"{done} bytes" if done else "an empty file"
+        raise DataError(path, found=found, expected=f"a stored chunk of {size} bytes")
+    return buffer[:size]
+
+
+def _file_size(status: os.stat_result, path: str) -> int:
+    """Return the bytes of a chunk's file; refuse a folder, a device or an empty file in its place."""
+    if not stat.S_ISREG(status.st_mode):
+        raise DataError(path, found="a folder or device", expected="a file")
+    if not status.st_size:
+        raise DataError(path, found="an empty file", expected="a stored chunk")
+    return status.st_size

@@ -1,0 +1,126 @@
+"""NativeZarrReader: boxes of a local Zarr array without zarr-python's pipeline, by as many threads as there are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from voxload.errors import DataError
+from voxload.geometry import Box
+from voxload.readers.chunked import ChunkedVolume, Fetched, Place
+from voxload.readers.faults import translated
+from voxload.readers.paste import Paster
+from voxload.readers.protocol import Missing, ReadCost, Volume, VolumeInfo, check_request, closed
+from voxload.readers.zarr.chunkfiles import ChunkFiles
+from voxload.readers.zarr.openshards import OpenShards
+from voxload.readers.zarr.reader import ZarrReader
+from voxload.readers.zarr.route import NativeRoute
+
+
+class _Chunks(Protocol):
+    """Where stored chunks come from; all methods but `close` may be called from many threads at once."""
+
+    def fetch(self, place: Place) -> Fetched | None:
+        """Return a chunk as stored, or None where it was never written."""
+        ...
+
+    def name(self, place: Place) -> str:
+        """Return a chunk's name in the hierarchy."""
+        ...
+
+    def check_unchanged(self) -> None:
+        """Refuse files that changed since something of them was remembered."""
+        ...
+
+    def close(self) -> None:
+        """Close what is open."""
+        ...
+
+
+class _Required:
+    """Chunks of which every one must have been written."""
+
+    def __init__(self, chunks: _Chunks) -> None:
+        self._chunks = chunks
+
+    def fetch(self, place: Place) -> Fetched:
+        """Return a chunk as stored; raises DataError when it was never written."""
+        found = self._chunks.fetch(place)
+        if found is None:
+            raise DataError(
+                f"no chunk {self._chunks.name(place)}",
+                expected="every chunk stored",
+                remedy='a volume whose chunk was never written can be read with missing="fill"',
+            )
+        return found
+
+
+class NativeZarrReader:
+    """Reads boxes of one local Zarr array; see the Reader contract.
+
+    zarr-python is asked for metadata only. Chunks are read, decoded and pasted by the process's team of threads.
+
+    Parameters
+    ----------
+    reader
+        The same array through zarr-python; it is closed with this reader.
+    route
+        How its chunks are read.
+    missing
+        What to do about chunks that are not there.
+    """
+
+    def __init__(self, reader: ZarrReader, route: NativeRoute, missing: Missing) -> None:
+        self._reader = reader
+        self._info = replace(reader.describe(), route="native")
+        self._chunks: _Chunks = _chunks(reader, route)
+        # Not a method of this reader: a reader that refers to itself keeps its files open until the next collection.
+        fetch = self._chunks.fetch if missing is Missing.FILL else _Required(self._chunks).fetch
+        self._volume = ChunkedVolume(str(self._info.location), route.shape, route.pipeline, fetch)
+        self._is_open = True
+
+    def describe(self) -> VolumeInfo:
+        """Return what is known of the volume."""
+        return self._info
+
+    def cost(self, box: Box) -> ReadCost:
+        """Return chunks and bytes of `box`, with the indices of the shards it touches."""
+        return self._reader.cost(box)
+
+    def read_into(self, box: Box, out: Volume) -> None:
+        """Read `box` into `out`; only its chunks are read."""
+        check_request(self._info, box, out)
+        if not self._is_open:
+            raise closed(self._info)
+        if not box.size:
+            return
+        order = self._reader.order
+        stored, view = order.box(box, self._info.shape[0]), order.view(out)
+        with translated(f"{self._info.location}, box {box}"):
+            self._chunks.check_unchanged()
+            if Paster.fits(view):
+                self._volume.read(stored, view, fill=self._fill)
+            else:
+                turned = np.empty(view.shape, view.dtype)
+                self._volume.read(stored, turned, fill=self._fill)
+                np.copyto(view, turned)
+
+    def close(self) -> None:
+        """Close the shards that are open."""
+        self._is_open = False
+        self._chunks.close()
+        self._reader.close()
+
+    def _fill(self, view: Volume) -> None:
+        view[...] = self._reader.fill_value
+
+
+def _chunks(reader: ZarrReader, route: NativeRoute) -> _Chunks:
+    """Return where the array's chunks come from."""
+    folder, index = reader.describe().location.path, reader.index
+    is_plain = not route.pipeline.steps
+    if index.layout.shard is not None:
+        return OpenShards(folder, index.key_of, index.layout.shard, may_map=is_plain)
+    return ChunkFiles(folder, index.key_of, route.pipeline.nbytes if is_plain else None)

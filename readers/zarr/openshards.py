@@ -1,0 +1,156 @@
+"""OpenShards: the inner chunks of a sharded array; the shards in use stay open."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from voxload.readers.chunked import Fetched, Place
+from voxload.readers.file import FileBytes
+from voxload.readers.zarr.chunkindex import KeyOf
+from voxload.readers.zarr.shardindex import ABSENT, Entries, ShardLayout
+
+OPEN_SHARDS = 16
+"""Shards that a reader keeps open: those of a block with its halo, but few, as a process has many readers."""
+
+
+@dataclass(slots=True)
+class _Shard:
+    """An open shard and its index, or the promise of them."""
+
+    opening: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the shard is being opened, so that this is done once."""
+    file: FileBytes | None = None
+    """The shard's file, once it is open; stays None where there is none."""
+    entries: Entries | None = None
+    """Its index; the file's as long as it does not change."""
+    users: int = 0
+    """Threads that read it now; a shard in use is never closed."""
+
+
+class OpenShards:
+    """Fetches inner chunks; reads each shard's index once. Safe to use from many threads at once.
+
+    Parameters
+    ----------
+    folder
+        The hierarchy's folder.
+    key_of
+        Names of the shards' files below it.
+    layout
+        How chunks lie in a shard.
+    may_map
+        Whether chunks may be looks into a map of the shard; see `FileBytes`.
+    capacity
+        Shards kept open.
+    """
+
+    def __init__(
+        self, folder: str, key_of: KeyOf, layout: ShardLayout, *, may_map: bool, capacity: int = OPEN_SHARDS
+    ) -> None:
+        self._folder = folder.rstrip("/")
+        self._key_of = key_of
+        self._layout = layout
+        self._may_map = may_map
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._shards: OrderedDict[Place, _Shard] = OrderedDict()
+
+    def fetch(self, place: Place) -> Fetched | None:
+        """Return an inner chunk as stored, or None where its shard lacks it or there is no shard."""
+        outer, inner = self._split(place)
+        with self._lease(outer) as shard:
+            if shard.file is None or shard.entries is None:
+                return None
+            offset, length = shard.entries[inner].tolist()
+            # What a map hands out outlives the lease: the map goes with the last array that looks into it.
+            return None if offset == length == ABSENT else Fetched(shard.file.read(offset, length))
+
+    def name(self, place: Place) -> str:
+        """Return a chunk's name in the hierarchy; of a shard that is not there, the shard's."""
+        outer, inner = self._split(place)
+        with self._lease(outer) as shard:
+            key = self._key_of(outer)
+            return key if shard.file is None else f"{key}, inner chunk {inner}"
+
+    def check_unchanged(self) -> None:
+        """Refuse shards that were written to since their index was read."""
+        with self._lock:
+            held = list(self._shards.items())
+            for _, shard in held:
+                shard.users += 1
+        try:
+            for _, shard in held:
+                if shard.file is not None:
+                    shard.file.check_unchanged()
+        finally:
+            for outer, shard in held:
+                self._release(outer, shard)
+
+    def close(self) -> None:
+        """Close all shards; only when no thread reads."""
+        with self._lock:
+            shards = list(self._shards.values())
+            self._shards.clear()
+        for shard in shards:
+            if shard.file is not None:
+                shard.file.close()
+
+    def _split(self, place: Place) -> tuple[Place, Place]:
+        """Return the place of the chunk's shard, and the chunk's own in it."""
+        grid = self._layout.grid
+        return (
+            tuple([index // count for index, count in zip(place, grid, strict=True)]),
+            tuple([index % count for index, count in zip(place, grid, strict=True)]),
+        )
+
+    @contextmanager
+    def _lease(self, outer: Place) -> Iterator[_Shard]:
+        """Yield a shard, opened if there is one; it stays open at least until the block ends."""
+        with self._lock:
+            shard = self._shards.setdefault(outer, _Shard())
+            self._shards.move_to_end(outer)
+            shard.users += 1
+        try:
+            if shard.entries is None:
+                with shard.opening:
+                    if shard.entries is None:
+                        self._open(shard, outer)
+            yield shard
+        finally:
+            self._release(outer, shard)
+
+    def _open(self, shard: _Shard, outer: Place) -> None:
+        """Open a shard and read its index; leaves it as it is where there is no such file."""
+        path = f"{self._folder}/{self._key_of(outer)}"
+        try:
+            file = FileBytes(path, may_map=self._may_map)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        try:
+            raw = file.read(self._layout.index_offset(file.size, path), self._layout.index_bytes)
+            entries = self._layout.parse(raw.tobytes(), file.size, path)
+        except BaseException:
+            file.close()
+            raise
+        # In this order: other threads take entries for the sign that all is there.
+        shard.file = file
+        shard.entries = entries
+
+    def _release(self, outer: Place, shard: _Shard) -> None:
+        """Count one user less, and close the shards that nobody uses and that are too many."""
+        with self._lock:
+            shard.users -= 1
+            if shard.file is None and not shard.users and self._shards.get(outer) is shard:
+                del self._shards[outer]
+            surplus = len(self._shards) - self._capacity
+            if surplus <= 0:
+                return
+            idle = [place for place, other in self._shards.items() if not other.users][:surplus]
+            dropped = [self._shards.pop(place) for place in idle]
+        for other in dropped:
+            if other.file is not None:
+                other.file.close()
