@@ -17,7 +17,7 @@ from bench.reading import cases, entrants, machine, plot, report
 from bench.reading.clock import Limits, measure
 from bench.reading.contender import Job
 from bench.reading.fields import DTYPES, Field, load_field
-from bench.reading.goals import all_goals
+from bench.reading.goals import all_goals, goals_to_json
 from bench.reading.peers.hdf5_processes import CREW
 from bench.reading.results import Result
 from bench.reading.samples import LAYOUTS, Layout, Sample, store
@@ -81,9 +81,11 @@ def main(words: Sequence[str] | None = None) -> int:
     report.show_overview(console, results)
     names = [layout.name for layout in plan.layouts]
     plain = [layout.name for layout in plan.layouts if not layout.is_compressed]
-    report.show_goals(console, all_goals(names, plain), results)
+    goals = all_goals(names, plain)
+    report.show_goals(console, goals, results)
     if options.json:
-        document = {"machine": facts, "absent": missing, "tables": [result.to_json() for result in results]}
+        document: dict[str, Any] = {"machine": facts, "absent": missing, "goals": goals_to_json(goals, results)}
+        document["tables"] = [result.to_json() for result in results]
         options.json.write_text(json.dumps(document, indent=1))
     if options.plot:
         plot.draw(results, options.plot)

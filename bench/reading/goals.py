@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from bench.reading.results import Result
 
@@ -30,17 +31,16 @@ class Goal:
     wanted: float
     """The ratio."""
 
-    def of(self, results: Sequence[Result], dtype: str, chunk: int | None) -> float | None:
-        """Return the ratio measured for a type and chunk extent, or None when that was not run."""
+    def find(self, results: Sequence[Result], dtype: str, chunk: int | None) -> Result | None:
+        """Return the table that shows it for a type and chunk extent, or None when that was not run."""
         for result in results:
-            if (result.layout, result.case, result.dtype) == (self.layout, self.case, dtype) and result.chunk in (
-                chunk,
-                None,
-            ):
-                return self._ratio(result)
+            same = (result.layout, result.case, result.dtype) == (self.layout, self.case, dtype)
+            if same and result.chunk in (chunk, None):
+                return result
         return None
 
-    def _ratio(self, result: Result) -> float | None:
+    def ratio(self, result: Result) -> float | None:
+        """Return how many times faster voxload is, or None when it or the peer took no part."""
         if self.peers:
             return result.ratio(self.threads, *self.peers)
         own, peer = result.own(self.threads), result.fastest_peer(self.threads)
@@ -69,3 +69,14 @@ def all_goals(layouts: Sequence[str], uncompressed: Sequence[str]) -> list[Goal]
     goals += [Goal(layout, "crops", 2, (), "fastest peer", 1.0) for layout in layouts]
     goals += [Goal(layout, "octant", 2, ("memcpy",), "memcpy", 0.4) for layout in uncompressed]
     return [goal for goal in goals if goal.layout in layouts]
+
+
+def goals_to_json(goals: Sequence[Goal], results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Return each goal with what every table that shows it measured."""
+    rows = []
+    for goal in goals:
+        for result in results:
+            if (result.layout, result.case) == (goal.layout, goal.case):
+                place = {"dtype": result.dtype, "chunk": result.chunk, "measured": goal.ratio(result)}
+                rows.append(asdict(goal) | place | {"bystander_cores": result.measurement.bystanders})
+    return rows

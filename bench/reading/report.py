@@ -10,6 +10,9 @@ from rich.table import Table
 from bench.reading.goals import Goal
 from bench.reading.results import Result, thread_counts
 
+BUSY = 0.25
+"""Cores that others may use before a ratio of two threads says little."""
+
 
 def show_result(console: Console, result: Result, title: str) -> None:
     """Print the table of one sample and case."""
@@ -42,24 +45,33 @@ def show_goals(console: Console, goals: Sequence[Goal], results: Sequence[Result
     """Print what was asked for beside what was measured."""
     pairs: list[tuple[str, int | None]] = list({(result.dtype, result.chunk) for result in results if result.chunk})
     pairs = sorted(pairs or {(result.dtype, None) for result in results}, key=_order)
-    table = Table(title="What was asked for", title_justify="left")
+    table = Table(
+        title="What was asked for",
+        caption=f"< less than asked; * others used {BUSY:.2f} cores or more meanwhile: run it again",
+        title_justify="left",
+        caption_justify="left",
+    )
     for name in ("case", "threads", "times faster than"):
         table.add_column(name)
     table.add_column("asked", justify="right")
     for dtype, chunk in pairs:
         table.add_column(f"{dtype}\n{chunk}^3" if chunk else dtype, justify="right")
     for goal in goals:
-        measured = [goal.of(results, dtype, chunk) for dtype, chunk in pairs]
-        if any(ratio is not None for ratio in measured):
-            cells = [_mark(ratio, goal.wanted) for ratio in measured]
+        found = [goal.find(results, dtype, chunk) for dtype, chunk in pairs]
+        if any(found):
+            cells = [_mark(goal, result) for result in found]
             table.add_row(f"{goal.layout}, {goal.case}", f"{goal.threads}", goal.versus, f"{goal.wanted:.1f}", *cells)
     console.print(table)
 
 
-def _mark(ratio: float | None, wanted: float) -> str:
-    if ratio is None:
+def _mark(goal: Goal, result: Result | None) -> str:
+    """Return a cell: the ratio, ``<`` where it falls short, ``*`` where others kept the machine busy."""
+    ratio = goal.ratio(result) if result else None
+    if result is None or ratio is None:
         return "not run"
-    return f"[{'green' if ratio >= wanted else 'red'}]{ratio:.2f}{'' if ratio >= wanted else ' <'}[/]"
+    is_met = ratio >= goal.wanted
+    signs = ("" if is_met else " <") + (" *" if result.measurement.bystanders >= BUSY else "")
+    return f"[{'green' if is_met else 'red'}]{ratio:.2f}{signs}[/]"
 
 
 def _order(pair: tuple[str, int | None]) -> tuple[bool, str, int]:
