@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from voxload.advice import Advice, advise
 from voxload.catalog import CATALOG_NAME, Catalog
 from voxload.cli.options import parse_extents, parse_triple
 from voxload.convert.sources.cosmouniverse import DATASET as RAW_DATASET
@@ -79,11 +80,15 @@ def info(
     reader = open_reader(location, missing=Missing.FILL)
     try:
         costs = _rank_costs(reader, spatial, Halo.parse(halo), boundary) if spatial else []
+        advice = _advice(reader, spatial, Halo.parse(halo), boundary) if spatial else None
         figures = _figures(reader)
         if as_json:
-            print(json.dumps(figures | {"ranks": [_rank_figures(cost) for cost in costs]}))
+            advised = asdict(advice) if advice else None
+            print(json.dumps(figures | {"ranks": [_rank_figures(cost) for cost in costs], "advice": advised}))
         else:
             _show(figures, costs)
+            if advice:
+                _show_advice(advice, costs)
         if plot is not None:
             _plot(reader, plot)
     finally:
@@ -148,6 +153,23 @@ def _rank_costs(reader: Reader, spatial: str, halo: Halo, boundary: Boundary) ->
     return costs
 
 
+def _advice(reader: Reader, spatial: str, halo: Halo, boundary: Boundary) -> Advice:
+    found = reader.describe()
+    blocks = parse_triple("--spatial", spatial)
+    grid = ProcessGrid(spatial=blocks, world_size=prod(blocks), rank=0)
+    return advise(found.shape, found.dtype.itemsize, grid=grid, halo=halo, boundary=boundary)
+
+
+def _show_advice(advice: Advice, costs: list[RankCost]) -> None:
+    """Say what the best chunks for this grid would change."""
+    now = sum(rank.cost.decoded_bytes for rank in costs) / sum(rank.needed for rank in costs)
+    chunks = ",".join(map(str, advice.chunks))
+    Console().print(
+        f"Over all ranks {now:.3f} of what is needed is decoded; with chunks {chunks} it would be "
+        f"{advice.decode_amplification:.3f} (voxload convert --chunks {chunks})."
+    )
+
+
 def _rank_figures(rank: RankCost) -> dict[str, Any]:
     return {
         "rank": rank.rank,
@@ -186,7 +208,9 @@ def _show(figures: dict[str, Any], costs: list[RankCost]) -> None:
 
 
 def _cost_table(costs: list[RankCost]) -> Table:
-    table = Table(title="What each rank reads", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title="What each rank reads", title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
     for name in ("rank", "block", "needed", "chunks", "read", "read/\nneeded", "decoded/\nneeded"):
         table.add_column(name, justify="left" if name == "block" else "right", no_wrap=True)
     for rank in costs:

@@ -1,0 +1,73 @@
+"""Advice: the chunk shape that costs a grid of ranks least; pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from voxload.geometry import Boundary, Box, Halo, chunks_touched, pieces
+from voxload.grid import ProcessGrid
+
+LEAST_CHUNK, MOST_CHUNK = 2**17, 2**22
+"""Decoded bytes of a chunk: below, requests and Python cost more than bytes; above, threads run out of chunks."""
+
+
+_PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
+"""Parts that a block is cut into per axis."""
+_NARROWEST = 4
+"""Fewest voxels of a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A chunk shape, and what it would cost."""
+
+    chunks: tuple[int, int, int]
+    """Extents (d, h, w) of a chunk; all channels lie in one."""
+    decode_amplification: float
+    """Bytes decoded over bytes of the blocks with halo, over all ranks."""
+
+
+def advise(shape: Sequence[int], itemsize: int, *, grid: ProcessGrid, halo: Halo, boundary: Boundary) -> Advice:
+    """Return the chunk shape with the least decoding for every rank of a sample group.
+
+    Extents are tried that cut the widest block into equal parts, up to 64 per axis. Of equal ones the largest chunk
+    wins: fewer requests. A chunk that serves several parts of a periodic box counts for each, as it is read.
+
+    Parameters
+    ----------
+    shape
+        Extents (C, D, H, W) of the volume.
+    itemsize
+        Bytes of a voxel and channel.
+    grid, halo, boundary
+        What each rank reads.
+
+    Raises
+    ------
+    UsageError
+        When the grid does not fit the volume.
+    """
+    spatial = tuple(shape[1:])
+    axes = zip(grid.bounds(spatial), halo.low, halo.high, spatial, strict=True)
+    per_axis = [_axis(bounds, (low, high), extent, boundary) for bounds, low, high, extent in axes]
+    found = []
+    for choice in itertools.product(*per_axis):
+        extents, amplifications = zip(*choice, strict=True)
+        size = shape[0] * prod(extents) * itemsize
+        distance = max(LEAST_CHUNK / size, size / MOST_CHUNK, 1.0)
+        found.append((distance, prod(amplifications), -size, extents))
+    _, amplification, _, (depth, height, width) = min(found)
+    return Advice((depth, height, width), amplification)
+
+
+def _axis(bounds: Sequence[int], halo: tuple[int, int], extent: int, boundary: Boundary) -> list[tuple[int, float]]:
+    """Return chunk widths for one axis with what they cost: the cost of a box is the product over its axes."""
+    spans = [Box((lo - halo[0],), (hi + halo[1],)) for lo, hi in itertools.pairwise(bounds)]
+    runs = [part.source for span in spans for part in pieces(span, (extent,), boundary)]
+    needed = sum(span.size for span in spans)
+    widest = max(hi - lo for lo, hi in itertools.pairwise(bounds))
+    widths = {-(-widest // parts) for parts in _PARTS if parts == 1 or widest // parts >= _NARROWEST}
+    return [(width, sum(chunks_touched(run, (width,)).size for run in runs) * width / needed) for width in widths]
