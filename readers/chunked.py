@@ -11,12 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from voxload.errors import DataError, UsageError
-from voxload.geometry import Box
+from voxload.geometry import Box, split
 from voxload.readers.codecs import Pipeline
 from voxload.readers.paste import ChunkShape, Paster
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes
 from voxload.readers.team import team
+
+_SHARED_BYTES = 2**21
+"""Undecoded copies smaller than this are done before a helper has woken up; larger ones are parted by it."""
 
 Place = tuple[int, ...]
 """Coordinates of a chunk in the grid of chunks, in stored axis order."""
@@ -51,6 +54,19 @@ def cuts(start: int, stop: int, width: int) -> list[Cut]:
     return found
 
 
+def divided(row: list[Cut], parts: int) -> list[Cut]:
+    """Cut each of `row` into as many parts again; pure.
+
+    >>> [(c.chunk, c.start, c.length, c.place) for c in divided([Cut(0, 3, 5, 0)], 2)]
+    [(0, 3, 2, 0), (0, 5, 3, 2)]
+    """
+    found = []
+    for cut in row:
+        bounds = split(cut.length, min(parts, cut.length))
+        found += [Cut(cut.chunk, cut.start + lo, hi - lo, cut.place + lo) for lo, hi in itertools.pairwise(bounds)]
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """A chunk as stored."""
@@ -73,6 +89,8 @@ class ChunkedVolume:
     """How a chunk is decoded."""
     fetch: Callable[[Place], Fetched | None]
     """Return a chunk as stored, or None where it was never written; called from many threads."""
+    is_divisible: bool = False
+    """Whether fetching a chunk costs nothing, so that several threads may paste parts of one."""
 
     def read(self, box: Box, view: Volume, *, fill: Callable[[Volume], None]) -> None:
         """Fill `view`, in stored axis order, with `box`; `fill` gives the voxels of chunks never written.
@@ -109,4 +127,11 @@ class ChunkedVolume:
             )
 
         per_axis = [cuts(*span) for span in zip(box.start, box.stop, self.shape.extents, strict=True)]
+        if not self.pipeline.steps and view.nbytes < _SHARED_BYTES:
+            for parts in itertools.product(*per_axis):
+                paste_part(parts)
+            return
+        if self.is_divisible:
+            axis = max(range(len(per_axis)), key=lambda axis: (box.shape[axis] > 1, -axis))
+            per_axis[axis] = divided(per_axis[axis], -(-view.nbytes // _SHARED_BYTES))
         team().run(paste_part, list(itertools.product(*per_axis)))

@@ -47,6 +47,7 @@ class ChunkTable:
 
         dataset.id.chunk_iter(note)
         self._sizes, self._offsets, self._masks = sizes, offsets, masks
+        self._is_complete = not bool((sizes == _ABSENT).any())
 
     def find(self, place: tuple[int, ...]) -> StoredAt | None:
         """Return where the chunk at `place` of the grid lies; None when it was never written."""
@@ -62,6 +63,8 @@ class ChunkTable:
 
     def first_missing(self, stored: Box) -> tuple[int, ...] | None:
         """Return the grid place of the first chunk of `stored` that was never written, or None."""
+        if self._is_complete:
+            return None
         touched = chunks_touched(stored, self._chunk)
         places = np.argwhere(self._sizes[touched.slices] == _ABSENT)
         return tuple(int(i) + first for i, first in zip(places[0], touched.start, strict=True)) if len(places) else None

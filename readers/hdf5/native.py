@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
@@ -40,8 +39,10 @@ class NativeHdf5Reader:
         with translated(self._info.location.path):
             self._file = FileBytes(self._info.location.path, may_map=not route.pipeline.steps)
         self._table: ChunkTable | None = None
-        fetch = self._chunk if route.offset is None else self._slab
-        self._volume = ChunkedVolume(str(self._info.location), route.shape, route.pipeline, fetch)
+        is_chunked = route.offset is None
+        fetch = self._chunk if is_chunked else self._whole
+        subject = str(self._info.location)
+        self._volume = ChunkedVolume(subject, route.shape, route.pipeline, fetch, is_divisible=not is_chunked)
 
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
@@ -83,14 +84,9 @@ class NativeHdf5Reader:
             raise DataError("chunk", found=f"{found.size} bytes", expected=f"{expected}")
         return Fetched(self._file.read(found.offset, found.size), found.mask)
 
-    def _slab(self, place: Place) -> Fetched:
-        """Return a slab of contiguous storage: the slabs follow each other in C order."""
-        extents = self._route.shape.extents
-        index = 0
-        for axis, count in enumerate(self._reader.order.to_stored(self._info.shape)):
-            index = index * (count // extents[axis]) + place[axis]
-        size = prod(extents) * self._info.dtype.itemsize
-        return Fetched(self._file.read((self._route.offset or 0) + index * size, size))
+    def _whole(self, _place: Place) -> Fetched:
+        """Return contiguous storage as the one chunk that it is: a look into the map."""
+        return Fetched(self._file.read(self._route.offset or 0, self._route.pipeline.nbytes))
 
     def _fill(self, view: Volume) -> None:
         view[...] = self._reader.fill_value

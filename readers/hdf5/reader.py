@@ -55,6 +55,7 @@ class Hdf5Reader:
         self._missing = Missing.parse(missing)
         self._lock = threading.Lock()
         self._table: ChunkTable | None = None
+        self._is_closed = False
         with translated(location.path):
             self._file = h5py.File(location.path, "r")
         try:
@@ -99,13 +100,14 @@ class Hdf5Reader:
 
     def close(self) -> None:
         """Close the file."""
+        self._is_closed = True
         self._file.close()
 
     def table(self) -> ChunkTable | None:
         """Return the table of chunks, read once and then kept; None when storage is contiguous."""
-        if not self.dataset:
+        if self._is_closed:
             raise closed(self._info)
-        if self.dataset.chunks is None:
+        if self._info.chunks is None:
             return None
         with self._lock:
             if self._table is None:

@@ -22,8 +22,6 @@ _STEPS: dict[int, Step] = {
     32015: ZSTD,
 }
 """Filters read natively, by their registered number (HDF5 filter registry)."""
-_SLAB_BYTES = 2**20
-"""Contiguous data are pasted in slabs of about this size: enough to amortise a task, small enough to share out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class NativeRoute:
     """How to read a dataset without libhdf5."""
 
     shape: ChunkShape
-    """How elements lie in a chunk; a slab of rows where storage is contiguous."""
+    """How elements lie in a chunk; contiguous storage is one chunk."""
     pipeline: Pipeline
     """How a chunk is decoded."""
     offset: int | None
@@ -60,30 +58,14 @@ def find_route(dataset: h5py.Dataset, path: str) -> NativeRoute | str:
     return NativeRoute(ChunkShape.of(dataset.chunks, dataset.dtype), pipeline, None)
 
 
-def slab(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Return the extents of slabs that cut contiguous storage of `shape` into whole ones of about 1 MiB; pure.
-
-    >>> slab((4, 512, 512, 512), 2)
-    (1, 2, 512, 512)
-    """
-    extents = [1] * len(shape)
-    for axis in reversed(range(len(shape))):
-        room = _SLAB_BYTES // (prod(extents) * itemsize)
-        extents[axis] = max(count for count in range(1, max(1, min(shape[axis], room)) + 1) if shape[axis] % count == 0)
-        if extents[axis] < shape[axis]:
-            break
-    return tuple(extents)
-
-
 def _contiguous(dataset: h5py.Dataset, path: str) -> NativeRoute | str:
     offset = dataset.id.get_offset()
     if offset is None:
         return "compact storage, or none written"
     if not is_node_local(path):
         return "contiguous storage on a file system that is not node-local"
-    extents = slab(dataset.shape, dataset.dtype.itemsize)
-    pipeline = Pipeline((), prod(extents) * dataset.dtype.itemsize)
-    return NativeRoute(ChunkShape.of(extents, dataset.dtype), pipeline, int(offset))
+    pipeline = Pipeline((), prod(dataset.shape) * dataset.dtype.itemsize)
+    return NativeRoute(ChunkShape.of(dataset.shape, dataset.dtype), pipeline, int(offset))
 
 
 def _filters(dataset: h5py.Dataset) -> list[tuple[int, tuple[int, ...]]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from voxload.readers.chunked import Fetched, Place
@@ -62,19 +60,24 @@ class OpenShards:
     def fetch(self, place: Place) -> Fetched | None:
         """Return an inner chunk as stored, or None where its shard lacks it or there is no shard."""
         outer, inner = self._split(place)
-        with self._lease(outer) as shard:
+        shard = self._acquire(outer)
+        try:
             if shard.file is None or shard.entries is None:
                 return None
             offset, length = shard.entries[inner].tolist()
-            # What a map hands out outlives the lease: the map goes with the last array that looks into it.
+            # What a map hands out may outlive the shard: the map goes with the last array that looks into it.
             return None if offset == length == ABSENT else Fetched(shard.file.read(offset, length))
+        finally:
+            self._release(outer, shard)
 
     def name(self, place: Place) -> str:
         """Return a chunk's name in the hierarchy; of a shard that is not there, the shard's."""
         outer, inner = self._split(place)
-        with self._lease(outer) as shard:
-            key = self._key_of(outer)
-            return key if shard.file is None else f"{key}, inner chunk {inner}"
+        shard = self._acquire(outer)
+        is_there = shard.file is not None
+        self._release(outer, shard)
+        key = self._key_of(outer)
+        return f"{key}, inner chunk {inner}" if is_there else key
 
     def check_unchanged(self) -> None:
         """Refuse shards that were written to since their index was read."""
@@ -107,21 +110,23 @@ class OpenShards:
             tuple([index % count for index, count in zip(place, grid, strict=True)]),
         )
 
-    @contextmanager
-    def _lease(self, outer: Place) -> Iterator[_Shard]:
-        """Yield a shard, opened if there is one; it stays open at least until the block ends."""
+    def _acquire(self, outer: Place) -> _Shard:
+        """Return a shard, opened if there is one; it stays open at least until `_release`."""
         with self._lock:
-            shard = self._shards.setdefault(outer, _Shard())
+            shard = self._shards.get(outer)
+            if shard is None:
+                shard = self._shards[outer] = _Shard()
             self._shards.move_to_end(outer)
             shard.users += 1
-        try:
-            if shard.entries is None:
+        if shard.entries is None:
+            try:
                 with shard.opening:
                     if shard.entries is None:
                         self._open(shard, outer)
-            yield shard
-        finally:
-            self._release(outer, shard)
+            except BaseException:
+                self._release(outer, shard)
+                raise
+        return shard
 
     def _open(self, shard: _Shard, outer: Place) -> None:
         """Open a shard and read its index; leaves it as it is where there is no such file."""
@@ -147,7 +152,7 @@ class OpenShards:
             if shard.file is None and not shard.users and self._shards.get(outer) is shard:
                 del self._shards[outer]
             surplus = len(self._shards) - self._capacity
-            if surplus <= 0:
+            if surplus <= 0:  # nearly always
                 return
             idle = [place for place, other in self._shards.items() if not other.users][:surplus]
             dropped = [self._shards.pop(place) for place in idle]

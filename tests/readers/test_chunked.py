@@ -13,11 +13,12 @@ import imagecodecs
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
+from voxload.readers import chunked
 from voxload.readers.chunked import ChunkedVolume, Fetched, cuts
 from voxload.readers.codecs import DEFLATE, ZSTD, Crc32c, Fletcher32, Pipeline
 from voxload.readers.file import FileBytes
@@ -42,8 +43,9 @@ def _shuffled(chunk: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(np.frombuffer(chunk.tobytes(), np.uint8).reshape(-1, width).T).reshape(-1)
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each example sets its own threshold
 @given(data=st.data())
-def test_a_read_equals_numpys_slice(data: st.DataObject) -> None:
+def test_a_read_equals_numpys_slice(monkeypatch: pytest.MonkeyPatch, data: st.DataObject) -> None:
     """Any box of any chunk grid, type, byte order, shuffle and axis order is what numpy slices, into any array."""
     ndim = data.draw(st.sampled_from([3, 4]))
     extents = tuple(data.draw(st.lists(st.integers(1, 5), min_size=ndim, max_size=ndim)))
@@ -67,11 +69,13 @@ def test_a_read_equals_numpys_slice(data: st.DataObject) -> None:
         return Fetched(loose[offset:])
 
     layout = ChunkShape.of(extents, dtype, turned=turned)
-    volume = ChunkedVolume("x", layout, Pipeline((), math.prod(extents) * dtype.itemsize, is_shuffled), fetch)
+    pipeline = Pipeline((), math.prod(extents) * dtype.itemsize, is_shuffled)
+    volume = ChunkedVolume("x", layout, pipeline, fetch, is_divisible=data.draw(st.booleans()))
     order = data.draw(st.permutations(range(ndim)))
     backing = np.full([2 * n for n in np.array(box.shape)[list(order)]], 99, dtype.newbyteorder("="))
     view = backing[tuple(slice(0, None, 2) for _ in range(ndim))].transpose(np.argsort(order))
     set_threads(data.draw(st.sampled_from([1, 3])))
+    monkeypatch.setattr(chunked, "_SHARED_BYTES", data.draw(st.sampled_from([8, 64, 2**21])))
     volume.read(box, view, fill=_never)
     assert np.array_equal(view, whole[box.slices])
     assert np.count_nonzero(backing == 99) >= backing.size - view.size
