@@ -91,6 +91,9 @@ class ChunkedVolume:
     """Return a chunk as stored, or None where it was never written; called from many threads."""
     is_divisible: bool = False
     """Whether fetching a chunk costs nothing, so that several threads may paste parts of one."""
+    fetch_part: Callable[[Place, int, int], Fetched | None] | None = None
+    """The same for chunks stored as they are, of which only the bytes from one place to another are wanted: what
+    comes is as long as the chunk, and its other bytes may be anything."""
 
     def read(self, box: Box, view: Volume, *, fill: Callable[[Volume], None]) -> None:
         """Fill `view`, in stored axis order, with `box`; `fill` gives the voxels of chunks never written.
@@ -105,12 +108,12 @@ class ChunkedVolume:
         if view.shape != box.shape or not Paster.fits(view):
             raise UsageError("view", found=f"{view.shape}, strides {view.strides}", expected=f"{box.shape}, aligned")
         paster = Paster(self.shape, view)
-        fetch, decode = self.fetch, self.pipeline.decode
+        fetch, fetch_part, decode = self.fetch, self.fetch_part, self.pipeline.decode
 
         def paste_part(parts: tuple[Cut, ...]) -> None:
             place = tuple([part.chunk for part in parts])
             try:
-                fetched = fetch(place)
+                fetched = fetch_part(place, *self._span(parts)) if fetch_part else fetch(place)
                 if fetched is None:
                     fill(view[tuple(slice(part.place, part.place + part.length) for part in parts)])
                     return
@@ -135,3 +138,11 @@ class ChunkedVolume:
             axis = max(range(len(per_axis)), key=lambda axis: (box.shape[axis] > 1, -axis))
             per_axis[axis] = divided(per_axis[axis], -(-view.nbytes // _SHARED_BYTES))
         team().run(paste_part, list(itertools.product(*per_axis)))
+
+    def _span(self, parts: tuple[Cut, ...]) -> tuple[int, int]:
+        """Return where in a chunk's bytes the wanted ones begin and end."""
+        first = last = 0
+        for part, stride in zip(parts, self.shape.strides, strict=True):
+            first += part.start * stride
+            last += (part.start + part.length - 1) * stride
+        return first * self.shape.itemsize, (last + 1) * self.shape.itemsize

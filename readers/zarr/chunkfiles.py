@@ -27,7 +27,7 @@ class ChunkFiles:
     key_of
         Names of the chunks' files below it.
     exact
-        Bytes of every file where nothing is compressed; None where only the file system knows.
+        Bytes that every file must have where nothing is compressed; None where only the file system knows.
     """
 
     def __init__(self, folder: str, key_of: KeyOf, exact: int | None) -> None:
@@ -37,18 +37,22 @@ class ChunkFiles:
 
     def fetch(self, place: Place) -> Fetched | None:
         """Return a chunk as stored, or None when there is no such file."""
+        return self.fetch_part(place, 0, None)
+
+    def fetch_part(self, place: Place, start: int, stop: int | None) -> Fetched | None:
+        """Return a chunk of which only the bytes from `start` to `stop` are what is stored."""
         path = self.path(place)
         try:
             descriptor = os.open(path, _FLAGS)
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:
-            size = self._exact
-            if size is None:
-                size = _file_size(os.fstat(descriptor), path)
-            return Fetched(_read(descriptor, path, size))
-        except IsADirectoryError:
-            raise DataError(path, found="a folder", expected="a file") from None
+            size = _file_size(os.fstat(descriptor), path)
+            if self._exact not in (None, size):
+                raise DataError(path, found=f"{size} bytes", expected=f"a stored chunk of {self._exact} bytes")
+            data = scratch.stored(size)
+            _read(descriptor, data[start:stop], start, path)
+            return Fetched(data)
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from error  # read(2) does not say which file
         finally:
@@ -69,18 +73,14 @@ class ChunkFiles:
         """Do nothing: no file stays open."""
 
 
-def _read(descriptor: int, path: str, size: int) -> Bytes:
-    """Read a file that must have `size` bytes."""
-    # One byte more is asked for: a file that is too long shows without a call of its own.
-    buffer = scratch.stored(size + 1)
-    done = count = os.preadv(descriptor, [buffer.data], 0)
-    while count and done < size:
-        count = os.preadv(descriptor, [buffer[done:].data], done)
+def _read(descriptor: int, buffer: Bytes, start: int, path: str) -> None:
+    """Fill `buffer` from `start` of a file."""
+    done = 0
+    while done < buffer.size:
+        count = os.preadv(descriptor, [buffer[done:].data], start + done)
+        if count == 0:
+            raise DataError(path, found=f"{done} bytes at {start}", expected=f"{buffer.size}: the file was cut short")
         done += count
-    if done != size:
-        found = f"more than {size} bytes" if done > size else f"{done} bytes" if done else "an empty file"
-        raise DataError(path, found=found, expected=f"a stored chunk of {size} bytes")
-    return buffer[:size]
 
 
 def _file_size(status: os.stat_result, path: str) -> int:

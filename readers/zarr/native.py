@@ -26,6 +26,10 @@ class _Chunks(Protocol):
         """Return a chunk as stored, or None where it was never written."""
         ...
 
+    def fetch_part(self, place: Place, start: int, stop: int) -> Fetched | None:
+        """Return a chunk of which only the bytes from `start` to `stop` need be what is stored."""
+        ...
+
     def name(self, place: Place) -> str:
         """Return a chunk's name in the hierarchy."""
         ...
@@ -47,7 +51,13 @@ class _Required:
 
     def fetch(self, place: Place) -> Fetched:
         """Return a chunk as stored; raises DataError when it was never written."""
-        found = self._chunks.fetch(place)
+        return self._found(place, self._chunks.fetch(place))
+
+    def fetch_part(self, place: Place, start: int, stop: int) -> Fetched:
+        """Return a chunk of which only the bytes from `start` to `stop` need be what is stored."""
+        return self._found(place, self._chunks.fetch_part(place, start, stop))
+
+    def _found(self, place: Place, found: Fetched | None) -> Fetched:
         if found is None:
             raise DataError(
                 f"no chunk {self._chunks.name(place)}",
@@ -77,8 +87,14 @@ class NativeZarrReader:
         self._info = replace(reader.describe(), route="native")
         self._chunks: _Chunks = _chunks(reader, route)
         # Not a method of this reader: a reader that refers to itself keeps its files open until the next collection.
-        fetch = self._chunks.fetch if missing is Missing.FILL else _Required(self._chunks).fetch
-        self._volume = ChunkedVolume(str(self._info.location), route.shape, route.pipeline, fetch)
+        source = self._chunks if missing is Missing.FILL else _Required(self._chunks)
+        self._volume = ChunkedVolume(
+            str(self._info.location),
+            route.shape,
+            route.pipeline,
+            source.fetch,
+            fetch_part=None if route.pipeline.steps else source.fetch_part,
+        )
         self._is_open = True
 
     def describe(self) -> VolumeInfo:
