@@ -7,7 +7,8 @@ Python does for it is planned before, axis by axis, and only put together there.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from voxload.errors import DataError, UsageError
@@ -77,6 +78,10 @@ class Fetched:
     """Filters that it was stored without."""
 
 
+Fetch = Callable[[Place], Fetched | None]
+"""Returns a chunk as stored, or None where it was never written; called from many threads at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkedVolume:
     """The chunks of one volume, whatever file holds them."""
@@ -87,13 +92,16 @@ class ChunkedVolume:
     """How elements lie in a decoded chunk."""
     pipeline: Pipeline
     """How a chunk is decoded."""
-    fetch: Callable[[Place], Fetched | None]
-    """Return a chunk as stored, or None where it was never written; called from many threads."""
+    fetch: Fetch
+    """Where chunks come from."""
     is_divisible: bool = False
     """Whether fetching a chunk costs nothing, so that several threads may paste parts of one."""
     fetch_part: Callable[[Place, int, int], Fetched | None] | None = None
     """The same for chunks stored as they are, of which only the bytes from one place to another are wanted: what
     comes is as long as the chunk, and its other bytes may be anything."""
+    expect: Callable[[Sequence[Place]], AbstractContextManager[Fetch]] | None = None
+    """Told once a read of all its chunks, in the order of their use, before the first is wanted; gives the `fetch` of
+    that read, and is left when the read is over, whether it failed or not. For sources that fetch ahead."""
 
     def read(self, box: Box, view: Volume, *, fill: Callable[[Volume], None]) -> None:
         """Fill `view`, in stored axis order, with `box`; `fill` gives the voxels of chunks never written.
@@ -130,14 +138,22 @@ class ChunkedVolume:
             )
 
         per_axis = [cuts(*span) for span in zip(box.start, box.stop, self.shape.extents, strict=True)]
-        if not self.pipeline.steps and view.nbytes < _SHARED_BYTES:
+        if not self.pipeline.steps and self.expect is None and view.nbytes < _SHARED_BYTES:
             for parts in itertools.product(*per_axis):
                 paste_part(parts)
             return
         if self.is_divisible:
             axis = max(range(len(per_axis)), key=lambda axis: (box.shape[axis] > 1, -axis))
             per_axis[axis] = divided(per_axis[axis], -(-view.nbytes // _SHARED_BYTES))
-        team().run(paste_part, list(itertools.product(*per_axis)))
+        tasks = list(itertools.product(*per_axis))
+        with self._expected(tasks) as fetch:
+            team().run(paste_part, tasks)
+
+    def _expected(self, tasks: list[tuple[Cut, ...]]) -> AbstractContextManager[Fetch]:
+        """Return the `fetch` of one read."""
+        if self.expect is None:
+            return nullcontext(self.fetch)
+        return self.expect([tuple([part.chunk for part in parts]) for parts in tasks])
 
     def _span(self, parts: tuple[Cut, ...]) -> tuple[int, int]:
         """Return where in a chunk's bytes the wanted ones begin and end."""
