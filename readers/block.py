@@ -6,6 +6,7 @@ import numpy as np
 
 from voxload.geometry import Boundary, Box, pieces
 from voxload.readers.protocol import ReadCost, Reader, Volume, check_out
+from voxload.readers.requests import Request, read_many
 
 
 def read_block(reader: Reader, box: Box, out: Volume, *, boundary: str | Boundary) -> None:
@@ -32,8 +33,7 @@ def read_block(reader: Reader, box: Box, out: Volume, *, boundary: str | Boundar
     check_out(info, box, out)
     if sum(part.source.size for part in parts) < box.size:
         out[...] = 0
-    for part in parts:
-        reader.read_into(part.source, out[(slice(None), *part.target.slices)])
+    read_many(reader, [Request(part.source, out[(slice(None), *part.target.slices)]) for part in parts])
 
 
 def block_cost(reader: Reader, box: Box, *, boundary: str | Boundary) -> ReadCost:

@@ -1,7 +1,8 @@
-"""Chunked reads: which chunks a box touches, and the team that fetches, decodes and pastes them.
+"""Chunked reads: the team that fetches, decodes and pastes the chunks that a read touches.
 
-The hot path is one call of ``paste_part`` a chunk. A chunk of 64^3 decodes in a few hundred microseconds, so what
-Python does for it is planned before, axis by axis, and only put together there.
+The hot path is one call of ``paste_chunk`` a chunk. A chunk of 64^3 decodes in a few hundred microseconds, so where
+its parts go is planned before, for all chunks at once. Chunks that lie in memory as they are need no Python at all:
+a thread copies a whole range of the plan.
 """
 
 from __future__ import annotations
@@ -11,61 +12,22 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from voxload.errors import DataError, UsageError
+import numpy as np
+import numpy.typing as npt
+
+from voxload.errors import DataError
 from voxload.geometry import Box, split
+from voxload.readers import kernels
 from voxload.readers.codecs import Pipeline
-from voxload.readers.paste import ChunkShape, Paster
+from voxload.readers.parts import ChunkShape, Parts, Place, Wanted, plan_parts
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes
 from voxload.readers.team import team
 
 _SHARED_BYTES = 2**21
-"""Undecoded copies smaller than this are done before a helper has woken up; larger ones are parted by it."""
-
-Place = tuple[int, ...]
-"""Coordinates of a chunk in the grid of chunks, in stored axis order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """What a box wants of one row of chunks, on one axis."""
-
-    chunk: int
-    """The row's place in the grid."""
-    start: int
-    """First index wanted, counted from the chunk's own start."""
-    length: int
-    """How many are wanted."""
-    place: int
-    """Where the first one goes, counted from the box's start."""
-
-
-def cuts(start: int, stop: int, width: int) -> list[Cut]:
-    """Cut ``[start, stop)`` along a grid of chunks of `width`; pure.
-
-    >>> [(c.chunk, c.start, c.length, c.place) for c in cuts(3, 9, 8)]
-    [(0, 3, 5, 0), (1, 0, 1, 5)]
-    """
-    if start >= stop:
-        return []
-    found = []
-    for chunk in range(start // width, (stop - 1) // width + 1):
-        lo, hi = max(start, chunk * width), min(stop, (chunk + 1) * width)
-        found.append(Cut(chunk, lo - chunk * width, hi - lo, lo - start))
-    return found
-
-
-def divided(row: list[Cut], parts: int) -> list[Cut]:
-    """Cut each of `row` into as many parts again; pure.
-
-    >>> [(c.chunk, c.start, c.length, c.place) for c in divided([Cut(0, 3, 5, 0)], 2)]
-    [(0, 3, 2, 0), (0, 5, 3, 2)]
-    """
-    found = []
-    for cut in row:
-        bounds = split(cut.length, min(parts, cut.length))
-        found += [Cut(cut.chunk, cut.start + lo, hi - lo, cut.place + lo) for lo, hi in itertools.pairwise(bounds)]
-    return found
+"""Undecoded copies smaller than this are done before a helper has woken up."""
+_SHARE_BYTES = 2**20
+"""Copies are parted among threads into pieces of about this size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +45,16 @@ Fetch = Callable[[Place], Fetched | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Mapped:
+    """Where chunks lie in memory."""
+
+    addresses: npt.NDArray[np.uint64]
+    """Of each chunk's first byte; 0 where it was never written."""
+    owners: Sequence[object]
+    """What keeps the memory valid for as long as it lives."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkedVolume:
     """The chunks of one volume, whatever file holds them."""
 
@@ -94,71 +66,116 @@ class ChunkedVolume:
     """How a chunk is decoded."""
     fetch: Fetch
     """Where chunks come from."""
-    is_divisible: bool = False
-    """Whether fetching a chunk costs nothing, so that several threads may paste parts of one."""
     fetch_part: Callable[[Place, int, int], Fetched | None] | None = None
     """The same for chunks stored as they are, of which only the bytes from one place to another are wanted: what
     comes is as long as the chunk, and its other bytes may be anything."""
     expect: Callable[[Sequence[Place]], AbstractContextManager[Fetch]] | None = None
     """Told once a read of all its chunks, in the order of their use, before the first is wanted; gives the `fetch` of
     that read, and is left when the read is over, whether it failed or not. For sources that fetch ahead."""
+    locate: Callable[[Sequence[Place]], Mapped | None] | None = None
+    """The same, all at once, for chunks that lie in memory as they are decoded. None when one of them is not as it
+    should be: `fetch` then says which."""
 
     def read(self, box: Box, view: Volume, *, fill: Callable[[Volume], None]) -> None:
-        """Fill `view`, in stored axis order, with `box`; `fill` gives the voxels of chunks never written.
+        """Fill `view`, in stored axis order, with `box`; see `read_all`."""
+        self.read_all([Wanted(box, view)], fill=fill)
+
+    def read_all(self, wanted: Sequence[Wanted], *, fill: Callable[[Volume], None]) -> None:
+        """Fill the view of each box; a chunk that several boxes want is fetched and decoded once.
+
+        `fill` gives the voxels of chunks never written.
 
         Raises
         ------
         DataError
             Naming the chunk, when one cannot be decoded.
         UsageError
-            When `view` has another shape than `box`, or strides that the kernels cannot follow.
+            When a view has another shape than its box, or strides that the kernels cannot follow.
         """
-        if view.shape != box.shape or not Paster.fits(view):
-            raise UsageError("view", found=f"{view.shape}, strides {view.strides}", expected=f"{box.shape}, aligned")
-        paster = Paster(self.shape, view)
-        fetch, fetch_part, decode = self.fetch, self.fetch_part, self.pipeline.decode
+        parts = plan_parts(self.shape, wanted)
+        read = _Read(self, wanted, parts, fill)
+        nbytes = sum(one.view.nbytes for one in wanted)
+        is_shared = nbytes >= _SHARED_BYTES or bool(self.pipeline.steps) or self.expect is not None
+        mapped = self.locate(parts.places) if self.locate else None
+        if mapped is not None:
+            read.copy(mapped, -(-nbytes // _SHARE_BYTES) if is_shared else 1)
+            return
+        numbers = range(len(parts.places))
+        with self.expect(parts.places) if self.expect else nullcontext(self.fetch) as fetch:
+            if is_shared:
+                team().run(read.pasting(fetch), numbers)
+            else:
+                for number in map(read.pasting(fetch), numbers):
+                    del number
 
-        def paste_part(parts: tuple[Cut, ...]) -> None:
-            place = tuple([part.chunk for part in parts])
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One read under way."""
+
+    volume: ChunkedVolume
+    wanted: Sequence[Wanted]
+    parts: Parts
+    fill: Callable[[Volume], None]
+
+    def pasting(self, fetch: Fetch) -> Callable[[int], None]:
+        """Return the function that does one chunk, by its number in the plan."""
+        volume = self.volume
+        table, bounds, places = self.parts.table, self.parts.bounds, self.parts.places
+        fetch_part, decode, fail = volume.fetch_part, volume.pipeline.decode, self._failed
+        width, is_swapped = volume.shape.itemsize, self._is_swapped
+        paste, assemble = kernels.paste, kernels.assemble
+
+        def paste_chunk(number: int) -> None:
+            place = places[number]
             try:
-                fetched = fetch_part(place, *self._span(parts)) if fetch_part else fetch(place)
+                fetched = fetch_part(place, *self.parts.span(number)) if fetch_part else fetch(place)
                 if fetched is None:
-                    fill(view[tuple(slice(part.place, part.place + part.length) for part in parts)])
+                    self._fill(number)
                     return
                 data, is_shuffled = decode(fetched.data, mask=fetched.mask)
             except DataError as error:
-                remedy = "copy or convert the file again"
-                raise DataError(f"{self.subject}, chunk {place}: {error}", remedy=remedy) from error
-            paster.paste(
-                data,
-                [part.length for part in parts],
-                [part.start for part in parts],
-                [part.place for part in parts],
-                is_shuffled=is_shuffled,
-            )
+                raise fail(place, error) from error
+            if is_shuffled or is_swapped:
+                assemble(data, table, bounds[number], bounds[number + 1], width, is_shuffled, is_swapped)
+            else:
+                paste(data, table, bounds[number], bounds[number + 1], width)
 
-        per_axis = [cuts(*span) for span in zip(box.start, box.stop, self.shape.extents, strict=True)]
-        if not self.pipeline.steps and self.expect is None and view.nbytes < _SHARED_BYTES:
-            for parts in itertools.product(*per_axis):
-                paste_part(parts)
+        return paste_chunk
+
+    def copy(self, mapped: Mapped, shares: int) -> None:
+        """Paste chunks that lie in memory, in so many shares."""
+        table, width, is_swapped = self.parts.table, self.volume.shape.itemsize, self._is_swapped
+        rows = np.diff(self.parts.bounds)
+        for number in np.flatnonzero(mapped.addresses == 0).tolist():
+            self._fill(number)
+        starts = np.repeat(mapped.addresses, rows)
+        table[:, kernels.FIRST] += starts
+        table[:, kernels.STOP] += starts
+        table = table[starts != 0]
+        if not len(table):
             return
-        if self.is_divisible:
-            axis = max(range(len(per_axis)), key=lambda axis: (box.shape[axis] > 1, -axis))
-            per_axis[axis] = divided(per_axis[axis], -(-view.nbytes // _SHARED_BYTES))
-        tasks = list(itertools.product(*per_axis))
-        with self._expected(tasks) as fetch:
-            team().run(paste_part, tasks)
+        bounds = split(len(table), min(shares, len(table)))
 
-    def _expected(self, tasks: list[tuple[Cut, ...]]) -> AbstractContextManager[Fetch]:
-        """Return the `fetch` of one read."""
-        if self.expect is None:
-            return nullcontext(self.fetch)
-        return self.expect([tuple([part.chunk for part in parts]) for parts in tasks])
+        def paste_rows(share: tuple[int, int]) -> None:
+            kernels.paste_mapped(table, *share, width, is_swapped)
 
-    def _span(self, parts: tuple[Cut, ...]) -> tuple[int, int]:
-        """Return where in a chunk's bytes the wanted ones begin and end."""
-        first = last = 0
-        for part, stride in zip(parts, self.shape.strides, strict=True):
-            first += part.start * stride
-            last += (part.start + part.length - 1) * stride
-        return first * self.shape.itemsize, (last + 1) * self.shape.itemsize
+        team().run(paste_rows, list(itertools.pairwise(bounds)))
+
+    @property
+    def _is_swapped(self) -> bool:
+        return self.volume.shape.is_swapped and self.volume.shape.itemsize > 1
+
+    def _fill(self, number: int) -> None:
+        """Let the caller fill what is wanted of a chunk that was never written."""
+        place, extents = self.parts.places[number], self.volume.shape.extents
+        chunk = Box.whole(extents).shift([index * extent for index, extent in zip(place, extents, strict=True)])
+        for row in range(self.parts.bounds[number], self.parts.bounds[number + 1]):
+            one = self.wanted[int(self.parts.table[row, kernels.BOX])]
+            part = one.box.intersect(chunk)
+            if part is not None:
+                self.fill(one.view[part.relative_to(one.box.start).slices])
+
+    def _failed(self, place: Place, error: DataError) -> DataError:
+        remedy = "copy or convert the file again"
+        return DataError(f"{self.volume.subject}, chunk {place}: {error}", remedy=remedy)

@@ -9,6 +9,7 @@ import weakref
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from voxload.errors import DataError
 from voxload.readers.locality import is_node_local
@@ -84,6 +85,16 @@ class FileBytes:
                 raise self._short(offset, length, done)
             done += count
         return buffer
+
+    @property
+    def map(self) -> Bytes | None:
+        """The map of the whole file, or None where its ranges come as scratch."""
+        return self._map
+
+    def holds(self, offsets: npt.NDArray[np.uint64], length: int) -> bool:
+        """Tell whether ranges of `length` bytes all lie in the file."""
+        # A difference and no sum: a damaged table may hold offsets that overflow.
+        return length <= self.size and bool((offsets <= np.uint64(self.size - length)).all())
 
     def close(self) -> None:
         """Close the file; the map goes with the last array that looks into it."""

@@ -1,11 +1,11 @@
-"""Kernels: the one pass that takes voxels from a decoded chunk to where they belong.
+"""Kernels: the one pass that takes voxels from decoded chunks to where they belong.
 
 Undoing the byte shuffle, turning the byte order, turning the axes, cropping and pasting are one loop, so that a
 voxel is written once. numba compiles the kernels when this module is first imported and keeps them on disk. They
-hold no interpreter lock and know bits only: a voxel is an unsigned integer of its width, whatever its type.
+hold no interpreter lock and know bits only: a voxel is so many bytes, whatever its type.
 
-``geometry`` describes a box of four axes as uint64: extents (4), source strides (4), target strides (4), the place
-of its first element in the source and in the target. Unsigned on purpose: for signed indices numba adds the test for
+A plan is a table of uint64 with one row for each part of a chunk that is wanted somewhere; the constants below name
+its columns. All strides and places count bytes. Unsigned on purpose: for signed indices numba adds the test for
 Python's negative ones to every access, and nothing is vectorised. Callers have checked every bound.
 """
 
@@ -15,113 +15,284 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
-from numba import uint8, uint16, uint32, uint64
+from numba import boolean, types, uint8, uint64
+
+from voxload.readers.addresses import LINE, PIECE, copy, copy_line, copy_piece, pointer, prefetch, settle
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_GEOMETRY = numba.types.Array(uint64, 1, "C", readonly=True)
+AXES = 4
+EXTENT, SOURCE_STRIDE, TARGET_STRIDE = 0, AXES, 2 * AXES
+"""First of four columns each: how many elements, and how far apart; the axis that is contiguous in the target last."""
+FIRST, STOP = 12, 13
+"""Bytes from the chunk's start to the first wanted element, and behind the last one."""
+TARGET = 14
+"""Address of the first element in memory."""
+MANNER = 15
+"""How it is copied: one of the next three."""
+BY_ELEMENT, BY_RUN, BY_LINE = 0, 1, 2
+PLACE = 16
+"""First of four columns: the chunk's place in the grid."""
+CHUNK = 20
+"""Number of the chunk, counted along the grid."""
+BOX = 21
+"""Number of the box that wants it."""
+COLUMNS = 22
+
+carray: Any = vars(numba)["carray"]  # its annotations describe what it is outside kernels
+_BYTES = types.Array(uint8, 1, "C", readonly=True)
+_TABLE = types.Array(uint64, 2, "C")
+_NUMBERS = types.Array(uint64, 1, "C")
+_ONE = uint64(1)
+_NONE = uint64(0)
+_AHEAD = uint64(8)
+"""Rows that are asked for before they are copied, where they lie too far apart for the processor to guess."""
 
 
-def compiled(*kinds: Any, extra: tuple[Any, ...] = ()) -> Callable[[F], F]:
-    """Compile for source and target of each element type now, or take it from the cache on disk."""
-    signatures = [
-        numba.void(numba.types.Array(kind, 1, "C", readonly=True), numba.types.Array(kind, 1, "C"), _GEOMETRY, *extra)
-        for kind in kinds
-    ]
+def compiled(*arguments: Any) -> Callable[[F], F]:
+    """Compile for these types now, or take the code from the cache on disk."""
 
     def compile_(function: F) -> F:
         jit: Any = numba.njit
+        signature = types.void(*arguments)
         try:
-            compiled: F = jit(signatures, nogil=True, boundscheck=False, cache=True)(function)
+            found: F = jit([signature], nogil=True, boundscheck=False, cache=True)(function)
         except RuntimeError:  # neither the package nor the home folder can be written: every process compiles
-            compiled = jit(signatures, nogil=True, boundscheck=False)(function)
-        return compiled
+            found = jit([signature], nogil=True, boundscheck=False)(function)
+        return found
 
     return compile_
 
 
-@compiled(uint8, uint16, uint32, uint64)
-def paste(source: Any, target: Any, geometry: Any) -> None:
-    """Copy a box of elements; strides and places count elements."""
-    n0, n1, n2, n3, s0, s1, s2, s3, t0, t1, t2, t3, first, to = geometry
-    is_run = s3 == uint64(1) and t3 == uint64(1)
-    for a in range(n0):
-        for b in range(n1):
-            for c in range(n2):
-                i = first + a * s0 + b * s1 + c * s2
-                o = to + a * t0 + b * t1 + c * t2
-                if is_run:
-                    for d in range(n3):
-                        target[o + d] = source[i + d]
-                else:
-                    for d in range(n3):
-                        target[o + d * t3] = source[i + d * s3]
+def part(function: F) -> F:
+    """Compile a function as a part of the kernels that call it."""
+    jit: Any = numba.njit
+    inlined: F = jit(nogil=True, boundscheck=False)(function)
+    return inlined
 
 
-@compiled(uint8, extra=(uint64,))
-def assemble2(source: Any, target: Any, geometry: Any, plane: int) -> None:
-    """Put two-byte elements together from bytes that lie `plane` bytes apart, the lowest byte first.
+@part
+def _cut(row: Any, box: Any, chunk: Any, width: Any) -> None:
+    """Write what a box wants of one chunk."""
+    first, last, to = _NONE, _NONE, box[12]
+    for turn in range(AXES):
+        axis = box[13 + turn]
+        begin = row[PLACE + axis] * chunk[axis]
+        lo, hi = max(box[axis], begin), min(box[4 + axis], begin + chunk[axis])
+        stride = chunk[4 + axis]
+        row[EXTENT + turn] = hi - lo
+        row[SOURCE_STRIDE + turn] = stride
+        row[TARGET_STRIDE + turn] = box[8 + axis]
+        first += (lo - begin) * stride
+        last += (hi - begin - _ONE) * stride
+        to += (lo - box[axis]) * box[8 + axis]
+    row[FIRST], row[STOP], row[TARGET] = first, last + width, to
+    is_run = row[SOURCE_STRIDE + 3] == width and row[TARGET_STRIDE + 3] == width
+    row[MANNER] = BY_RUN if is_run else BY_ELEMENT
+    line = uint64(LINE)
+    if is_run and box[17] and row[EXTENT + 3] * width % line == _NONE and to % line == _NONE:
+        row[MANNER] = BY_LINE
 
-    Strides and places count bytes. A shuffled chunk of N elements has planes N apart and elements 1 apart; a
-    big-endian one has planes -1 apart (modulo 2**64) and elements 2 apart.
+
+@part
+def _assemble2(source: Any, i: Any, stride: Any, plane: Any, to: Any, step: Any, count: Any) -> None:
+    """Put a row of two-byte elements together."""
+    target = carray(pointer(to), (step * count,), uint8)
+    if stride == _ONE and step == uint64(2):
+        for d in range(count):
+            e = uint64(2) * d
+            target[e] = source[i + d]
+            target[e + _ONE] = source[i + plane + d]
+    else:
+        for d in range(count):
+            target[d * step] = source[i + d * stride]
+            target[d * step + _ONE] = source[i + plane + d * stride]
+
+
+@part
+def _assemble4(source: Any, i: Any, stride: Any, plane: Any, to: Any, step: Any, count: Any) -> None:
+    """Put a row of four-byte elements together."""
+    target = carray(pointer(to), (step * count,), uint8)
+    second, third, fourth = i + plane, i + uint64(2) * plane, i + uint64(3) * plane
+    if stride == _ONE and step == uint64(4):
+        for d in range(count):
+            e = uint64(4) * d
+            target[e] = source[i + d]
+            target[e + _ONE] = source[second + d]
+            target[e + uint64(2)] = source[third + d]
+            target[e + uint64(3)] = source[fourth + d]
+    else:
+        for d in range(count):
+            e = d * step
+            target[e] = source[i + d * stride]
+            target[e + _ONE] = source[second + d * stride]
+            target[e + uint64(2)] = source[third + d * stride]
+            target[e + uint64(3)] = source[fourth + d * stride]
+
+
+@part
+def _assemble8(source: Any, i: Any, stride: Any, plane: Any, to: Any, step: Any, count: Any) -> None:
+    """Put a row of eight-byte elements together."""
+    target = carray(pointer(to), (step * count,), uint8)
+    for d in range(count):
+        for k in range(uint64(8)):
+            target[d * step + k] = source[i + d * stride + k * plane]
+
+
+@compiled(_TABLE, _TABLE, _NUMBERS, uint64)
+def tabulate(table: Any, boxes: Any, chunk: Any, width: int) -> None:
+    """Write one row of the plan for each chunk of each box.
+
+    Parameters
+    ----------
+    table
+        Rows to be filled, as many as there are.
+    boxes
+        One row a box: start (4) and stop (4) in stored axis order, target strides (4), the target's address, the axes
+        in the order of the kernels' loops (4), and whether whole lines may be streamed.
+    chunk
+        Extents (4), strides in bytes (4) and the number of chunks along each axis (4).
+    width
+        Bytes of an element.
     """
-    n0, n1, n2, n3, s0, s1, s2, s3, t0, t1, t2, t3, first, to = geometry
-    is_run = s3 == uint64(1) and t3 == uint64(2)
+    row = 0
+    for number in range(len(boxes)):
+        box = boxes[number]
+        for c0 in range(box[0] // chunk[0], (box[4] - _ONE) // chunk[0] + _ONE):
+            for c1 in range(box[1] // chunk[1], (box[5] - _ONE) // chunk[1] + _ONE):
+                for c2 in range(box[2] // chunk[2], (box[6] - _ONE) // chunk[2] + _ONE):
+                    for c3 in range(box[3] // chunk[3], (box[7] - _ONE) // chunk[3] + _ONE):
+                        found = table[row]
+                        found[PLACE] = c0
+                        found[PLACE + 1] = c1
+                        found[PLACE + 2] = c2
+                        found[PLACE + 3] = c3
+                        found[CHUNK] = ((c0 * chunk[9] + c1) * chunk[10] + c2) * chunk[11] + c3
+                        found[BOX] = number
+                        _cut(found, box, chunk, width)
+                        row += 1
+
+
+@part
+def _copy_run(to: Any, at: Any, size: Any) -> None:
+    """Copy a run; a call of memcpy takes longer than to move a row of a small chunk."""
+    piece = uint64(PIECE)
+    if size < piece or size > uint64(1024):
+        copy(to, at, size)
+        return
+    last = size - piece
+    place = _NONE
+    while place < last:
+        copy_piece(to + place, at + place)
+        place += piece
+    copy_piece(to + last, at + last)  # over the end of the one before, where the size is no multiple
+
+
+@part
+def _paste_runs(row: Any, start: Any, width: Any) -> None:
+    """Copy a part whose last axis is a run in both."""
+    n0, n1, n2, size, to = row[0], row[1], row[2], row[3] * width, row[TARGET]
+    ahead, lines = _AHEAD * row[6], size // uint64(LINE) + _ONE
+    is_apart = row[6] > size + uint64(LINE) and lines <= uint64(16)
     for a in range(n0):
         for b in range(n1):
             for c in range(n2):
-                i = first + a * s0 + b * s1 + c * s2
-                o = to + a * t0 + b * t1 + c * t2
-                if is_run:
-                    for d in range(n3):
-                        e = o + uint64(2) * d
-                        target[e] = source[i + d]
-                        target[e + uint64(1)] = source[i + plane + d]
-                else:
-                    for d in range(n3):
-                        e = o + d * t3
-                        target[e] = source[i + d * s3]
-                        target[e + uint64(1)] = source[i + plane + d * s3]
+                i = start + a * row[4] + b * row[5] + c * row[6]
+                if is_apart:
+                    for d in range(lines):
+                        prefetch(i + ahead + d * uint64(LINE))
+                _copy_run(to + a * row[8] + b * row[9] + c * row[10], i, size)
 
 
-@compiled(uint8, extra=(uint64,))
-def assemble4(source: Any, target: Any, geometry: Any, plane: int) -> None:
-    """Put four-byte elements together; see `assemble2`."""
-    n0, n1, n2, n3, s0, s1, s2, s3, t0, t1, t2, t3, first, to = geometry
-    is_run = s3 == uint64(1) and t3 == uint64(4)
-    second, third, fourth = plane, uint64(2) * plane, uint64(3) * plane
+@part
+def _paste_lines(row: Any, start: Any, width: Any) -> None:
+    """Copy a part whose last axis consists of whole lines of the target, past the caches."""
+    n0, n1, n2, lines, to = row[0], row[1], row[2], row[3] * width // uint64(LINE), row[TARGET]
     for a in range(n0):
         for b in range(n1):
             for c in range(n2):
-                i = first + a * s0 + b * s1 + c * s2
-                o = to + a * t0 + b * t1 + c * t2
-                if is_run:
-                    for d in range(n3):
-                        e = o + uint64(4) * d
-                        target[e] = source[i + d]
-                        target[e + uint64(1)] = source[i + second + d]
-                        target[e + uint64(2)] = source[i + third + d]
-                        target[e + uint64(3)] = source[i + fourth + d]
-                else:
-                    for d in range(n3):
-                        e = o + d * t3
-                        target[e] = source[i + d * s3]
-                        target[e + uint64(1)] = source[i + second + d * s3]
-                        target[e + uint64(2)] = source[i + third + d * s3]
-                        target[e + uint64(3)] = source[i + fourth + d * s3]
+                i = start + a * row[4] + b * row[5] + c * row[6]
+                o = to + a * row[8] + b * row[9] + c * row[10]
+                for d in range(lines):
+                    copy_line(o + d * uint64(LINE), i + d * uint64(LINE))
+    settle()
 
 
-@compiled(uint8, extra=(uint64,))
-def assemble8(source: Any, target: Any, geometry: Any, plane: int) -> None:
-    """Put eight-byte elements together; see `assemble2`."""
-    n0, n1, n2, n3, s0, s1, s2, s3, t0, t1, t2, t3, first, to = geometry
+@part
+def _paste_elements(row: Any, start: Any, width: Any) -> None:
+    """Copy a part element by element."""
+    n0, n1, n2, n3, to = row[0], row[1], row[2], row[3], row[TARGET]
     for a in range(n0):
         for b in range(n1):
             for c in range(n2):
-                i = first + a * s0 + b * s1 + c * s2
-                o = to + a * t0 + b * t1 + c * t2
+                i = start + a * row[4] + b * row[5] + c * row[6]
+                o = to + a * row[8] + b * row[9] + c * row[10]
                 for d in range(n3):
-                    e = o + d * t3
-                    f = i + d * s3
-                    for k in range(uint64(8)):
-                        target[e + k] = source[f + k * plane]
+                    copy(o + d * row[11], i + d * row[7], width)
+
+
+@part
+def _paste_row(row: Any, start: Any, width: Any) -> None:
+    """Copy a part from its first element's address."""
+    if row[MANNER] == BY_RUN:
+        _paste_runs(row, start, width)
+    elif row[MANNER] == BY_LINE:
+        _paste_lines(row, start, width)
+    else:
+        _paste_elements(row, start, width)
+
+
+@part
+def _assemble_row(source: Any, row: Any, first: Any, shrunk: Any, plane: Any, width: Any) -> None:
+    """Put a part together from its first byte on; strides are `shrunk` by the bytes that lie in other planes."""
+    n0, n1, n2, n3, to = row[0], row[1], row[2], row[3], row[TARGET]
+    s0, s1, s2, s3 = row[4] // shrunk, row[5] // shrunk, row[6] // shrunk, row[7] // shrunk
+    for a in range(n0):
+        for b in range(n1):
+            for c in range(n2):
+                i = first + a * s0 + b * s1 + c * s2
+                o = to + a * row[8] + b * row[9] + c * row[10]
+                if width == uint64(2):
+                    _assemble2(source, i, s3, plane, o, row[11], n3)
+                elif width == uint64(4):
+                    _assemble4(source, i, s3, plane, o, row[11], n3)
+                else:
+                    _assemble8(source, i, s3, plane, o, row[11], n3)
+
+
+@compiled(_BYTES, _TABLE, uint64, uint64, uint64)
+def paste(source: Any, table: Any, begin: int, end: int, width: int) -> None:
+    """Copy rows `begin` to `end` of a plan out of a chunk whose elements lie as they should."""
+    for number in range(begin, end):
+        row = table[number]
+        _paste_row(row, uint64(source.ctypes.data) + row[FIRST], width)
+
+
+@compiled(_BYTES, _TABLE, uint64, uint64, uint64, boolean, boolean)
+def assemble(source: Any, table: Any, begin: int, end: int, width: int, is_shuffled: bool, is_swapped: bool) -> None:
+    """Put the elements of rows `begin` to `end` together, byte by byte.
+
+    A shuffled chunk of N elements has its bytes in planes N apart, the lowest first; a big-endian one has them next
+    to each other, the highest first.
+    """
+    plane = uint64(len(source)) // width if is_shuffled else _ONE
+    shrunk = width if is_shuffled else _ONE
+    for number in range(begin, end):
+        row = table[number]
+        first = row[FIRST] // shrunk
+        if is_swapped:
+            _assemble_row(source, row, first + (width - _ONE) * plane, shrunk, _NONE - plane, width)
+        else:
+            _assemble_row(source, row, first, shrunk, plane, width)
+
+
+@compiled(_TABLE, uint64, uint64, uint64, boolean)
+def paste_mapped(table: Any, begin: int, end: int, width: int, is_swapped: bool) -> None:
+    """Copy rows whose FIRST and STOP are addresses: of chunks that lie in memory as they are decoded."""
+    for number in range(begin, end):
+        row = table[number]
+        if is_swapped:
+            source = carray(pointer(row[FIRST]), (row[STOP] - row[FIRST],), uint8)
+            _assemble_row(source, row, width - _ONE, _ONE, _NONE - _ONE, width)
+        else:
+            _paste_row(row, row[FIRST], width)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
 """One-dimensional bytes."""
+
+
+def address(array: npt.NDArray[Any]) -> int:
+    """Return where an array's first element lies; ``array.ctypes.data`` takes several times as long."""
+    return int(array.__array_interface__["data"][0])
 
 
 class Scratch(threading.local):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import h5py
 import numpy as np
+import numpy.typing as npt
 
 from voxload.geometry import Box, chunks_touched
 from voxload.readers.protocol import ReadCost
@@ -53,6 +55,11 @@ class ChunkTable:
         """Return where the chunk at `place` of the grid lies; None when it was never written."""
         size = int(self._sizes[place])
         return None if size == _ABSENT else StoredAt(int(self._offsets[place]), size, int(self._masks[place]))
+
+    def look_up(self, places: Sequence[tuple[int, ...]]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """Return offset and size of each chunk at once; the size of one that was never written is negative."""
+        index = tuple(np.array(places, np.intp).T)
+        return self._offsets[index], self._sizes[index]
 
     def cost(self, stored: Box) -> ReadCost:
         """Return what the chunks that hold `stored` cost; chunks never written cost nothing."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.readers.chunked import ChunkedVolume, Fetched, Place
+from voxload.readers.chunked import ChunkedVolume, Fetched, Mapped
+from voxload.readers.contiguous import ContiguousVolume
 from voxload.readers.faults import translated
 from voxload.readers.file import FileBytes
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.reader import Hdf5Reader
 from voxload.readers.hdf5.route import NativeRoute
-from voxload.readers.paste import Paster
-from voxload.readers.protocol import ReadCost, Volume, VolumeInfo, check_request
+from voxload.readers.parts import Place, Wanted
+from voxload.readers.protocol import ReadCost, Volume, VolumeInfo
+from voxload.readers.requests import Request, check_requests, read_wanted
+from voxload.readers.scratch import address
 
 
 class NativeHdf5Reader:
@@ -36,13 +40,14 @@ class NativeHdf5Reader:
         self._reader = reader
         self._route = route
         self._info = replace(reader.describe(), route="native")
+        is_plain = not route.pipeline.steps and not route.pipeline.is_shuffled
         with translated(self._info.location.path):
-            self._file = FileBytes(self._info.location.path, may_map=not route.pipeline.steps)
+            self._file = FileBytes(self._info.location.path, may_map=is_plain)
         self._table: ChunkTable | None = None
-        is_chunked = route.offset is None
-        fetch = self._chunk if is_chunked else self._whole
-        subject = str(self._info.location)
-        self._volume = ChunkedVolume(subject, route.shape, route.pipeline, fetch, is_divisible=not is_chunked)
+        subject, can_locate = str(self._info.location), route.offset is None and self._file.map is not None
+        self._volume = ChunkedVolume(
+            subject, route.shape, route.pipeline, self._chunk, locate=self._locate if can_locate else None
+        )
 
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
@@ -54,25 +59,31 @@ class NativeHdf5Reader:
 
     def read_into(self, box: Box, out: Volume) -> None:
         """Read `box` into `out`; only its chunks, or the pages of its rows, are read."""
-        check_request(self._info, box, out)
-        if not box.size:
-            return
-        with translated(f"{self._info.location}, box {box}"):
-            stored = self._reader.require(box)
+        self.read_many([Request(box, out)])
+
+    def read_many(self, requests: Sequence[Request]) -> None:
+        """Read many boxes; a chunk that several want is decoded once."""
+        check_requests(self._info, requests)
+        subject = f"{self._info.location}, box {requests[0].box}" if requests else str(self._info.location)
+        with translated(subject):
+            for request in requests:
+                self._reader.require(request.box)
             self._table = self._reader.table()
             self._file.check_unchanged()
-            view = self._reader.order.view(out)
-            if Paster.fits(view):
-                self._volume.read(stored, view, fill=self._fill)
-            else:
-                turned = np.empty(view.shape, view.dtype)
-                self._volume.read(stored, turned, fill=self._fill)
-                np.copyto(view, turned)
+            read_wanted(self._info, self._reader.order, requests, self._read)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
         self._reader.close()
+
+    def _read(self, wanted: list[Wanted]) -> None:
+        route = self._route
+        if route.offset is None:
+            self._volume.read_all(wanted, fill=self._fill)
+            return
+        whole = self._file.read(route.offset, route.pipeline.nbytes)
+        ContiguousVolume(str(self._info.location), route.shape, whole).read_all(wanted)
 
     def _chunk(self, place: Place) -> Fetched | None:
         """Return a chunk as stored."""
@@ -84,9 +95,16 @@ class NativeHdf5Reader:
             raise DataError("chunk", found=f"{found.size} bytes", expected=f"{expected}")
         return Fetched(self._file.read(found.offset, found.size), found.mask)
 
-    def _whole(self, _place: Place) -> Fetched:
-        """Return contiguous storage as the one chunk that it is: a look into the map."""
-        return Fetched(self._file.read(self._route.offset or 0, self._route.pipeline.nbytes))
+    def _locate(self, places: Sequence[Place]) -> Mapped | None:
+        """Return where chunks that are stored as they are lie in the map; None when one is not as it should be."""
+        table, whole, length = self._table, self._file.map, self._route.pipeline.nbytes
+        if table is None or whole is None:
+            return None
+        offsets, sizes = table.look_up(places)
+        is_there = sizes >= 0
+        if (sizes[is_there] != length).any() or not self._file.holds(offsets[is_there], length):
+            return None
+        return Mapped(np.where(is_there, offsets + np.uint64(address(whole)), np.uint64(0)), (whole,))
 
     def _fill(self, view: Volume) -> None:
         view[...] = self._reader.fill_value

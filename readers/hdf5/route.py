@@ -10,7 +10,7 @@ import h5py
 
 from voxload.readers.codecs import BLOSC, DEFLATE, LZ4_HDF5, LZF, ZSTD, Fletcher32, Pipeline, Step
 from voxload.readers.locality import is_node_local
-from voxload.readers.paste import ChunkShape
+from voxload.readers.parts import ChunkShape
 
 _SHUFFLE = 2
 _STEPS: dict[int, Step] = {

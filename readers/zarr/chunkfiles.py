@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 
 from voxload.errors import DataError
-from voxload.readers.chunked import Fetched, Place
+from voxload.readers.chunked import Fetched
+from voxload.readers.parts import Place
 from voxload.readers.scratch import Bytes, scratch
 from voxload.readers.zarr.chunkindex import KeyOf
 
@@ -57,6 +59,9 @@ class ChunkFiles:
             raise OSError(error.errno, error.strerror, path) from error  # read(2) does not say which file
         finally:
             os.close(descriptor)
+
+    def locate(self, places: Sequence[Place]) -> None:
+        """Return None: to map a file for one chunk costs more than to read it."""
 
     def path(self, place: Place) -> str:
         """Return the file of a chunk."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
-
-import numpy as np
+from typing import NoReturn, Protocol
 
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.readers.chunked import ChunkedVolume, Fetched, Place
+from voxload.readers.chunked import ChunkedVolume, Fetched, Mapped
 from voxload.readers.faults import translated
-from voxload.readers.paste import Paster
-from voxload.readers.protocol import Missing, ReadCost, Volume, VolumeInfo, check_request, closed
+from voxload.readers.parts import Place, Wanted
+from voxload.readers.protocol import Missing, ReadCost, Volume, VolumeInfo, closed
+from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.zarr.chunkfiles import ChunkFiles
 from voxload.readers.zarr.openshards import OpenShards
 from voxload.readers.zarr.reader import ZarrReader
@@ -28,6 +28,10 @@ class _Chunks(Protocol):
 
     def fetch_part(self, place: Place, start: int, stop: int) -> Fetched | None:
         """Return a chunk of which only the bytes from `start` to `stop` need be what is stored."""
+        ...
+
+    def locate(self, places: Sequence[Place]) -> Mapped | None:
+        """Return where chunks that are stored as they are lie in memory; None when one is not as it should be."""
         ...
 
     def name(self, place: Place) -> str:
@@ -51,20 +55,23 @@ class _Required:
 
     def fetch(self, place: Place) -> Fetched:
         """Return a chunk as stored; raises DataError when it was never written."""
-        return self._found(place, self._chunks.fetch(place))
+        return self._chunks.fetch(place) or self._absent(place)
 
     def fetch_part(self, place: Place, start: int, stop: int) -> Fetched:
         """Return a chunk of which only the bytes from `start` to `stop` need be what is stored."""
-        return self._found(place, self._chunks.fetch_part(place, start, stop))
+        return self._chunks.fetch_part(place, start, stop) or self._absent(place)
 
-    def _found(self, place: Place, found: Fetched | None) -> Fetched:
-        if found is None:
-            raise DataError(
-                f"no chunk {self._chunks.name(place)}",
-                expected="every chunk stored",
-                remedy='a volume whose chunk was never written can be read with missing="fill"',
-            )
-        return found
+    def locate(self, places: Sequence[Place]) -> Mapped | None:
+        """Return where chunks that are stored as they are lie in memory; None when one is not there."""
+        found = self._chunks.locate(places)
+        return found if found and found.addresses.all() else None
+
+    def _absent(self, place: Place) -> NoReturn:
+        raise DataError(
+            f"no chunk {self._chunks.name(place)}",
+            expected="every chunk stored",
+            remedy='a volume whose chunk was never written can be read with missing="fill"',
+        )
 
 
 class NativeZarrReader:
@@ -94,6 +101,7 @@ class NativeZarrReader:
             route.pipeline,
             source.fetch,
             fetch_part=None if route.pipeline.steps else source.fetch_part,
+            locate=None if route.pipeline.steps else source.locate,
         )
         self._is_open = True
 
@@ -107,27 +115,26 @@ class NativeZarrReader:
 
     def read_into(self, box: Box, out: Volume) -> None:
         """Read `box` into `out`; only its chunks are read."""
-        check_request(self._info, box, out)
+        self.read_many([Request(box, out)])
+
+    def read_many(self, requests: Sequence[Request]) -> None:
+        """Read many boxes; a chunk that several want is decoded once."""
+        check_requests(self._info, requests)
         if not self._is_open:
             raise closed(self._info)
-        if not box.size:
-            return
-        order = self._reader.order
-        stored, view = order.box(box, self._info.shape[0]), order.view(out)
-        with translated(f"{self._info.location}, box {box}"):
+        subject = f"{self._info.location}, box {requests[0].box}" if requests else str(self._info.location)
+        with translated(subject):
             self._chunks.check_unchanged()
-            if Paster.fits(view):
-                self._volume.read(stored, view, fill=self._fill)
-            else:
-                turned = np.empty(view.shape, view.dtype)
-                self._volume.read(stored, turned, fill=self._fill)
-                np.copyto(view, turned)
+            read_wanted(self._info, self._reader.order, requests, self._read)
 
     def close(self) -> None:
         """Close the shards that are open."""
         self._is_open = False
         self._chunks.close()
         self._reader.close()
+
+    def _read(self, wanted: list[Wanted]) -> None:
+        self._volume.read_all(wanted, fill=self._fill)
 
     def _fill(self, view: Volume) -> None:
         view[...] = self._reader.fill_value
@@ -136,7 +143,7 @@ class NativeZarrReader:
 def _chunks(reader: ZarrReader, route: NativeRoute) -> _Chunks:
     """Return where the array's chunks come from."""
     folder, index = reader.describe().location.path, reader.index
-    is_plain = not route.pipeline.steps
+    exact = None if route.pipeline.steps else route.pipeline.nbytes
     if index.layout.shard is not None:
-        return OpenShards(folder, index.key_of, index.layout.shard, may_map=is_plain)
-    return ChunkFiles(folder, index.key_of, route.pipeline.nbytes if is_plain else None)
+        return OpenShards(folder, index.key_of, index.layout.shard, exact=exact)
+    return ChunkFiles(folder, index.key_of, exact)

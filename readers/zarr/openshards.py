@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from voxload.readers.chunked import Fetched, Place
+import numpy as np
+import numpy.typing as npt
+
+from voxload.readers.chunked import Fetched, Mapped
 from voxload.readers.file import FileBytes
+from voxload.readers.parts import Place
+from voxload.readers.scratch import address
 from voxload.readers.zarr.chunkindex import KeyOf
 from voxload.readers.zarr.shardindex import ABSENT, Entries, ShardLayout
 
@@ -40,19 +46,20 @@ class OpenShards:
         Names of the shards' files below it.
     layout
         How chunks lie in a shard.
-    may_map
-        Whether chunks may be looks into a map of the shard; see `FileBytes`.
+    exact
+        Bytes of every inner chunk where they are stored as they are, and so may be looks into a map of the shard, see
+        `FileBytes`; None where they are compressed.
     capacity
         Shards kept open.
     """
 
     def __init__(
-        self, folder: str, key_of: KeyOf, layout: ShardLayout, *, may_map: bool, capacity: int = OPEN_SHARDS
+        self, folder: str, key_of: KeyOf, layout: ShardLayout, *, exact: int | None, capacity: int = OPEN_SHARDS
     ) -> None:
         self._folder = folder.rstrip("/")
         self._key_of = key_of
         self._layout = layout
-        self._may_map = may_map
+        self._exact = exact
         self._capacity = capacity
         self._lock = threading.Lock()
         self._shards: OrderedDict[Place, _Shard] = OrderedDict()
@@ -67,6 +74,35 @@ class OpenShards:
             offset, length = shard.entries[inner].tolist()
             # What a map hands out may outlive the shard: the map goes with the last array that looks into it.
             return None if offset == length == ABSENT else Fetched(shard.file.read(offset, length))
+        finally:
+            self._release(outer, shard)
+
+    def locate(self, places: Sequence[Place]) -> Mapped | None:
+        """Return where inner chunks that are stored as they are lie in the maps of their shards."""
+        addresses = np.zeros(len(places), np.uint64)
+        outer, inner = np.divmod(np.array(places, np.intp), np.array(self._layout.grid, np.intp))
+        shards, which = np.unique(outer, axis=0, return_inverse=True)
+        owners: list[object] = []
+        for number, place in enumerate(map(tuple, shards.tolist())):
+            chosen = np.flatnonzero(which.reshape(-1) == number)
+            found = self._in_map(place, inner[chosen])
+            if found is None:
+                return None
+            addresses[chosen] = found.addresses
+            owners += found.owners
+        return Mapped(addresses, owners)
+
+    def _in_map(self, outer: Place, inner: npt.NDArray[np.intp]) -> Mapped | None:
+        """Return where some inner chunks of one shard lie."""
+        shard = self._acquire(outer)
+        try:
+            if shard.file is None or shard.entries is None:
+                return Mapped(np.zeros(len(inner), np.uint64), ())
+            whole, entries = shard.file.map, shard.entries[tuple(inner.T)]
+            is_there = (entries != ABSENT).any(1)
+            if whole is None or (entries[is_there, 1] != self._exact).any():
+                return None
+            return Mapped(np.where(is_there, entries[:, 0] + np.uint64(address(whole)), np.uint64(0)), (whole,))
         finally:
             self._release(outer, shard)
 
@@ -136,7 +172,7 @@ class OpenShards:
         """Open a shard and read its index; leaves it as it is where there is no such file."""
         path = f"{self._folder}/{self._key_of(outer)}"
         try:
-            file = FileBytes(path, may_map=self._may_map)
+            file = FileBytes(path, may_map=self._exact is not None)
         except (FileNotFoundError, NotADirectoryError):
             return
         try:

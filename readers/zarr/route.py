@@ -13,7 +13,7 @@ from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, Sharding
 from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
 
 from voxload.readers.codecs import BLOSC, DEFLATE, GZIP, ZSTD, Crc32c, Pipeline, Step
-from voxload.readers.paste import ChunkShape
+from voxload.readers.parts import ChunkShape
 from voxload.readers.store import is_url
 
 _V2_STEPS: dict[type, Step] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +19,39 @@ from hypothesis import strategies as st
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
-from voxload.readers import chunked
-from voxload.readers.chunked import ChunkedVolume, Fetched, cuts
+from voxload.readers import chunked, contiguous, kernels
+from voxload.readers.chunked import ChunkedVolume, Fetched, Mapped
 from voxload.readers.codecs import DEFLATE, ZSTD, Crc32c, Fletcher32, Pipeline
+from voxload.readers.contiguous import ContiguousVolume
 from voxload.readers.file import FileBytes
-from voxload.readers.paste import ChunkShape, Paster
+from voxload.readers.parts import ChunkShape, Wanted, fits, plan_parts
 from voxload.readers.team import Team, default_threads, set_threads, team
 
 DTYPES = ("<i1", "<u2", ">i2", "<f4", ">f4", "<f8", ">u8")
 
 
-@given(start=st.integers(0, 40), length=st.integers(0, 40), width=st.integers(1, 12))
-def test_cuts_cover_an_interval_once(start: int, length: int, width: int) -> None:
-    """Every index of the interval is in one cut, at its place, inside its chunk."""
-    found = cuts(start, start + length, width)
-    covered = [(cut.chunk * width + cut.start + i, cut.place + i) for cut in found for i in range(cut.length)]
-    assert covered == [(start + i, i) for i in range(length)]
-    assert all(cut.start >= 0 and cut.start + cut.length <= width for cut in found)
+@given(data=st.data())
+def test_a_plan_names_each_chunk_once_and_holds_each_voxel_once(data: st.DataObject) -> None:
+    """The parts of any boxes cover them exactly; all parts of a chunk stand together, chunks in order."""
+    extents = tuple(data.draw(st.lists(st.integers(1, 6), min_size=3, max_size=3)))
+    starts = data.draw(st.lists(st.tuples(*[st.integers(0, 9)] * 3), min_size=1, max_size=4))
+    lengths = data.draw(st.tuples(*[st.integers(1, 9)] * 3))
+    boxes = [Box(start, tuple(lo + n for lo, n in zip(start, lengths, strict=True))) for start in starts]
+    counts = np.zeros((len(boxes), *lengths), np.uint8)
+    wanted = [Wanted(box, view) for box, view in zip(boxes, counts, strict=True)]
+    parts = plan_parts(ChunkShape.of(extents, np.dtype("u1")), wanted)
+    assert len(set(parts.places)) == len(parts.places)
+    assert parts.places == sorted(parts.places)
+    ones = np.ones(math.prod(extents), np.uint8)
+    for number in range(len(parts.places)):
+        first, stop = parts.span(number)
+        assert 0 <= first < stop <= ones.nbytes
+    for row in range(len(parts.table)):
+        before = counts.copy()
+        kernels.paste(ones, parts.table, row, row + 1, 1)
+        assert (counts - before).any()
+    assert counts.all()
+    assert sum(math.prod(row[: kernels.AXES].tolist()) for row in parts.table) == counts.size
 
 
 def _shuffled(chunk: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
@@ -68,17 +85,41 @@ def test_a_read_equals_numpys_slice(monkeypatch: pytest.MonkeyPatch, data: st.Da
         loose[offset:] = _shuffled(stored) if is_shuffled else np.frombuffer(stored.tobytes(), np.uint8)
         return Fetched(loose[offset:])
 
+    def locate(places: Sequence[tuple[int, ...]]) -> Mapped:
+        chunks = [fetch(place).data for place in places]
+        return Mapped(np.array([chunk.ctypes.data for chunk in chunks], np.uint64), chunks)
+
     layout = ChunkShape.of(extents, dtype, turned=turned)
     pipeline = Pipeline((), math.prod(extents) * dtype.itemsize, is_shuffled)
-    volume = ChunkedVolume("x", layout, pipeline, fetch, is_divisible=data.draw(st.booleans()))
+    is_mapped = not is_shuffled and data.draw(st.booleans())
+    volume = ChunkedVolume("x", layout, pipeline, fetch, locate=locate if is_mapped else None)
     order = data.draw(st.permutations(range(ndim)))
     backing = np.full([2 * n for n in np.array(box.shape)[list(order)]], 99, dtype.newbyteorder("="))
     view = backing[tuple(slice(0, None, 2) for _ in range(ndim))].transpose(np.argsort(order))
+    second = np.empty(box.shape, dtype.newbyteorder("="))
     set_threads(data.draw(st.sampled_from([1, 3])))
     monkeypatch.setattr(chunked, "_SHARED_BYTES", data.draw(st.sampled_from([8, 64, 2**21])))
-    volume.read(box, view, fill=_never)
+    monkeypatch.setattr(chunked, "_SHARE_BYTES", data.draw(st.sampled_from([8, 64, 2**20])))
+    volume.read_all([Wanted(box, view), Wanted(box, second)], fill=_never)
     assert np.array_equal(view, whole[box.slices])
+    assert np.array_equal(second, view)
     assert np.count_nonzero(backing == 99) >= backing.size - view.size
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_contiguous_data_are_read_slab_by_slab(monkeypatch: pytest.MonkeyPatch, data: st.DataObject) -> None:
+    """Any box of an array in any axis order and byte order is what numpy slices, however thin the slabs."""
+    shape = tuple(data.draw(st.lists(st.integers(1, 9), min_size=3, max_size=3)))
+    dtype, turned = np.dtype(data.draw(st.sampled_from(DTYPES))), tuple(data.draw(st.permutations(range(3))))
+    span = [sorted(data.draw(st.lists(st.integers(0, n), min_size=2, max_size=2, unique=True))) for n in shape]
+    box = Box(tuple(lo for lo, _ in span), tuple(hi for _, hi in span))
+    whole = np.random.default_rng(0).integers(0, 2**7, shape).astype(dtype)
+    stored = np.frombuffer(whole.transpose(turned).tobytes(), np.uint8)
+    monkeypatch.setattr(contiguous, "_SLAB_BYTES", data.draw(st.sampled_from([1, 8, 64, 2**20])))
+    out = np.empty(box.shape, dtype.newbyteorder("="))
+    ContiguousVolume("x", ChunkShape.of(shape, dtype, turned=turned), stored).read(box, out)
+    assert np.array_equal(out, whole[box.slices])
 
 
 def _never(view: npt.NDArray[Any]) -> None:
@@ -105,7 +146,7 @@ def test_views_that_kernels_cannot_follow_are_refused() -> None:
     for view in (plain[::-1], locked, plain[:1]):
         with pytest.raises(UsageError, match="view: found"):
             volume.read(Box.whole((2, 2, 2)), view, fill=_never)
-    assert not Paster.fits(plain[:, :0])
+    assert not fits(plain[:, :0])
 
 
 PAYLOAD = np.random.default_rng(1).integers(0, 9, 4096).astype(np.uint8)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from voxload.readers import paste, streaming
-from voxload.readers.paste import ChunkShape, Paster
-
-LINE = streaming.LINE
+from voxload.geometry import Box
+from voxload.readers import kernels, parts
+from voxload.readers.addresses import LINE
+from voxload.readers.parts import ChunkShape, Wanted, plan_parts
 
 
 def _frame(shape: tuple[int, ...], dtype: np.dtype[Any], offset: int) -> npt.NDArray[Any]:
@@ -30,7 +30,7 @@ def _frame(shape: tuple[int, ...], dtype: np.dtype[Any], offset: int) -> npt.NDA
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_pasted_part_is_what_numpy_assigns(monkeypatch: pytest.MonkeyPatch, data: st.DataObject) -> None:
     """Any part of a chunk at any place of an array, aligned or not, is what numpy writes; all else is left."""
-    monkeypatch.setattr(paste, "_STREAMED_BYTES", 0)
+    monkeypatch.setattr(parts, "_STREAMED_BYTES", 0)
     dtype = np.dtype(data.draw(st.sampled_from(["u1", "<i2", "<f4", "<f8"])))
     per_line = LINE // dtype.itemsize
     width = st.sampled_from([per_line, 2 * per_line, 3 * per_line, 1, per_line - 1, per_line + 1])
@@ -47,23 +47,21 @@ def test_a_pasted_part_is_what_numpy_assigns(monkeypatch: pytest.MonkeyPatch, da
     expected[tuple(slice(a, a + n) for a, n in zip(places, lengths, strict=True))] = chunk[
         tuple(slice(a, a + n) for a, n in zip(starts, lengths, strict=True))
     ]
-    paster = Paster(ChunkShape.of(chunk_shape, dtype), target)
-    paster.paste(chunk.reshape(-1).view(np.uint8), lengths, starts, places, is_shuffled=False)
+    box = Box((0, 0, 0), lengths).shift(starts)
+    view = target[tuple(slice(a, a + n) for a, n in zip(places, lengths, strict=True))]
+    plan = plan_parts(ChunkShape.of(chunk_shape, dtype), [Wanted(box, view)])
+    kernels.paste(chunk.reshape(-1).view(np.uint8), plan.table, 0, 1, dtype.itemsize)
     assert np.array_equal(target, expected)
 
 
 @pytest.mark.parametrize(("offset", "row", "is_streamed"), [(0, 4, True), (8, 4, False), (0, 4.5, False)])
-def test_only_whole_lines_are_streamed(
-    monkeypatch: pytest.MonkeyPatch, offset: int, row: float, *, is_streamed: bool
-) -> None:
+def test_only_whole_lines_are_streamed(offset: int, row: float, *, is_streamed: bool) -> None:
     """A large array is streamed when it begins with a line and its rows are whole ones: parts of lines are slower."""
-    seen = []
-    monkeypatch.setattr(paste, "stream", lambda *arguments: seen.append(arguments))
     dtype = np.dtype("<i2")
     shape = (2**16, 1, int(row * LINE // dtype.itemsize))
     target = _frame(shape, dtype, offset)
-    assert target.nbytes >= paste._STREAMED_BYTES
-    chunk = np.zeros(2 * LINE, np.uint8)
-    paster = Paster(ChunkShape.of((1, 1, LINE), dtype), target)
-    paster.paste(chunk, (1, 1, LINE), (0, 0, 0), (3, 0, 0), is_shuffled=False)
-    assert bool(seen) == is_streamed
+    assert target.nbytes >= parts._STREAMED_BYTES
+    plan = plan_parts(ChunkShape.of((2**15, 1, LINE), dtype), [Wanted(Box.whole(shape), target)])
+    manners = set(plan.table[:, kernels.MANNER].tolist())
+    assert (kernels.BY_LINE in manners) == is_streamed
+    assert kernels.BY_ELEMENT not in manners

@@ -1,0 +1,138 @@
+"""Parts: which part of which chunk goes where, for all boxes of a read, as the table that the kernels follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from voxload.errors import UsageError
+from voxload.geometry import Box
+from voxload.readers import kernels
+from voxload.readers.addresses import LINE
+from voxload.readers.protocol import Volume
+from voxload.readers.scratch import address
+
+Place = tuple[int, ...]
+"""Coordinates of a chunk in the grid of chunks, in stored axis order."""
+Table = npt.NDArray[np.uint64]
+"""One row a part; `kernels` names the columns."""
+
+_WIDTHS = (1, 2, 4, 8)
+_STREAMED_BYTES = 2**23
+"""Arrays from this size on are written past the caches: a smaller one may still be there when it is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkShape:
+    """How the elements of every chunk lie in its decoded bytes."""
+
+    extents: tuple[int, ...]
+    """Of a chunk, in stored axis order."""
+    strides: tuple[int, ...]
+    """Elements between neighbours, in stored axis order."""
+    itemsize: int
+    """Bytes of an element: 1, 2, 4 or 8."""
+    is_swapped: bool
+    """Whether the bytes of each element stand in the other order than this machine's."""
+
+    @classmethod
+    def of(cls, extents: tuple[int, ...], dtype: np.dtype[Any], *, turned: tuple[int, ...] | None = None) -> ChunkShape:
+        """Return the shape of chunks in C order, or with their axes stored in the order `turned`."""
+        order = turned or tuple(range(len(extents)))
+        strides = [0] * len(extents)
+        step = 1
+        for axis in reversed(order):
+            strides[axis] = step
+            step *= extents[axis]
+        return cls(extents, tuple(strides), dtype.itemsize, not dtype.isnative)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A box and the array that it fills."""
+
+    box: Box
+    """In stored axis order."""
+    view: Volume
+    """The caller's array with its axes in stored order, for which `fits` holds."""
+
+
+def fits(view: Volume) -> bool:
+    """Tell whether the kernels can write into `view` as it is."""
+    width = view.itemsize
+    flags = view.flags
+    return width in _WIDTHS and view.size > 0 and flags.aligned and flags.writeable and min(view.strides) >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The plan of a read: all parts of one chunk stand together."""
+
+    table: Table
+    """One row a part."""
+    bounds: list[int]
+    """Where the rows of each chunk begin, and behind them the number of rows."""
+    places: list[Place]
+    """Each chunk's place in the grid."""
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return where in a chunk's bytes those that are wanted begin and end."""
+        rows = self.table[self.bounds[number] : self.bounds[number + 1]]
+        return int(rows[:, kernels.FIRST].min()), int(rows[:, kernels.STOP].max())
+
+
+def plan_parts(shape: ChunkShape, wanted: Sequence[Wanted]) -> Parts:
+    """Plan a read of boxes that are not empty; pure, but for the addresses of their arrays.
+
+    Raises
+    ------
+    UsageError
+        When an array has another shape than its box, or strides that the kernels cannot follow.
+    """
+    pad = kernels.AXES - len(shape.extents)
+    extents = (1,) * pad + shape.extents
+    numbers: list[list[int]] = []
+    rows = 0
+    last = [1] * kernels.AXES
+    for one in wanted:
+        box, view = one.box, one.view
+        if view.shape != box.shape or not fits(view):
+            raise UsageError("view", found=f"{view.shape}, strides {view.strides}", expected=f"{box.shape}, aligned")
+        start, stop = (0,) * pad + box.start, (1,) * pad + box.stop
+        numbers.append(_numbers(start, stop, view, shape))
+        rows += prod([-(-hi // n) - lo // n for lo, hi, n in zip(start, stop, extents, strict=True)])
+        last = [max(pair) for pair in zip(last, stop, strict=True)]
+    strides = [0] * pad + [stride * shape.itemsize for stride in shape.strides]
+    grid = [-(-stop // extent) for stop, extent in zip(last, extents, strict=True)]
+    table: Table = np.empty((rows, kernels.COLUMNS), np.uint64)
+    chunk = np.array([*extents, *strides, *grid], np.uint64)
+    kernels.tabulate(table, np.array(numbers, np.uint64), chunk, shape.itemsize)
+    bounds = list(range(rows + 1))
+    if len(wanted) > 1:
+        table = table[np.argsort(table[:, kernels.CHUNK], kind="stable")]
+        chunks = table[:, kernels.CHUNK]
+        bounds = [0, *(np.flatnonzero(chunks[1:] != chunks[:-1]) + 1).tolist(), rows]
+    places = table[bounds[:-1], kernels.PLACE + pad : kernels.PLACE + kernels.AXES].tolist()
+    return Parts(table, bounds, [tuple(place) for place in places])
+
+
+def _numbers(start: Place, stop: Place, view: Volume, shape: ChunkShape) -> list[int]:
+    """Return a box's row for `kernels.tabulate`."""
+    pad = kernels.AXES - view.ndim
+    steps = (0,) * pad + view.strides
+    # The axis that is contiguous in the target goes last: there the kernels copy runs.
+    order = sorted(range(kernels.AXES), key=lambda axis: -steps[axis] if axis >= pad else -(2**64))
+    origin = address(view)
+    last = order[-1]
+    is_streamed = (
+        view.nbytes >= _STREAMED_BYTES
+        and origin % LINE == 0
+        and steps[last] == shape.strides[last - pad] * shape.itemsize == shape.itemsize
+        and all(steps[axis] % LINE == 0 for axis in order[pad:-1])
+    )
+    return [*start, *stop, *steps, origin, *order, is_streamed]
