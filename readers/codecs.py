@@ -155,9 +155,9 @@ class Pipeline:
                 if not mask >> (place + self.shift) & 1:
                     data = self.steps[place].undo(data, self._size_below(place, mask))
         except (ValueError, RuntimeError, TypeError) as error:
-            raise DataError("chunk", found=str(error) or type(error).__name__, expected="decodable data") from error
+            raise DataError(found=str(error) or type(error).__name__, expected="decodable data") from error
         if len(data) != self.nbytes:
-            raise DataError("chunk", found=f"{len(data)} bytes", expected=f"{self.nbytes}")
+            raise DataError(found=f"{len(data)} bytes", expected=f"{self.nbytes}")
         return data, self.is_shuffled and not mask & 1
 
     def _size_below(self, place: int, mask: int) -> int:
