@@ -114,8 +114,20 @@ class ChunkIndex:
         origin = tuple(i * width for i, width in zip(place, self.layout.outer, strict=True))
         return chunks_touched(part.relative_to(origin), self.layout.unit)
 
+    def _number(self, place: Place, inner: Place) -> Place:
+        """Return the place of an inner chunk in the grid of all chunks."""
+        counts = self.layout.shard.grid if self.layout.shard else (1,) * len(place)
+        return tuple(i * count + within for i, count, within in zip(place, counts, inner, strict=True))
+
     def _look_up(self, place: Place) -> Entries | int | None:
         """Return a shard's index, or the bytes of an unsharded chunk, or None when there is no object."""
+        try:
+            return self._found(place)
+        except DataError as error:
+            kind = "shard" if self.layout.shard else "chunk"
+            raise error.within(f"{kind} {place}", remedy="copy or convert it again") from error
+
+    def _found(self, place: Place) -> Entries | int | None:
         with self._lock:
             if place in self._known:
                 return self._known[place]
@@ -133,15 +145,3 @@ class ChunkIndex:
         subject = self._store.locate(key)
         raw = self._store.read(key, shard.index_offset(size, subject), shard.index_bytes)
         return shard.parse(raw, size, subject)
-    def _number(self, place: Place, inner: Place) -> Place:
-        """Return the place of an inner chunk in the grid of all chunks."""
-        counts = self.layout.shard.grid if self.layout.shard else (1,) * len(place)
-        return tuple(i * count + within for i, count, within in zip(place, counts, inner, strict=True))
-
-        try:
-            return self._found(place)
-        except DataError as error:
-            kind = "shard" if self.layout.shard else "chunk"
-            raise error.within(f"{kind} {place}", remedy="copy or convert it again") from error
-
-    def _found(self, place: Place) -> Entries | int | None:

@@ -30,8 +30,8 @@ from voxload.readers.store import open_store
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
-
 from voxload.readers.zarr.stored import library_chunks
+
 
 class ZarrReader:
     """Reads boxes of one Zarr array; see the Reader contract.
