@@ -30,7 +30,6 @@ from voxload.readers.store import open_store
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
-from voxload.readers.zarr.stored import library_chunks
 
 
 class ZarrReader:
