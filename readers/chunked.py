@@ -96,17 +96,25 @@ class ChunkedVolume:
         read = _Read(self, wanted, parts, fill)
         nbytes = sum(one.view.nbytes for one in wanted)
         is_shared = nbytes >= _SHARED_BYTES or bool(self.pipeline.steps) or self.expect is not None
-        mapped = self.locate(parts.places) if self.locate else None
+        mapped = self._located(parts.places)
         if mapped is not None:
             read.copy(mapped, -(-nbytes // _SHARE_BYTES) if is_shared else 1)
             return
         numbers = range(len(parts.places))
         with self.expect(parts.places) if self.expect else nullcontext(self.fetch) as fetch:
+            paste_chunk = read.pasting(fetch)
             if is_shared:
-                team().run(read.pasting(fetch), numbers)
+                team().run(paste_chunk, numbers)
             else:
-                for number in map(read.pasting(fetch), numbers):
-                    del number
+                for number in numbers:
+                    paste_chunk(number)
+
+    def _located(self, places: Sequence[Place]) -> Mapped | None:
+        """Return where chunks lie in memory, or None when they must be fetched, be it to learn what is wrong with one."""
+        try:
+            return self.locate(places) if self.locate else None
+        except DataError:
+            return None
 
 
 @dataclass(frozen=True, slots=True)

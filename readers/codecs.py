@@ -8,12 +8,14 @@ no step: the kernels undo it while they paste, which is why it must come first i
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import google_crc32c
 import imagecodecs
+import numpy as np
 
 from voxload.errors import DataError
 from voxload.readers.scratch import Bytes, scratch
@@ -21,8 +23,12 @@ from voxload.readers.scratch import Bytes, scratch
 _CHECKSUM_BYTES = 4
 _BLOSC_HEADER_BYTES = 16
 _BLOSC_SIZES = struct.Struct("<3I")
+_SIZE = struct.Struct("<I")
+_MEMBER_PIECE = 2**14
+"""Bytes fed to zlib at once: what it leaves behind a member is copied for each."""
 _fletcher32: Callable[[Bytes], int] = cast("Any", imagecodecs.h5checksum_fletcher32)
 _blosc_decode: Callable[..., Any] = imagecodecs.blosc_decode
+_gzip_decode: Callable[..., Any] = imagecodecs.gzip_decode
 
 
 class Step(Protocol):
@@ -83,6 +89,53 @@ class Blosc:
 
 
 @dataclass(frozen=True, slots=True)
+class Gzip:
+    """Zarr's gzip codec: one member, or several of which each has its own checksum.
+
+    Source: RFC 1952, section 2.2: a file is a series of members, and decodes to what they decode to in turn.
+    """
+
+    grows: int = 0
+
+    def undo(self, data: Bytes, size: int) -> Bytes:
+        """Return the decompressed bytes, in this thread's scratch."""
+        out = scratch.decoded(size)
+        found = _gzip_decode(data, out=out)
+        # The binding stops behind the first member, and does not say where; the last one ends with its size.
+        if len(found) == size and _SIZE.unpack_from(data.data, len(data) - _SIZE.size)[0] == size % 2**32:
+            return out
+        done = at = 0
+        while at < len(data) and done <= size and data[at:].any():  # zeros may pad the end
+            done, at = _member(data, at, out, done)
+        if done != size:
+            raise ValueError(f"gzip gave {done} bytes or more instead of {size}")
+        return out
+
+
+def _member(data: Bytes, start: int, out: Bytes, done: int) -> tuple[int, int]:
+    """Decode the member at `start` to where `out` is filled; return how far it is then, and where the next begins.
+
+    What comes beyond `out` is counted, not written.
+    """
+    stream, at = zlib.decompressobj(wbits=31), start
+    while not stream.eof:
+        piece = stream.unconsumed_tail or data[at : at + _MEMBER_PIECE].data
+        at += 0 if stream.unconsumed_tail else len(piece)
+        if not len(piece):
+            raise ValueError("gzip member without its end")
+        try:
+            found = stream.decompress(piece, len(out) - done + 1)
+        except zlib.error as error:
+            raise ValueError(f"gzip member at {start}: {error}") from error
+        fits = min(len(found), len(out) - done)
+        out[done : done + fits] = np.frombuffer(found, np.uint8)[:fits]
+        done += len(found)
+        if done > len(out):
+            break
+    return done, at - len(stream.unused_data)
+
+
+@dataclass(frozen=True, slots=True)
 class Fletcher32:
     """The checksum of HDF5's filter 3: the data, then four bytes, low half first."""
 
@@ -120,7 +173,7 @@ def _split(data: Bytes, size: int) -> tuple[Bytes, int]:
 
 
 DEFLATE = Decompress("deflate", imagecodecs.deflate_decode)
-GZIP = Decompress("gzip", imagecodecs.gzip_decode)
+GZIP = Gzip()
 ZSTD = Decompress("zstd", imagecodecs.zstd_decode)
 BLOSC = Blosc()
 LZ4_HDF5 = Decompress("lz4", imagecodecs.lz4h5_decode)
@@ -155,9 +208,9 @@ class Pipeline:
                 if not mask >> (place + self.shift) & 1:
                     data = self.steps[place].undo(data, self._size_below(place, mask))
         except (ValueError, RuntimeError, TypeError) as error:
-            raise DataError("chunk", found=str(error) or type(error).__name__, expected="decodable data") from error
+            raise DataError(found=str(error) or type(error).__name__, expected="decodable data") from error
         if len(data) != self.nbytes:
-            raise DataError("chunk", found=f"{len(data)} bytes", expected=f"{self.nbytes}")
+            raise DataError(found=f"{len(data)} bytes", expected=f"{self.nbytes}")
         return data, self.is_shuffled and not mask & 1
 
     def _size_below(self, place: int, mask: int) -> int:

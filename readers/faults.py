@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import lzma
 import struct
 import tokenize
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from voxload.errors import DataError, NotFoundError, StorageError, VoxloadError
+from voxload.geometry import Box, chunks_touched
 
 try:
     from aiohttp import ClientError
@@ -62,6 +64,36 @@ def translated(subject: str) -> Iterator[None]:
         raise _data_error(subject, error) from error
 
 
+@contextmanager
+def naming_chunk(subject: str, stored: Box, unit: Sequence[int], read: Callable[[Box], object]) -> Iterator[None]:
+    """Translate what a library raises while it reads `stored`, and name the first chunk that is to blame.
+
+    Libraries do not say which chunk they could not read. It is found by reading the chunks of `stored` one by one,
+    with `read`, once there is an error. `unit` is the extent of a chunk in stored axis order.
+    """
+    try:
+        yield
+    except (OSError, *_DATA_ERRORS) as error:
+        if isinstance(error, VoxloadError) or (isinstance(error, OSError) and error.errno in _STORAGE_ERRNOS):
+            raise
+        place = _first_broken(stored, unit, read)
+        with translated(f"{subject}, chunk {place}" if place else subject):
+            raise
+
+
+def _first_broken(stored: Box, unit: Sequence[int], read: Callable[[Box], object]) -> tuple[int, ...] | None:
+    touched = chunks_touched(stored, tuple(unit))
+    for place in itertools.product(*map(range, touched.start, touched.stop)):
+        chunk = Box.whole(tuple(unit)).shift(tuple(i * width for i, width in zip(place, unit, strict=True)))
+        part = chunk.intersect(stored)
+        try:
+            if part is not None:
+                read(part)
+        except (OSError, *_DATA_ERRORS):
+            return place
+    return None
+
+
 def storage_error(subject: str, error: BaseException) -> StorageError:
     """Return the error of a storage that refused a read for a reason of its own."""
     remedy = "the storage refused the read: see the system's log, then try again"
@@ -69,7 +101,7 @@ def storage_error(subject: str, error: BaseException) -> StorageError:
 
 
 def _data_error(subject: str, error: Exception) -> DataError:
-    remedy = "the file is damaged or incomplete: copy or convert it again"
+    remedy = "copy or convert it again: it is damaged or incomplete"
     return DataError(subject, found=_first_line(error), expected="readable data", remedy=remedy)
 
 

@@ -6,7 +6,6 @@ import mmap
 import os
 import stat
 import weakref
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from voxload.errors import DataError
 from voxload.readers.locality import is_node_local
 from voxload.readers.scratch import Bytes, scratch
+from voxload.readers.stamp import Stamp
 
 
 class FileBytes:
@@ -42,7 +42,7 @@ class FileBytes:
             if not stat.S_ISREG(status.st_mode):
                 raise DataError(path, found="a folder or device", expected="a file")  # noqa: TRY301 - closes the file
             self.size = status.st_size
-            self._stamp = _stamp(status)
+            self._stamp = Stamp.of(path, status)
             if may_map and self.size and is_node_local(path):
                 self._map = np.frombuffer(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ), np.uint8)
                 self._close()  # the map has a descriptor of its own
@@ -55,17 +55,7 @@ class FileBytes:
 
         A file that was removed can still be read: its bytes last as long as it is open.
         """
-        try:
-            status = Path(self.path).stat()
-        except FileNotFoundError:
-            return
-        if _stamp(status) != self._stamp:
-            raise DataError(
-                self.path,
-                found="a file that changed since it was opened",
-                expected="the file as it was",
-                remedy="open it again when its writer has finished",
-            )
+        self._stamp.check_unchanged()
 
     def read(self, offset: int, length: int) -> Bytes:
         """Return `length` bytes from `offset`, valid until this thread reads again.
@@ -105,11 +95,5 @@ class FileBytes:
         return DataError(
             self.path,
             found=f"{found} bytes at {offset}",
-            expected=f"{length}",
-            remedy="the file is truncated or its chunk table damaged: copy or convert it again",
+            expected=f"{length}: the file is cut short or its table of chunks damaged",
         )
-
-
-def _stamp(status: os.stat_result) -> tuple[int, int, int, int]:
-    """Return what tells a file from another, and from itself once written to."""
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

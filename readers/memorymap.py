@@ -17,6 +17,7 @@ from voxload.readers.protocol import (
     check_volume,
     closed,
 )
+from voxload.readers.stamp import Stamp
 
 
 class MemoryMapReader:
@@ -39,6 +40,7 @@ class MemoryMapReader:
     def __init__(self, location: Location, array: Volume, *, order: AxisOrder, format_name: str) -> None:
         self._array: Volume | None = array
         self._order = order
+        self._stamp = Stamp.of(location.path)
         self._info = VolumeInfo(
             location=location,
             format=format_name,
@@ -68,6 +70,8 @@ class MemoryMapReader:
         if self._array is None:
             raise closed(self._info)
         with translated(f"{self._info.location}, box {box}"):
+            # Beyond the end of a file that was cut short there are no pages: reading them would end the process.
+            self._stamp.check_unchanged()
             np.copyto(self._order.view(out), self._array[self._order.box(box, self._info.shape[0]).slices])
 
     def close(self) -> None:

@@ -225,7 +225,8 @@ def check_volume(info: VolumeInfo) -> None:
     if info.dtype.kind not in "biuf":
         raise UsageError(f"{location}", found=f"dtype {info.dtype}", expected="an integer or floating type")
     if min(info.shape) < 1:
-        raise DataError(f"{location}", found=f"shape {info.shape}", expected="extents of 1 or more")
+        remedy = "check that it is the right file, or convert it again"
+        raise DataError(f"{location}", found=f"shape {info.shape}", expected="extents of 1 or more", remedy=remedy)
     stored = tuple(info.shape["CDHW".index(axis)] for axis in info.axes)
     if location.shape is not None and tuple(location.shape) != stored:
         raise DataError(

@@ -115,7 +115,7 @@ def _whole(data: bytes, path: str, start: int, length: int) -> bytes:
         raise DataError(
             f"{path}",
             found=f"{len(data)} bytes at {start}",
-            expected=f"{length} bytes",
-            remedy="the file is truncated: copy or convert it again",
+            expected=f"{length} bytes: the file is cut short",
+            remedy="copy or convert it again",
         )
     return data

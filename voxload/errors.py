@@ -15,6 +15,8 @@ The command line turns the first two into exit status 2 and the others into 1.
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class VoxloadError(Exception):
     """Root of every error that voxload raises on purpose.
@@ -22,7 +24,8 @@ class VoxloadError(Exception):
     Parameters
     ----------
     subject
-        What the error is about: a file, an argument, a layer. A complete sentence when nothing else is given.
+        What the error is about: a file, an argument, a layer. A complete sentence when nothing else is given; empty
+        where only the caller knows, who adds it with `within`.
     found, expected
         What was there and what should have been.
     remedy
@@ -36,8 +39,16 @@ class VoxloadError(Exception):
 
     def __init__(self, subject: str = "", *, found: str = "", expected: str = "", remedy: str = "") -> None:
         facts = ", ".join(f"{label} {text}" for label, text in (("found", found), ("expected", expected)) if text)
-        message = f"{subject}: {facts}" if facts else subject
-        super().__init__(f"{message}; {remedy}" if remedy else message)
+        self._what = ": ".join(part for part in (subject, facts) if part)
+        self._remedy = remedy
+        super().__init__(f"{self._what}; {remedy}" if remedy else self._what)
+
+    def within(self, subject: str, *, remedy: str) -> Self:
+        """Return the same error as one of a part of `subject`; `remedy` serves where it has none of its own.
+
+        Raise it ``from`` the inner one. Of an instance that was pickled the remedy is part of the message.
+        """
+        return type(self)(f"{subject}: {self._what}", remedy=self._remedy or remedy)
 
 
 class UsageError(VoxloadError, ValueError):

@@ -92,7 +92,7 @@ class NativeHdf5Reader:
             return None
         expected = self._route.pipeline.nbytes
         if not self._route.pipeline.steps and found.size != expected:
-            raise DataError("chunk", found=f"{found.size} bytes", expected=f"{expected}")
+            raise DataError(found=f"{found.size} bytes", expected=f"{expected}")
         return Fetched(self._file.read(found.offset, found.size), found.mask)
 
     def _locate(self, places: Sequence[Place]) -> Mapped | None:

@@ -14,7 +14,7 @@ import numpy as np
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
-from voxload.readers.faults import translated
+from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.protocol import (
     Location,
@@ -27,6 +27,7 @@ from voxload.readers.protocol import (
     check_volume,
     closed,
 )
+from voxload.readers.stamp import Stamp
 
 
 class Hdf5Reader:
@@ -57,6 +58,7 @@ class Hdf5Reader:
         self._table: ChunkTable | None = None
         self._is_closed = False
         with translated(location.path):
+            self._stamp = Stamp.of(location.path)
             self._file = h5py.File(location.path, "r")
         try:
             with translated(str(location)):
@@ -91,11 +93,12 @@ class Hdf5Reader:
         with translated(f"{self._info.location}, box {box}"):
             stored = self.require(box)
             target = self.order.view(out)
-            if target.flags.c_contiguous:
-                self.dataset.read_direct(target, stored.slices)
-            else:
-                scratch = np.empty(stored.shape, dtype=out.dtype)
+            is_direct = target.flags.c_contiguous
+            scratch = target if is_direct else np.empty(stored.shape, dtype=out.dtype)
+            unit = self.dataset.chunks or self.dataset.shape
+            with naming_chunk(str(self._info.location), stored, unit, lambda part: self.dataset[part.slices]):
                 self.dataset.read_direct(scratch, stored.slices)
+            if not is_direct:
                 np.copyto(target, scratch)
 
     def close(self) -> None:
@@ -116,7 +119,8 @@ class Hdf5Reader:
             return self._table
 
     def require(self, box: Box) -> Box:
-        """Return `box` in stored indices; refuses voxels never written unless they are to be filled."""
+        """Return `box` in stored indices; refuses a changed file, and voxels never written unless they are filled."""
+        self._stamp.check_unchanged()
         stored = self.order.box(box, self._info.shape[0])
         table = self.table()
         if self._missing is Missing.ERROR:
@@ -141,7 +145,7 @@ def check_written(dataset: h5py.Dataset, table: ChunkTable | None, stored: Box, 
             subject,
             found=f"chunk {absent} never written" if absent is not None else "no value ever written",
             expected="every value stored",
-            remedy='finish writing the file; a volume can be read with missing="fill"',
+            remedy='finish writing the file, or read a volume with missing="fill"',
         )
 
 

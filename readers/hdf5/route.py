@@ -8,11 +8,15 @@ from typing import Any
 
 import h5py
 
+from voxload.readers.bitshuffle import Bitshuffle
+from voxload.readers.blosc2 import Blosc2
 from voxload.readers.codecs import BLOSC, DEFLATE, LZ4_HDF5, LZF, ZSTD, Fletcher32, Pipeline, Step
 from voxload.readers.locality import is_node_local
 from voxload.readers.parts import ChunkShape
+from voxload.readers.szip import Szip
 
 _SHUFFLE = 2
+_SZIP, _BITSHUFFLE, _BLOSC2 = 4, 32008, 32026
 _STEPS: dict[int, Step] = {
     1: DEFLATE,
     3: Fletcher32(),
@@ -49,13 +53,26 @@ def find_route(dataset: h5py.Dataset, path: str) -> NativeRoute | str:
     is_shuffled = bool(filters) and filters[0][0] == _SHUFFLE
     if is_shuffled and filters[0][1][:1] != (itemsize,):
         return f"a shuffle of {filters[0][1][:1]} bytes for elements of {itemsize}"
-    rest = [number for number, _ in filters[is_shuffled:]]
-    unknown = [number for number in rest if number not in _STEPS]
+    found = [(number, _step(number, values, itemsize)) for number, values in filters[is_shuffled:]]
+    unknown = [number for number, step in found if step is None]
     if unknown:
         return f"filter {unknown[0]}" + (" after another" if unknown[0] == _SHUFFLE else "")
-    steps = tuple(_STEPS[number] for number in rest)
+    steps = tuple(step for _, step in found if step is not None)
+    if sum(not step.grows for step in steps) > 1:
+        return "a compressor behind another"
     pipeline = Pipeline(steps, prod(dataset.chunks) * itemsize, is_shuffled and itemsize > 1, int(is_shuffled))
     return NativeRoute(ChunkShape.of(dataset.chunks, dataset.dtype), pipeline, None)
+
+
+def _step(number: int, values: tuple[int, ...], itemsize: int) -> Step | None:
+    """Return what undoes a filter with these parameters; None when only libhdf5 can."""
+    if number == _SZIP:
+        return Szip.parse(values, itemsize)
+    if number == _BITSHUFFLE:
+        return Bitshuffle.parse(values, itemsize)
+    if number == _BLOSC2:
+        return Blosc2.parse(values)
+    return _STEPS.get(number)
 
 
 def _contiguous(dataset: h5py.Dataset, path: str) -> NativeRoute | str:

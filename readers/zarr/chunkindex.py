@@ -85,19 +85,19 @@ class ChunkIndex:
             total += ReadCost(lengths.size, int(lengths.sum()) + shard.index_bytes, decoded * lengths.size)
         return total
 
-    def first_missing(self, stored: Box) -> str | None:
-        """Return the name of the first object or inner chunk of `stored` that is not there, or None."""
+    def first_missing(self, stored: Box) -> tuple[Place, str] | None:
+        """Return the first chunk of `stored` that is not there, and its name; None when all are."""
         for place, part in self._objects(stored):
             found = self._look_up(place)
+            inner = self._inner_range(place, part)
             if found is None:
-                return self.key_of(place)
+                return self._number(place, inner.start), self.key_of(place)
             if isinstance(found, int):
                 continue
-            inner = self._inner_range(place, part)
             absent = np.argwhere(found[inner.slices][..., 0] == ABSENT)
             if len(absent):
                 where = tuple(int(i) + first for i, first in zip(absent[0], inner.start, strict=True))
-                return f"{self.key_of(place)}, inner chunk {where}"
+                return self._number(place, where), f"{self.key_of(place)}, inner chunk {where}"
         return None
 
     def _objects(self, stored: Box) -> Iterator[tuple[Place, Box]]:
@@ -114,18 +114,27 @@ class ChunkIndex:
         origin = tuple(i * width for i, width in zip(place, self.layout.outer, strict=True))
         return chunks_touched(part.relative_to(origin), self.layout.unit)
 
+    def _number(self, place: Place, inner: Place) -> Place:
+        """Return the place of an inner chunk in the grid of all chunks."""
+        counts = self.layout.shard.grid if self.layout.shard else (1,) * len(place)
+        return tuple(i * count + within for i, count, within in zip(place, counts, inner, strict=True))
+
     def _look_up(self, place: Place) -> Entries | int | None:
         """Return a shard's index, or the bytes of an unsharded chunk, or None when there is no object."""
+        try:
+            return self._found(place)
+        except DataError as error:
+            kind = "shard" if self.layout.shard else "chunk"
+            raise error.within(f"{kind} {place}", remedy="copy or convert it again") from error
+
+    def _found(self, place: Place) -> Entries | int | None:
         with self._lock:
             if place in self._known:
                 return self._known[place]
         key = self.key_of(place)
         size = self._store.size(key)
         if size == 0:
-            subject = self._store.locate(key)
-            raise DataError(
-                subject, found="an empty file", expected="a stored chunk", remedy="copy or convert it again"
-            )
+            raise DataError(self._store.locate(key), found="an empty file", expected="a stored chunk")
         found = size if size is None or self.layout.shard is None else self._read_index(key, size, self.layout.shard)
         with self._lock:
             self._known[place] = found

@@ -49,7 +49,7 @@ class ZarrFormat:
                 location = Location(path, name)
                 absent = chunk_index(item, location).first_missing(Box.whole(item.shape))
                 if absent is not None:
-                    raise absent_error(absent, location)
+                    raise absent_error(*absent, location)
                 return as_vector(f"{path}:{name}", item)
             names = sorted(node.array_keys()) if isinstance(node, zarr.Group) else []
         raise NotFoundError(path, found=f"no array {name!r}", expected=f"one of {names}")

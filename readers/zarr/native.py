@@ -69,8 +69,7 @@ class _Required:
     def _absent(self, place: Place) -> NoReturn:
         raise DataError(
             f"no chunk {self._chunks.name(place)}",
-            expected="every chunk stored",
-            remedy='a volume whose chunk was never written can be read with missing="fill"',
+            expected='every chunk stored, or missing="fill" for those never written',
         )
 
 

@@ -15,7 +15,7 @@ from zarr.errors import UnknownCodecError
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
-from voxload.readers.faults import translated
+from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.protocol import (
     Location,
     Missing,
@@ -95,10 +95,15 @@ class ZarrReader:
             # Looked up under "fill" too: a folder or an empty file in place of a chunk is damage, not absence.
             absent = self.index.first_missing(stored)
             if absent is not None and self._missing is Missing.ERROR:
-                raise absent_error(absent, self._info.location)
-            data = np.asarray(self.array[stored.slices])
+                raise absent_error(*absent, self._info.location)
+            unit = self.index.layout.unit
+            with naming_chunk(str(self._info.location), stored, unit, lambda part: self.array[part.slices]):
+                data = np.asarray(self.array[stored.slices])
             if data.shape != stored.shape:
-                raise DataError(str(self._info.location), found=f"shape {data.shape}", expected=f"{stored.shape}")
+                remedy = "copy or convert it again"
+                raise DataError(
+                    str(self._info.location), found=f"shape {data.shape}", expected=f"{stored.shape}", remedy=remedy
+                )
             np.copyto(self.order.view(out), data)
 
     @property
@@ -121,13 +126,12 @@ def chunk_index(array: zarr.Array[Any], location: Location) -> ChunkIndex:
     return ChunkIndex(open_store(location.path), key_of, _layout(array, location))
 
 
-def absent_error(chunk: str, location: Location) -> DataError:
+def absent_error(place: Place, name: str, location: Location) -> DataError:
     """Return the error of a chunk that is not there: zarr-python would hand out the fill value without a word."""
     return DataError(
-        str(location),
-        found=f"no chunk {chunk}",
-        expected="every chunk stored",
-        remedy='copy or convert it again; a volume whose chunk was never written can be read with missing="fill"',
+        f"{location}, chunk {place}: no chunk {name}",
+        expected='every chunk stored, or missing="fill" for those never written',
+        remedy="copy or convert it again",
     )
 
 

@@ -44,15 +44,12 @@ class ShardLayout:
     def index_offset(self, size: int, subject: str) -> int:
         """Return where the index of a shard of `size` bytes begins; raises DataError when it has no room."""
         if size == 0:
-            raise DataError(
-                subject, found="an empty file", expected="a stored chunk", remedy="copy or convert it again"
-            )
+            raise DataError(subject, found="an empty file", expected="a stored chunk")
         if size < self.index_bytes:
             raise DataError(
                 subject,
                 found=f"{size} bytes",
-                expected=f"at least {self.index_bytes} for a shard's index",
-                remedy="the shard is truncated: copy or convert it again",
+                expected=f"at least {self.index_bytes} for a shard's index: the shard is cut short",
             )
         return size - self.index_bytes if self.at_end else 0
 
@@ -83,8 +80,7 @@ class ShardLayout:
             raise DataError(
                 subject,
                 found="a shard index that points outside the shard",
-                expected=f"entries within {size} bytes",
-                remedy="the shard is truncated or damaged: copy or convert it again",
+                expected=f"entries within {size} bytes: the shard is cut short or damaged",
             )
         if self.has_checksum:
             found, expected = int.from_bytes(raw[-_CRC_BYTES:], "little"), google_crc32c.value(body)
@@ -93,6 +89,5 @@ class ShardLayout:
                     subject,
                     found=f"a shard index with checksum {found:#010x}",
                     expected=f"{expected:#010x}",
-                    remedy="the shard is damaged: copy or convert it again",
                 )
         return entries

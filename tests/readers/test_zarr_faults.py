@@ -163,7 +163,7 @@ FAULTS: dict[str, Row] = {
         )
         for words, codecs in {
             "x.zarr, chunk (0, 1, 1)": (numcodecs.Zlib(), numcodecs.GZip(), numcodecs.Zstd(), numcodecs.Blosc()),
-            "box [": (numcodecs.BZ2(), numcodecs.LZMA(), numcodecs.LZ4()),
+            "x.zarr, chunk (0, 1, 1): found": (numcodecs.BZ2(), numcodecs.LZMA(), numcodecs.LZ4()),
         }.items() for codec in codecs
     },
     "zarr damaged zlib chunk": (
