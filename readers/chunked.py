@@ -110,7 +110,7 @@ class ChunkedVolume:
                     paste_chunk(number)
 
     def _located(self, places: Sequence[Place]) -> Mapped | None:
-        """Return where chunks lie in memory, or None when they must be fetched, be it to learn what is wrong with one."""
+        """Return where chunks lie in memory; None when they must be fetched, be it to learn what is wrong."""
         try:
             return self.locate(places) if self.locate else None
         except DataError:
