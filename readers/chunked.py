@@ -19,7 +19,8 @@ from voxload.errors import DataError
 from voxload.geometry import Box, split
 from voxload.readers import kernels
 from voxload.readers.codecs import Pipeline
-from voxload.readers.parts import ChunkShape, Parts, Place, Wanted, plan_parts
+from voxload.readers.parts import ChunkShape, Parts, Wanted, plan_parts
+from voxload.readers.parts import Place as Place
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes
 from voxload.readers.team import team
