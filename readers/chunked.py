@@ -17,16 +17,17 @@ import numpy.typing as npt
 
 from voxload.errors import DataError
 from voxload.geometry import Box, split
-from voxload.readers import kernels
+from voxload.readers import filekernels, kernels
 from voxload.readers.codecs import Pipeline
-from voxload.readers.parts import ChunkShape, Parts, Wanted, plan_parts
-from voxload.readers.parts import Place as Place
+from voxload.readers.parts import ChunkShape, Parts, Place, Wanted, plan_parts
 from voxload.readers.protocol import Volume
-from voxload.readers.scratch import Bytes
+from voxload.readers.scratch import Bytes, scratch
 from voxload.readers.team import team
 
 _SHARED_BYTES = 2**21
 """Undecoded copies smaller than this are done before a helper has woken up."""
+_FILES = 4
+"""Files that a thread reads before it takes the next few: enough that taking them costs nothing."""
 _SHARE_BYTES = 2**20
 """Copies are parted among threads into pieces of about this size."""
 
@@ -56,6 +57,16 @@ class Mapped:
 
 
 @dataclass(frozen=True, slots=True)
+class FileNames:
+    """Names of files, as the C library takes them."""
+
+    data: Bytes
+    """All names, each ended by a zero byte."""
+    starts: npt.NDArray[np.uint64]
+    """Where each begins."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkedVolume:
     """The chunks of one volume, whatever file holds them."""
 
@@ -76,6 +87,9 @@ class ChunkedVolume:
     locate: Callable[[Sequence[Place]], Mapped | None] | None = None
     """The same, all at once, for chunks that lie in memory as they are decoded. None when one of them is not as it
     should be: `fetch` then says which."""
+    files: Callable[[Sequence[Place]], FileNames] | None = None
+    """Names chunks of which each is a file of its own, as long as it is decoded. `fetch` is then asked for those that
+    cannot be read as such."""
 
     def read(self, box: Box, view: Volume, *, fill: Callable[[Volume], None]) -> None:
         """Fill `view`, in stored axis order, with `box`; see `read_all`."""
@@ -101,7 +115,9 @@ class ChunkedVolume:
         if mapped is not None:
             read.copy(mapped, -(-nbytes // _SHARE_BYTES) if is_shared else 1)
             return
-        numbers = range(len(parts.places))
+        numbers: Sequence[int] = range(len(parts.places))
+        if self.files is not None:
+            numbers = read.gather(self.files(parts.places), _FILES if is_shared else len(numbers))
         with self.expect(parts.places) if self.expect else nullcontext(self.fetch) as fetch:
             paste_chunk = read.pasting(fetch)
             if is_shared:
@@ -130,7 +146,7 @@ class _Read:
     def pasting(self, fetch: Fetch) -> Callable[[int], None]:
         """Return the function that does one chunk, by its number in the plan."""
         volume = self.volume
-        table, bounds, places = self.parts.table, self.parts.bounds, self.parts.places
+        table, bounds, places, spans = self.parts.table, self.parts.bounds, self.parts.places, self.parts.spans
         fetch_part, decode, fail = volume.fetch_part, volume.pipeline.decode, self._failed
         width, is_swapped = volume.shape.itemsize, self._is_swapped
         paste, assemble = kernels.paste, kernels.assemble
@@ -138,11 +154,11 @@ class _Read:
         def paste_chunk(number: int) -> None:
             place = places[number]
             try:
-                fetched = fetch_part(place, *self.parts.span(number)) if fetch_part else fetch(place)
+                fetched = fetch_part(place, *spans[number]) if fetch_part else fetch(place)
                 if fetched is None:
                     self._fill(number)
                     return
-                data, is_shuffled = decode(fetched.data, mask=fetched.mask)
+                data, is_shuffled = decode(fetched.data, mask=fetched.mask, span=spans[number])
             except DataError as error:
                 raise fail(place, error) from error
             if is_shuffled or is_swapped:
@@ -170,6 +186,21 @@ class _Read:
             kernels.paste_mapped(table, *share, width, is_swapped)
 
         team().run(paste_rows, list(itertools.pairwise(bounds)))
+
+    def gather(self, names: FileNames, most: int) -> list[int]:
+        """Read and paste chunks that are files, so `most` at once; return the numbers of those that are not so."""
+        bounds, spans = self.parts.bounds, np.array(self.parts.spans, np.uint64)
+        jobs = np.column_stack([names.starts, spans, np.array(bounds[:-1], np.uint64), np.array(bounds[1:], np.uint64)])
+        done = np.zeros(len(jobs), np.uint8)
+        table, width, is_swapped = self.parts.table, self.volume.shape.itemsize, self._is_swapped
+        nbytes = self.volume.pipeline.nbytes
+
+        def paste_files(first: int) -> None:
+            some, chunk = slice(first, first + most), scratch.stored(nbytes)
+            filekernels.paste_files(names.data, jobs[some], table, chunk, width, is_swapped, done[some])
+
+        team().run(paste_files, range(0, len(jobs), most))
+        return np.flatnonzero(done == 0).tolist()
 
     @property
     def _is_swapped(self) -> bool:

@@ -18,16 +18,14 @@ import imagecodecs
 import numpy as np
 
 from voxload.errors import DataError
+from voxload.readers.blosc import Blosc
 from voxload.readers.scratch import Bytes, scratch
 
 _CHECKSUM_BYTES = 4
-_BLOSC_HEADER_BYTES = 16
-_BLOSC_SIZES = struct.Struct("<3I")
 _SIZE = struct.Struct("<I")
 _MEMBER_PIECE = 2**14
 """Bytes fed to zlib at once: what it leaves behind a member is copied for each."""
 _fletcher32: Callable[[Bytes], int] = cast("Any", imagecodecs.h5checksum_fletcher32)
-_blosc_decode: Callable[..., Any] = imagecodecs.blosc_decode
 _gzip_decode: Callable[..., Any] = imagecodecs.gzip_decode
 
 
@@ -62,29 +60,6 @@ class Decompress:
         found = self.decode(data, out=out, **dict(self.options))
         if len(found) != size:
             raise ValueError(f"{self.name} gave {len(found)} bytes instead of {size}")
-        return out
-
-
-@dataclass(frozen=True, slots=True)
-class Blosc:
-    """Blosc 1; its header is checked here, for the library believes it and would read beyond truncated data.
-
-    Source: c-blosc 1.21, README_CHUNK_FORMAT: four bytes of flags, then the bytes decoded, of a block, and stored.
-    """
-
-    grows: int = 0
-
-    def undo(self, data: Bytes, size: int) -> Bytes:
-        """Return the decompressed bytes, in this thread's scratch."""
-        if len(data) < _BLOSC_HEADER_BYTES:
-            raise ValueError(f"{len(data)} bytes where a blosc header of {_BLOSC_HEADER_BYTES} belongs")
-        decoded, _, stored = _BLOSC_SIZES.unpack_from(data.data, _BLOSC_HEADER_BYTES - _BLOSC_SIZES.size)
-        if decoded != size or stored != len(data):
-            raise ValueError(f"blosc header of {decoded} bytes in {stored} instead of {size} in {len(data)}")
-        out = scratch.decoded(size)
-        found = _blosc_decode(data, out=out, numthreads=1)
-        if len(found) != size:
-            raise ValueError(f"blosc gave {len(found)} bytes instead of {size}")
         return out
 
 
@@ -193,10 +168,11 @@ class Pipeline:
     shift: int = 0
     """Place of the first step in the filter mask: 1 where the shuffle has place 0."""
 
-    def decode(self, data: Bytes, *, mask: int = 0) -> tuple[Bytes, bool]:
+    def decode(self, data: Bytes, *, mask: int = 0, span: tuple[int, int] | None = None) -> tuple[Bytes, bool]:
         """Return a chunk's bytes, and whether they are still shuffled.
 
-        The result is `data` itself, or this thread's scratch. Bit i of `mask` tells that filter i was left out.
+        The result is `data` itself, or this thread's scratch. Bit i of `mask` tells that filter i was left out. With
+        a `span`, bytes before and behind it may be anything.
 
         Raises
         ------
@@ -205,8 +181,13 @@ class Pipeline:
         """
         try:
             for place in reversed(range(len(self.steps))):
-                if not mask >> (place + self.shift) & 1:
-                    data = self.steps[place].undo(data, self._size_below(place, mask))
+                if mask >> (place + self.shift) & 1:
+                    continue
+                step = self.steps[place]
+                if place == 0 and span and not self.is_shuffled and isinstance(step, Blosc):
+                    data = step.undo_part(data, self.nbytes, span)
+                else:
+                    data = step.undo(data, self._size_below(place, mask))
         except (ValueError, RuntimeError, TypeError) as error:
             raise DataError(found=str(error) or type(error).__name__, expected="decodable data") from error
         if len(data) != self.nbytes:

@@ -40,9 +40,9 @@ BOX = 21
 COLUMNS = 22
 
 carray: Any = vars(numba)["carray"]  # its annotations describe what it is outside kernels
-_BYTES = types.Array(uint8, 1, "C", readonly=True)
-_TABLE = types.Array(uint64, 2, "C")
-_NUMBERS = types.Array(uint64, 1, "C")
+BYTES = types.Array(uint8, 1, "C", readonly=True)
+TABLE = types.Array(uint64, 2, "C")
+NUMBERS = types.Array(uint64, 1, "C")
 _ONE = uint64(1)
 _NONE = uint64(0)
 _AHEAD = uint64(8)
@@ -139,7 +139,7 @@ def _assemble8(source: Any, i: Any, stride: Any, plane: Any, to: Any, step: Any,
             target[d * step + k] = source[i + d * stride + k * plane]
 
 
-@compiled(_TABLE, _TABLE, _NUMBERS, uint64)
+@compiled(TABLE, TABLE, NUMBERS, uint64)
 def tabulate(table: Any, boxes: Any, chunk: Any, width: int) -> None:
     """Write one row of the plan for each chunk of each box.
 
@@ -260,21 +260,19 @@ def _assemble_row(source: Any, row: Any, first: Any, shrunk: Any, plane: Any, wi
                     _assemble8(source, i, s3, plane, o, row[11], n3)
 
 
-@compiled(_BYTES, _TABLE, uint64, uint64, uint64)
-def paste(source: Any, table: Any, begin: int, end: int, width: int) -> None:
-    """Copy rows `begin` to `end` of a plan out of a chunk whose elements lie as they should."""
+@part
+def _paste_rows(source: Any, table: Any, begin: Any, end: Any, width: Any) -> None:
+    """Copy rows out of a chunk whose elements lie as they should."""
     for number in range(begin, end):
         row = table[number]
         _paste_row(row, uint64(source.ctypes.data) + row[FIRST], width)
 
 
-@compiled(_BYTES, _TABLE, uint64, uint64, uint64, boolean, boolean)
-def assemble(source: Any, table: Any, begin: int, end: int, width: int, is_shuffled: bool, is_swapped: bool) -> None:
-    """Put the elements of rows `begin` to `end` together, byte by byte.
-
-    A shuffled chunk of N elements has its bytes in planes N apart, the lowest first; a big-endian one has them next
-    to each other, the highest first.
-    """
+@part
+def _assemble_rows(
+    source: Any, table: Any, begin: Any, end: Any, width: Any, is_shuffled: Any, is_swapped: Any
+) -> None:
+    """Put the elements of rows together, byte by byte."""
     plane = uint64(len(source)) // width if is_shuffled else _ONE
     shrunk = width if is_shuffled else _ONE
     for number in range(begin, end):
@@ -286,7 +284,32 @@ def assemble(source: Any, table: Any, begin: int, end: int, width: int, is_shuff
             _assemble_row(source, row, first, shrunk, plane, width)
 
 
-@compiled(_TABLE, uint64, uint64, uint64, boolean)
+@part
+def paste_plain(source: Any, table: Any, begin: Any, end: Any, width: Any, is_swapped: Any) -> None:
+    """Copy rows out of a chunk that is not shuffled."""
+    if is_swapped:
+        _assemble_rows(source, table, begin, end, width, False, True)  # noqa: FBT003 - kernels know no names
+    else:
+        _paste_rows(source, table, begin, end, width)
+
+
+@compiled(BYTES, TABLE, uint64, uint64, uint64)
+def paste(source: Any, table: Any, begin: int, end: int, width: int) -> None:
+    """Copy rows `begin` to `end` of a plan out of a chunk whose elements lie as they should."""
+    _paste_rows(source, table, begin, end, width)
+
+
+@compiled(BYTES, TABLE, uint64, uint64, uint64, boolean, boolean)
+def assemble(source: Any, table: Any, begin: int, end: int, width: int, is_shuffled: bool, is_swapped: bool) -> None:
+    """Put the elements of rows `begin` to `end` together, byte by byte.
+
+    A shuffled chunk of N elements has its bytes in planes N apart, the lowest first; a big-endian one has them next
+    to each other, the highest first.
+    """
+    _assemble_rows(source, table, begin, end, width, is_shuffled, is_swapped)
+
+
+@compiled(TABLE, uint64, uint64, uint64, boolean)
 def paste_mapped(table: Any, begin: int, end: int, width: int, is_swapped: bool) -> None:
     """Copy rows whose FIRST and STOP are addresses: of chunks that lie in memory as they are decoded."""
     for number in range(begin, end):

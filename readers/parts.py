@@ -79,11 +79,8 @@ class Parts:
     """Where the rows of each chunk begin, and behind them the number of rows."""
     places: list[Place]
     """Each chunk's place in the grid."""
-
-    def span(self, number: int) -> tuple[int, int]:
-        """Return where in a chunk's bytes those that are wanted begin and end."""
-        rows = self.table[self.bounds[number] : self.bounds[number + 1]]
-        return int(rows[:, kernels.FIRST].min()), int(rows[:, kernels.STOP].max())
+    spans: list[tuple[int, int]]
+    """Where in a chunk's bytes those that are wanted begin and end."""
 
 
 def plan_parts(shape: ChunkShape, wanted: Sequence[Wanted]) -> Parts:
@@ -98,7 +95,7 @@ def plan_parts(shape: ChunkShape, wanted: Sequence[Wanted]) -> Parts:
     extents = (1,) * pad + shape.extents
     numbers: list[list[int]] = []
     rows = 0
-    last = [1] * kernels.AXES
+    ends = [1] * kernels.AXES
     for one in wanted:
         box, view = one.box, one.view
         if view.shape != box.shape or not fits(view):
@@ -106,9 +103,9 @@ def plan_parts(shape: ChunkShape, wanted: Sequence[Wanted]) -> Parts:
         start, stop = (0,) * pad + box.start, (1,) * pad + box.stop
         numbers.append(_numbers(start, stop, view, shape))
         rows += prod([-(-hi // n) - lo // n for lo, hi, n in zip(start, stop, extents, strict=True)])
-        last = [max(pair) for pair in zip(last, stop, strict=True)]
+        ends = [max(pair) for pair in zip(ends, stop, strict=True)]
     strides = [0] * pad + [stride * shape.itemsize for stride in shape.strides]
-    grid = [-(-stop // extent) for stop, extent in zip(last, extents, strict=True)]
+    grid = [-(-stop // extent) for stop, extent in zip(ends, extents, strict=True)]
     table: Table = np.empty((rows, kernels.COLUMNS), np.uint64)
     chunk = np.array([*extents, *strides, *grid], np.uint64)
     kernels.tabulate(table, np.array(numbers, np.uint64), chunk, shape.itemsize)
@@ -118,7 +115,9 @@ def plan_parts(shape: ChunkShape, wanted: Sequence[Wanted]) -> Parts:
         chunks = table[:, kernels.CHUNK]
         bounds = [0, *(np.flatnonzero(chunks[1:] != chunks[:-1]) + 1).tolist(), rows]
     places = table[bounds[:-1], kernels.PLACE + pad : kernels.PLACE + kernels.AXES].tolist()
-    return Parts(table, bounds, [tuple(place) for place in places])
+    first = np.minimum.reduceat(table[:, kernels.FIRST], bounds[:-1]).tolist()
+    last = np.maximum.reduceat(table[:, kernels.STOP], bounds[:-1]).tolist()
+    return Parts(table, bounds, [tuple(place) for place in places], list(zip(first, last, strict=True)))
 
 
 def _numbers(start: Place, stop: Place, view: Volume, shape: ChunkShape) -> list[int]:

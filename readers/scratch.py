@@ -34,6 +34,10 @@ class Scratch(threading.local):
             self._stored = np.empty(size, np.uint8)
         return self._stored[:size]
 
+    def is_stored(self, data: Bytes) -> bool:
+        """Tell whether `data` lie in what `stored` hands out: they are this thread's own to change."""
+        return data.base is self._stored
+
     def decoded(self, size: int) -> Bytes:
         """Return `size` bytes for a chunk as decoded."""
         if self._decoded.size < size:

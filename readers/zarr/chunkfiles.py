@@ -6,14 +6,19 @@ import os
 import stat
 from collections.abc import Sequence
 
+import numpy as np
+
 from voxload.errors import DataError
-from voxload.readers.chunked import Fetched
+from voxload.readers.chunked import Fetched, FileNames
 from voxload.readers.parts import Place
 from voxload.readers.scratch import Bytes, scratch
 from voxload.readers.zarr.chunkindex import KeyOf
 
 # Without O_NONBLOCK, opening a pipe in a chunk's place would wait for its writer; files do not care.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+
+_NAMES = 2**14
+"""Names remembered: those of a sample's blocks, in a few MiB."""
 
 
 class ChunkFiles:
@@ -36,6 +41,7 @@ class ChunkFiles:
         self._folder = folder.rstrip("/")
         self._key_of = key_of
         self._exact = exact
+        self._names: dict[Place, bytes] = {}
 
     def fetch(self, place: Place) -> Fetched | None:
         """Return a chunk as stored, or None when there is no such file."""
@@ -59,6 +65,21 @@ class ChunkFiles:
             raise OSError(error.errno, error.strerror, path) from error  # read(2) does not say which file
         finally:
             os.close(descriptor)
+
+    def files(self, places: Sequence[Place]) -> FileNames:
+        """Return the names of chunks' files."""
+        names = [self._encoded(place) for place in places]
+        starts = np.cumsum([0, *map(len, names[:-1])], dtype=np.uint64)
+        return FileNames(np.frombuffer(b"".join(names), np.uint8), starts)
+
+    def _encoded(self, place: Place) -> bytes:
+        """Return a chunk's name as the C library takes it; remembered, for a key takes longer to make than to open."""
+        name = self._names.get(place)
+        if name is None:
+            if len(self._names) >= _NAMES:
+                self._names.clear()
+            name = self._names[place] = os.fsencode(self.path(place)) + b"\0"
+        return name
 
     def locate(self, places: Sequence[Place]) -> None:
         """Return None: to map a file for one chunk costs more than to read it."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NoReturn, Protocol
 
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.readers.chunked import ChunkedVolume, Fetched, Mapped
+from voxload.readers.chunked import ChunkedVolume, Fetched, FileNames, Mapped
 from voxload.readers.faults import translated
 from voxload.readers.parts import Place, Wanted
 from voxload.readers.protocol import Missing, ReadCost, Volume, VolumeInfo, closed
@@ -101,6 +101,7 @@ class NativeZarrReader:
             source.fetch,
             fetch_part=None if route.pipeline.steps else source.fetch_part,
             locate=None if route.pipeline.steps else source.locate,
+            files=_files(self._chunks, route),
         )
         self._is_open = True
 
@@ -146,3 +147,8 @@ def _chunks(reader: ZarrReader, route: NativeRoute) -> _Chunks:
     if index.layout.shard is not None:
         return OpenShards(folder, index.key_of, index.layout.shard, exact=exact)
     return ChunkFiles(folder, index.key_of, exact)
+
+
+def _files(chunks: _Chunks, route: NativeRoute) -> Callable[[Sequence[Place]], FileNames] | None:
+    """Return what names the chunks' files, where each is a file that holds the chunk as it is."""
+    return chunks.files if isinstance(chunks, ChunkFiles) and not route.pipeline.steps else None

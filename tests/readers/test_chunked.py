@@ -44,7 +44,7 @@ def test_a_plan_names_each_chunk_once_and_holds_each_voxel_once(data: st.DataObj
     assert parts.places == sorted(parts.places)
     ones = np.ones(math.prod(extents), np.uint8)
     for number in range(len(parts.places)):
-        first, stop = parts.span(number)
+        first, stop = parts.spans[number]
         assert 0 <= first < stop <= ones.nbytes
     for row in range(len(parts.table)):
         before = counts.copy()
