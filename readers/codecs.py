@@ -18,6 +18,7 @@ import imagecodecs
 import numpy as np
 
 from voxload.errors import DataError
+from voxload.readers.growth import check_growth
 from voxload.readers.scratch import Bytes, scratch
 
 _CHECKSUM_BYTES = 4
@@ -29,6 +30,7 @@ _MEMBER_PIECE = 2**14
 _fletcher32: Callable[[Bytes], int] = cast("Any", imagecodecs.h5checksum_fletcher32)
 _blosc_decode: Callable[..., Any] = imagecodecs.blosc_decode
 _gzip_decode: Callable[..., Any] = imagecodecs.gzip_decode
+_lz4_decode: Callable[..., Any] = imagecodecs.lz4_decode
 
 
 class Step(Protocol):
@@ -58,6 +60,7 @@ class Decompress:
 
     def undo(self, data: Bytes, size: int) -> Bytes:
         """Return the decompressed bytes, in this thread's scratch."""
+        check_growth(self.name, len(data), size)
         out = scratch.decoded(size)
         found = self.decode(data, out=out, **dict(self.options))
         if len(found) != size:
@@ -81,10 +84,29 @@ class Blosc:
         decoded, _, stored = _BLOSC_SIZES.unpack_from(data.data, _BLOSC_HEADER_BYTES - _BLOSC_SIZES.size)
         if decoded != size or stored != len(data):
             raise ValueError(f"blosc header of {decoded} bytes in {stored} instead of {size} in {len(data)}")
+        check_growth("blosc", len(data), size)
         out = scratch.decoded(size)
         found = _blosc_decode(data, out=out, numthreads=1)
         if len(found) != size:
             raise ValueError(f"blosc gave {len(found)} bytes instead of {size}")
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class SizedLz4:
+    """numcodecs' LZ4: the decoded size in four little-endian bytes, then one block; the size is checked here first."""
+
+    grows: int = 0
+
+    def undo(self, data: Bytes, size: int) -> Bytes:
+        """Return the decompressed bytes, in this thread's scratch."""
+        if len(data) < _SIZE.size or _SIZE.unpack_from(data.data)[0] != size:
+            raise ValueError(f"lz4 header {bytes(data[: _SIZE.size]).hex()} instead of {size} bytes")
+        check_growth("lz4", len(data), size)
+        out = scratch.decoded(size)
+        found = _lz4_decode(data[_SIZE.size :], out=out)
+        if len(found) != size:
+            raise ValueError(f"lz4 gave {len(found)} bytes instead of {size}")
         return out
 
 
@@ -99,6 +121,7 @@ class Gzip:
 
     def undo(self, data: Bytes, size: int) -> Bytes:
         """Return the decompressed bytes, in this thread's scratch."""
+        check_growth("gzip", len(data), size)
         out = scratch.decoded(size)
         found = _gzip_decode(data, out=out)
         # The binding stops behind the first member, and does not say where; the last one ends with its size.
@@ -177,6 +200,7 @@ GZIP = Gzip()
 ZSTD = Decompress("zstd", imagecodecs.zstd_decode)
 BLOSC = Blosc()
 LZ4_HDF5 = Decompress("lz4", imagecodecs.lz4h5_decode)
+LZ4_NUMCODECS = SizedLz4()
 LZF = Decompress("lzf", imagecodecs.lzf_decode)
 
 

@@ -165,6 +165,13 @@ def _open_array(location: Location) -> zarr.Array[Any]:
     )
 
 
+def _check_extents(location: Location, chunk: Place) -> None:
+    """Refuse chunks without voxels, before anything is divided by their extents."""
+    if min(chunk, default=1) < 1:
+        remedy = "copy or convert it again"
+        raise DataError(f"{location}", found=f"chunks of {chunk}", expected="extents of 1 or more", remedy=remedy)
+
+
 def _layout(array: zarr.Array[Any], location: Location) -> Layout:
     """Return the pure facts of an array's storage.
 
@@ -173,9 +180,11 @@ def _layout(array: zarr.Array[Any], location: Location) -> Layout:
     metadata = array.metadata
     itemsize = array.dtype.itemsize
     if isinstance(metadata, ArrayV2Metadata):
+        _check_extents(location, tuple(metadata.chunks))
         return Layout(tuple(metadata.chunks), itemsize, None)
     codec = metadata.codecs[0]
     outer = tuple(array.shards or array.chunks)
+    _check_extents(location, outer)
     if not any(isinstance(part, ShardingCodec) for part in metadata.codecs):
         return Layout(outer, itemsize, None)
     is_plain = (
@@ -192,6 +201,7 @@ def _layout(array: zarr.Array[Any], location: Location) -> Layout:
             remedy="convert it with voxload convert",
         )
     inner = tuple(codec.chunk_shape)
+    _check_extents(location, inner)
     shard = ShardLayout(
         inner=inner,
         grid=tuple(width // part for width, part in zip(outer, inner, strict=True)),

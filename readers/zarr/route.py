@@ -12,7 +12,7 @@ import zarr
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
 
-from voxload.readers.codecs import BLOSC, DEFLATE, GZIP, ZSTD, Crc32c, Pipeline, Step
+from voxload.readers.codecs import BLOSC, DEFLATE, GZIP, LZ4_NUMCODECS, ZSTD, Crc32c, Pipeline, Step
 from voxload.readers.parts import ChunkShape
 from voxload.readers.store import is_url
 
@@ -21,6 +21,7 @@ _V2_STEPS: dict[type, Step] = {
     numcodecs.GZip: GZIP,
     numcodecs.Zstd: ZSTD,
     numcodecs.Blosc: BLOSC,
+    numcodecs.LZ4: LZ4_NUMCODECS,
 }
 _V3_STEPS: dict[type, Step] = {
     GzipCodec: GZIP,
