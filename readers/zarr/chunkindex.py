@@ -100,6 +100,28 @@ class ChunkIndex:
                 return self._number(place, where), f"{self.key_of(place)}, inner chunk {where}"
         return None
 
+    def read(self, place: Place) -> bytes | None:
+        """Return the chunk at a place of the grid of all chunks as stored; None where there is none."""
+        outer, inner = self._split(place)
+        found = self._look_up(outer)
+        if found is None:
+            return None
+        if isinstance(found, int):
+            return self._store.read(self.key_of(outer), 0, found)
+        offset, length = found[inner].tolist()
+        return None if offset == length == ABSENT else self._store.read(self.key_of(outer), offset, length)
+
+    def name(self, place: Place) -> str:
+        """Return the name in the hierarchy of the chunk at a place of the grid of all chunks."""
+        outer, inner = self._split(place)
+        return f"{self.key_of(outer)}, inner chunk {inner}" if self.layout.shard else self.key_of(outer)
+
+    def _split(self, place: Place) -> tuple[Place, Place]:
+        """Return the place of the object that holds a chunk, and the chunk's own in it."""
+        counts = self.layout.shard.grid if self.layout.shard else (1,) * len(place)
+        pairs = [divmod(index, count) for index, count in zip(place, counts, strict=True)]
+        return tuple(outer for outer, _ in pairs), tuple(inner for _, inner in pairs)
+
     def _objects(self, stored: Box) -> Iterator[tuple[Place, Box]]:
         """Yield the place of each object that holds voxels of `stored`, and the part it holds."""
         touched = chunks_touched(stored, self.layout.outer)

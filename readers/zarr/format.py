@@ -9,6 +9,7 @@ from voxload.geometry import Box
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
 from voxload.readers.store import open_store
+from voxload.readers.verified import VerifiedReader, load_checksums
 from voxload.readers.zarr.native import NativeZarrReader
 from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index
 
@@ -38,7 +39,10 @@ class ZarrFormat:
     def open(self, location: Location, missing: Missing) -> Reader:
         """Open one array; without a name, the only one there is."""
         reader = ZarrReader(location, missing)
-        return reader if isinstance(reader.route, str) else NativeZarrReader(reader, reader.route, missing)
+        if not isinstance(reader.route, str):
+            return NativeZarrReader(reader, reader.route, missing)
+        checksums = load_checksums(location, reader.grid)
+        return VerifiedReader(reader, checksums) if checksums else reader
 
     def read_vector(self, path: str, name: str) -> Vector:
         """Read a scalar or one-dimensional array of a group."""

@@ -13,6 +13,8 @@ from voxload.readers.faults import translated
 from voxload.readers.parts import Place, Wanted
 from voxload.readers.protocol import Missing, ReadCost, Volume, VolumeInfo, closed
 from voxload.readers.requests import Request, check_requests, read_wanted
+from voxload.readers.stored import StoredChunks
+from voxload.readers.verified import load_checksums, verified
 from voxload.readers.zarr.chunkfiles import ChunkFiles
 from voxload.readers.zarr.openshards import OpenShards
 from voxload.readers.zarr.reader import ZarrReader
@@ -102,6 +104,8 @@ class NativeZarrReader:
             fetch_part=None if route.pipeline.steps else source.fetch_part,
             locate=None if route.pipeline.steps else source.locate,
         )
+        checksums = load_checksums(self._info.location, reader.grid)
+        self._volume = verified(self._volume, checksums, self._chunks.name)
         self._is_open = True
 
     def describe(self) -> VolumeInfo:
@@ -125,6 +129,16 @@ class NativeZarrReader:
         with translated(subject):
             self._chunks.check_unchanged()
             read_wanted(self._info, self._reader.order, requests, self._read)
+
+    def stored_chunks(self) -> StoredChunks:
+        """Return the chunks as they are stored, the inner ones where they lie in shards."""
+        volume = self._volume
+
+        def decode(_place: Place, fetched: Fetched) -> None:
+            volume.pipeline.decode(fetched.data, mask=fetched.mask)
+
+        unit = self._reader.index.layout.unit
+        return StoredChunks(self._reader.grid, unit, volume.fetch, decode, self._chunks.name)
 
     def close(self) -> None:
         """Close the shards that are open."""

@@ -27,9 +27,11 @@ from voxload.readers.protocol import (
     check_volume,
 )
 from voxload.readers.store import open_store
+from voxload.readers.stored import StoredChunks, grid_of
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
+from voxload.readers.zarr.stored import library_chunks
 
 
 class ZarrReader:
@@ -105,6 +107,15 @@ class ZarrReader:
                     str(self._info.location), found=f"shape {data.shape}", expected=f"{stored.shape}", remedy=remedy
                 )
             np.copyto(self.order.view(out), data)
+
+    @property
+    def grid(self) -> Place:
+        """Chunks along each axis, in stored axis order; inner ones where the array is sharded."""
+        return grid_of(tuple(self.array.shape), self.index.layout.unit)
+
+    def stored_chunks(self) -> StoredChunks:
+        """Return the chunks as they are stored now."""
+        return library_chunks(self.array, chunk_index(self.array, self._info.location))
 
     @property
     def fill_value(self) -> Any:
