@@ -74,7 +74,7 @@ class Hdf5Format:
             item = file.get(name)
             if isinstance(item, h5py.Dataset):
                 check_supported(item, Location(path, name))
-                table = ChunkTable(item) if item.chunks else None
+                table = ChunkTable.read(item) if item.chunks else None
                 check_written(item, table, Box.whole(item.shape), f"{path}:{name}")
                 return as_vector(f"{path}:{name}", item)
             raise NotFoundError(path, found=f"no dataset {name!r}", expected=f"one of {sorted(file)}")

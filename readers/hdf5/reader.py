@@ -17,6 +17,7 @@ from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.stored import library_chunks
+from voxload.readers.hdf5.tablecache import load_table
 from voxload.readers.protocol import (
     Location,
     Missing,
@@ -117,7 +118,7 @@ class Hdf5Reader:
         with self._lock:
             if self._table is None:
                 with translated(str(self._info.location)):
-                    self._table = ChunkTable(self.dataset)
+                    self._table = load_table(self.dataset, self._stamp)
             return self._table
 
     @property
