@@ -26,9 +26,11 @@ from voxload.readers.protocol import (
     check_request,
     check_volume,
 )
-from voxload.readers.store import open_store
+from voxload.readers.remote import RemoteStore, Traffic
+from voxload.readers.store import Store, open_store
 from voxload.readers.stored import StoredChunks, grid_of
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
+from voxload.readers.zarr.hierarchy import open_node
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
 from voxload.readers.zarr.stored import library_chunks
@@ -43,6 +45,8 @@ class ZarrReader:
         The array as zarr-python sees it.
     order
         Its axes.
+    store
+        Where its objects are.
     index
         Which chunks are stored.
     route
@@ -68,13 +72,14 @@ class ZarrReader:
     def __init__(self, location: Location, missing: Missing) -> None:
         self._missing = Missing.parse(missing)
         with translated(str(location)):
-            self.array = _open_array(location)
+            self.store = open_store(location.path)
+            self.array = _open_array(location, self.store)
             declared = declared_axes(getattr(self.array.metadata, "dimension_names", None))
             order = resolve_axes(str(location), ndim=self.array.ndim, given=location.axes, declared=declared)
             self.order = order
-            self.index = chunk_index(self.array, location)
+            self.index = chunk_index(self.array, location, self.store)
             info = _describe(self.array, order, self.index.layout, location)
-            self.route: NativeRoute | str = find_route(self.array, location.path, info.dtype)
+            self.route: NativeRoute | str = find_route(self.array, info.dtype)
             reason = f": {self.route}" if isinstance(self.route, str) else ""
             self._info = replace(info, route=f"zarr-python{reason}")
         check_volume(self._info)
@@ -115,7 +120,12 @@ class ZarrReader:
 
     def stored_chunks(self) -> StoredChunks:
         """Return the chunks as they are stored now."""
-        return library_chunks(self.array, chunk_index(self.array, self._info.location))
+        return library_chunks(self.array, chunk_index(self.array, self._info.location, self.store))
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What was asked of the storage, since the array was opened; None of local files."""
+        return self.store.traffic if isinstance(self.store, RemoteStore) else None
 
     @property
     def fill_value(self) -> Any:
@@ -127,14 +137,14 @@ class ZarrReader:
         """Do nothing: zarr-python keeps no file open between reads."""
 
 
-def chunk_index(array: zarr.Array[Any], location: Location) -> ChunkIndex:
+def chunk_index(array: zarr.Array[Any], location: Location, store: Store) -> ChunkIndex:
     """Return the index of an array's chunks; nothing is read yet."""
     prefix = f"{array.path}/" if array.path else ""
 
     def key_of(place: Place) -> str:
         return prefix + str(array.metadata.encode_chunk_key(place))
 
-    return ChunkIndex(open_store(location.path), key_of, _layout(array, location))
+    return ChunkIndex(store, key_of, _layout(array, location))
 
 
 def absent_error(place: Place, name: str, location: Location) -> DataError:
@@ -146,10 +156,10 @@ def absent_error(place: Place, name: str, location: Location) -> DataError:
     )
 
 
-def _open_array(location: Location) -> zarr.Array[Any]:
+def _open_array(location: Location, store: Store) -> zarr.Array[Any]:
     """Return the array that `location` names; raises NotFoundError that lists the arrays there are."""
     try:
-        node = zarr.open(location.path, mode="r")
+        node = open_node(location.path, store)
         # By name and not from a list: plain web servers cannot list, and a list reads every member's metadata.
         named = node.get(location.dataset) if location.dataset and isinstance(node, zarr.Group) else None
     except (UnknownCodecError, numcodecs.errors.UnknownCodecError) as error:
