@@ -18,6 +18,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from voxload.readers.growth import check_growth
 from voxload.readers.scratch import Bytes, Scratch, scratch
 
 _HEADER = struct.Struct(">QI")
@@ -72,6 +73,7 @@ class Bitshuffle:
         decoded, block = _HEADER.unpack_from(data.data)
         if decoded != size or not 0 < block <= _MAX_BLOCK or block % (_UNIT * self.itemsize):
             raise ValueError(f"bitshuffle header of {decoded} bytes in blocks of {block} instead of {size}")
+        check_growth("bitshuffle", len(data), size)
         return self._unsorted(self._decompressed(data, size, block), block // self.itemsize)
 
     def _decompressed(self, data: Bytes, size: int, block: int) -> Bytes:

@@ -13,6 +13,7 @@ from typing import Any
 
 import imagecodecs
 
+from voxload.readers.growth import check_growth
 from voxload.readers.scratch import Bytes, scratch
 
 _HEADER = struct.Struct("<4B3I")
@@ -78,6 +79,7 @@ def _check(data: Bytes, size: int) -> tuple[int, ...]:
     decoded, stored = header[4], header[6]
     if decoded != size or stored != len(data):
         raise ValueError(f"blosc header of {decoded} bytes in {stored} instead of {size} in {len(data)}")
+    check_growth("blosc", len(data), size)
     return header
 
 

@@ -61,15 +61,17 @@ class Blosc2:
         frame = _Frame.parse(data)
         blocks = frame.blocks
         if blocks is None:
+            if frame.nbytes != size:
+                raise ValueError(f"blosc2 frame of {frame.nbytes} bytes instead of {size}")
             return self._chunk(data, frame, scratch.decoded(size))
         if blocks.extents != (self.extents or blocks.extents) or prod(blocks.extents) * frame.itemsize != size:
             raise ValueError(f"blosc2 array of {blocks.extents} and {frame.itemsize} bytes instead of {size} in all")
+        if frame.nbytes != blocks.count * frame.itemsize:
+            raise ValueError(f"blosc2 frame of {frame.nbytes} bytes instead of {blocks.count * frame.itemsize}")
         return blocks.joined(self._chunk(data, frame, _padded.decoded(blocks.count * frame.itemsize)), frame.itemsize)
 
     def _chunk(self, data: Bytes, frame: _Frame, out: Bytes) -> Bytes:
         """Decode the frame's only chunk."""
-        if frame.nbytes != len(out):
-            raise ValueError(f"blosc2 frame of {frame.nbytes} bytes instead of {len(out)}")
         index = data[frame.start + frame.stored :]
         place = np.zeros(8, np.uint8)
         _decode_chunk(index, place, is_last=False)

@@ -19,6 +19,7 @@ import numpy as np
 
 from voxload.errors import DataError
 from voxload.readers.blosc import Blosc
+from voxload.readers.growth import check_growth
 from voxload.readers.scratch import Bytes, scratch
 
 _CHECKSUM_BYTES = 4
@@ -27,6 +28,7 @@ _MEMBER_PIECE = 2**14
 """Bytes fed to zlib at once: what it leaves behind a member is copied for each."""
 _fletcher32: Callable[[Bytes], int] = cast("Any", imagecodecs.h5checksum_fletcher32)
 _gzip_decode: Callable[..., Any] = imagecodecs.gzip_decode
+_lz4_decode: Callable[..., Any] = imagecodecs.lz4_decode
 
 
 class Step(Protocol):
@@ -56,10 +58,29 @@ class Decompress:
 
     def undo(self, data: Bytes, size: int) -> Bytes:
         """Return the decompressed bytes, in this thread's scratch."""
+        check_growth(self.name, len(data), size)
         out = scratch.decoded(size)
         found = self.decode(data, out=out, **dict(self.options))
         if len(found) != size:
             raise ValueError(f"{self.name} gave {len(found)} bytes instead of {size}")
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class SizedLz4:
+    """numcodecs' LZ4: the decoded size in four little-endian bytes, then one block; the size is checked here first."""
+
+    grows: int = 0
+
+    def undo(self, data: Bytes, size: int) -> Bytes:
+        """Return the decompressed bytes, in this thread's scratch."""
+        if len(data) < _SIZE.size or _SIZE.unpack_from(data.data)[0] != size:
+            raise ValueError(f"lz4 header {bytes(data[: _SIZE.size]).hex()} instead of {size} bytes")
+        check_growth("lz4", len(data), size)
+        out = scratch.decoded(size)
+        found = _lz4_decode(data[_SIZE.size :], out=out)
+        if len(found) != size:
+            raise ValueError(f"lz4 gave {len(found)} bytes instead of {size}")
         return out
 
 
@@ -74,6 +95,7 @@ class Gzip:
 
     def undo(self, data: Bytes, size: int) -> Bytes:
         """Return the decompressed bytes, in this thread's scratch."""
+        check_growth("gzip", len(data), size)
         out = scratch.decoded(size)
         found = _gzip_decode(data, out=out)
         # The binding stops behind the first member, and does not say where; the last one ends with its size.
@@ -152,6 +174,7 @@ GZIP = Gzip()
 ZSTD = Decompress("zstd", imagecodecs.zstd_decode)
 BLOSC = Blosc()
 LZ4_HDF5 = Decompress("lz4", imagecodecs.lz4h5_decode)
+LZ4_NUMCODECS = SizedLz4()
 LZF = Decompress("lzf", imagecodecs.lzf_decode)
 
 

@@ -34,7 +34,7 @@ EAGAIN is what h5py gives for a file that another process holds open for writing
 """
 
 _DATA_ERRORS = (
-    *(ValueError, RuntimeError, KeyError, TypeError, IndexError, OverflowError, AttributeError, AssertionError),
+    *(ValueError, RuntimeError, KeyError, TypeError, IndexError, ArithmeticError, AttributeError, AssertionError),
     *(EOFError, zlib.error, lzma.LZMAError, struct.error),
     *(SyntaxError, tokenize.TokenError),  # numpy parses the header of an npy file as Python
 )

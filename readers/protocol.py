@@ -39,6 +39,18 @@ class Missing(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ChecksumSource:
+    """Where the checksums of one volume's chunks are kept; they are read when the volume is opened, not before."""
+
+    path: str
+    """Parquet file; `voxload.readers.checksums` says what is in it."""
+    sample: str
+    """Sample id, as in the file."""
+    dataset: str
+    """Dataset name, as in the file."""
+
+
+@dataclass(frozen=True, slots=True)
 class Location:
     """Where one volume is stored; hashable, and small enough to send to any process."""
 
@@ -52,6 +64,8 @@ class Location:
     """Extents as stored: needed for headerless files, checked against the file's own otherwise."""
     dtype: str | None = None
     """numpy type string: needed for headerless files, checked against the file's own otherwise."""
+    checksums: ChecksumSource | None = None
+    """Checksums that every chunk is compared with when it is read; None to read without."""
 
     def __str__(self) -> str:
         return f"{self.path}:{self.dataset}" if self.dataset else self.path

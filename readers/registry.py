@@ -13,6 +13,7 @@ from voxload.readers.npy import NpyFormat
 from voxload.readers.protocol import Format, Location, Missing, Reader
 from voxload.readers.raw import RawFormat
 from voxload.readers.store import is_url
+from voxload.readers.stored import ChunkSource
 from voxload.readers.zarr import ZarrFormat
 
 ENTRY_POINTS = "voxload.readers"
@@ -56,4 +57,14 @@ def find_format(path: str) -> Format:
 def open_reader(location: Location, *, missing: str | Missing = Missing.ERROR) -> Reader:
     """Open the volume at `location` with the format that knows it."""
     policy = Missing.parse(missing)
-    return find_format(location.path).open(location, policy)
+    found = find_format(location.path)
+    reader = found.open(location, policy)
+    if location.checksums is not None and not isinstance(reader, ChunkSource):
+        reader.close()
+        raise UsageError(
+            f"{location}",
+            found=f"checksums in {location.checksums.path}, and a reader of {found.name} that cannot verify them",
+            expected="a volume stored in chunks, HDF5 or Zarr",
+            remedy="convert it, or leave the catalogue's column checksums empty for it",
+        )
+    return reader

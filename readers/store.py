@@ -1,18 +1,20 @@
-"""Stores: bytes of objects by key, on a file system or behind an fsspec URL."""
+"""Stores: bytes of objects by key, on a file system or behind a URL."""
 
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-import fsspec
+import numpy as np
 
-from voxload.errors import DataError, StorageError, UsageError
-from voxload.readers.faults import REMOTE_ERRORS, storage_error
+from voxload.errors import DataError
+from voxload.readers.remote.objects import Part
+from voxload.readers.remote.store import RemoteStore
 
-_GONE = (404, 410)
-"""HTTP statuses that say that there is no such object."""
+T = TypeVar("T")
+S = TypeVar("S")
 
 
 def is_url(path: str) -> bool:
@@ -36,6 +38,14 @@ class Store(Protocol):
 
     def read(self, key: str, start: int, length: int) -> bytes:
         """Return exactly `length` bytes from `start`; raises DataError when the object is shorter."""
+        ...
+
+    def edge(self, key: str, length: int, *, at_end: bool) -> Part | None:
+        """Return the last or the first `length` bytes, all where there are fewer; None when there is no object."""
+        ...
+
+    def map(self, ask: Callable[[S], T], items: Iterable[S]) -> list[T]:
+        """Return `ask` of each item, at once where answers take long; raises what the first failing item raised."""
         ...
 
 
@@ -66,48 +76,23 @@ class LocalStore:
             file.seek(start)
             return _whole(file.read(length), self.locate(key), start, length)
 
-
-class FsspecStore:
-    """Objects below a URL that fsspec understands."""
-
-    def __init__(self, url: str) -> None:
-        try:
-            self._files, self._root = fsspec.core.url_to_fs(url)
-        except (ImportError, ValueError) as error:
-            raise UsageError(f"{url}", found=str(error), remedy='pip install "voxload[remote]"') from error
-
-    def locate(self, key: str) -> str:
-        """Return the path of an object in its file system."""
-        return f"{self._root}/{key}"
-
-    def size(self, key: str) -> int | None:
-        """Return the bytes of an object, or None when there is none.
-
-        Raises StorageError when the server refuses to say.
-        """
-        try:
-            details = self._files.info(self.locate(key))
-        except FileNotFoundError as error:
-            # fsspec calls every failing HTTP request a missing file, and keeps the true reason as the cause.
-            cause = error.__cause__
-            if isinstance(cause, REMOTE_ERRORS) and getattr(cause, "status", None) not in _GONE:
-                raise storage_error(self.locate(key), cause) from error
+    def edge(self, key: str, length: int, *, at_end: bool) -> Part | None:
+        """Return the last or the first bytes of a file, or None when there is none."""
+        size = self.size(key)
+        if size is None:
             return None
-        if details["type"] != "file":
-            raise DataError(self.locate(key), found=f"a {details['type']}", expected="an object")
-        if details["size"] is None:
-            raise StorageError(self.locate(key), found="no size", expected="a server that gives sizes")
-        return int(details["size"])
+        length = min(length, size)
+        data = self.read(key, size - length if at_end else 0, length)
+        return Part(np.frombuffer(data, np.uint8), size)
 
-    def read(self, key: str, start: int, length: int) -> bytes:
-        """Return a range of an object."""
-        path = self.locate(key)
-        return _whole(bytes(self._files.cat_file(path, start=start, end=start + length)), path, start, length)
+    def map(self, ask: Callable[[S], T], items: Iterable[S]) -> list[T]:
+        """Return `ask` of each item, one after another."""
+        return [ask(item) for item in items]
 
 
 def open_store(path: str) -> Store:
     """Return the store of a folder or URL."""
-    return FsspecStore(path) if is_url(path) else LocalStore(path)
+    return RemoteStore(path) if is_url(path) else LocalStore(path)
 
 
 def _whole(data: bytes, path: str, start: int, length: int) -> bytes:

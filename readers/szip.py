@@ -17,6 +17,7 @@ from typing import Any
 import imagecodecs
 import numpy as np
 
+from voxload.readers.growth import check_growth
 from voxload.readers.scratch import Bytes, Scratch, scratch
 
 _SIZE = struct.Struct("<I")
@@ -51,6 +52,7 @@ class Szip:
         """Return the decompressed bytes, in this thread's scratch."""
         if len(data) < _SIZE.size or _SIZE.unpack_from(data.data)[0] != size or size % self.itemsize:
             raise ValueError(f"szip header {bytes(data[: _SIZE.size]).hex()} instead of {size} bytes")
+        check_growth("szip", len(data), size)
         width = self.itemsize if self.itemsize <= 2 else 1
         padded = -(-self.line // self.block) * self.block
         lines = -(-size // (width * self.line))

@@ -26,8 +26,8 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("fast"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "fast")
 
-_LASTING_THREADS = ("fsspecIO", "zarr_io", "asyncio_", "zarr_pool", "voxload-decode")
-"""Threads that last as long as the process, by how their names begin: zarr-python's, fsspec's, the team's."""
+_LASTING_THREADS = ("fsspecIO", "zarr_io", "asyncio_", "zarr_pool", "voxload-decode", "voxload-fetch")
+"""Threads that last as long as the process, by how their names begin: zarr-python's, fsspec's, ours."""
 
 
 def _open_files() -> Counter[str]:

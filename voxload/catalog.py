@@ -10,6 +10,8 @@ column             type            meaning
 ``dtype``          string          numpy name with byte order, such as ``<i2``
 ``axes``           string          a permutation of ``DHW`` or ``CDHW``: the order of the axes as stored
 ``stored_bytes``   int64           bytes of the volume in storage, compressed
+``checksums``      string          Parquet file with the checksums of the volume's chunks, relative to the same
+                                   folder; empty where there are none, and the column may be left out
 any other number   float64         one target a column; equal in all rows of a sample
 =================  ==============  ==============================================================
 
@@ -41,7 +43,12 @@ _COLUMNS: dict[str, pa.DataType] = {
     "dtype": pa.string(),
     "axes": pa.string(),
     "stored_bytes": pa.int64(),
+    "checksums": pa.string(),
 }
+_MAY_BE_EMPTY = frozenset({"dataset", "checksums"})
+"""Columns in which a null means an empty string."""
+_OPTIONAL = frozenset({"checksums"})
+"""Columns that another tool need not write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,8 @@ class Entry:
     """Bytes of the volume in storage."""
     targets: Mapping[str, float] = field(default_factory=dict)
     """Target name to value; equal in every row of a sample."""
+    checksums: str = ""
+    """File with the checksums of the volume's chunks, relative to the catalogue's folder; empty without."""
 
 
 class Catalog:
@@ -86,7 +95,7 @@ class Catalog:
         self.root = root
         _check_columns(table, root)
         self.target_names: tuple[str, ...] = tuple(column.name for column in table.schema if _is_target(column))
-        arrays = [_conform(table.column(name), name, kind, root) for name, kind in _COLUMNS.items()]
+        arrays = [_conform(_column(table, name), name, kind, root) for name, kind in _COLUMNS.items()]
         arrays += [table.column(name) for name in self.target_names]
         self.table = pa.Table.from_arrays(arrays, names=[*_COLUMNS, *self.target_names]).combine_chunks()
         self._rows = self._index()
@@ -172,6 +181,11 @@ class Catalog:
         return int(self.table.num_rows)
 
     @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """Sample id and dataset name of each row, in the order of the rows."""
+        return tuple(self._rows)
+
+    @property
     def datasets(self) -> tuple[str, ...]:
         """The dataset names that occur, sorted."""
         return tuple(sorted({dataset for _, dataset in self._rows}))
@@ -243,17 +257,24 @@ class Catalog:
 def _check_columns(table: pa.Table, root: Path) -> None:
     """Refuse a table that lacks a column or has two of one name."""
     names = table.column_names
-    missing = [name for name in _COLUMNS if name not in names]
+    missing = [name for name in _COLUMNS if name not in names and name not in _OPTIONAL]
     if missing:
         raise DataError(
             f"catalogue in {root}",
             found=f"no column {', '.join(missing)}",
-            expected=f"columns {', '.join(_COLUMNS)}",
+            expected=f"columns {', '.join(name for name in _COLUMNS if name not in _OPTIONAL)}",
             remedy="make it with voxload convert or Catalog.from_entries",
         )
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise DataError(f"catalogue in {root}", found=f"two columns {twice[0]!r}", expected="each name once")
+
+
+def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """Return a column, or one of empty strings where an optional one is left out."""
+    if name in table.column_names:
+        return table.column(name)
+    return pa.chunked_array([pa.repeat(pa.scalar("", pa.string()), table.num_rows)])
 
 
 def _is_target(column: pa.Field) -> bool:
@@ -263,7 +284,7 @@ def _is_target(column: pa.Field) -> bool:
 
 
 def _conform(column: pa.ChunkedArray, name: str, kind: pa.DataType, root: Path) -> pa.ChunkedArray:
-    """Return a column in its own type, whatever string or list type its writer chose; no dataset name is an empty one.
+    """Return a column in its own type, whatever string or list type its writer chose; no name is an empty one.
 
     Raises DataError when it has another type, or nulls.
     """
@@ -273,7 +294,7 @@ def _conform(column: pa.ChunkedArray, name: str, kind: pa.DataType, root: Path) 
         raise DataError(
             f"catalogue in {root}", found=f"column {name!r} of type {column.type}", expected=str(kind)
         ) from error
-    if name == "dataset":
+    if name in _MAY_BE_EMPTY:
         found = found.fill_null("")
     if found.null_count or (pa.types.is_list(kind) and found.combine_chunks().flatten().null_count):
         raise DataError(f"catalogue in {root}", found=f"a null in column {name!r}", expected="a value in every row")

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from voxload.catalog import CATALOG_NAME, Catalog
+from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.errors import NotFoundError, UsageError
-from voxload.readers.protocol import Location
+from voxload.readers.protocol import ChecksumSource, Location
 from voxload.readers.store import is_url
 
 Source = str | Path | Catalog | Sequence[str | Path]
@@ -85,16 +85,7 @@ class CatalogSamples:
     def sample(self, index: int) -> Sample:
         """Return one sample from its rows."""
         entries = [self._catalog.entry(self.ids[index], dataset) for dataset in self._datasets]
-        locations = tuple(
-            Location(
-                entry.path if is_url(entry.path) else os.fspath(self._catalog.root / entry.path),
-                entry.dataset,
-                axes=entry.axes,
-                shape=entry.shape,
-                dtype=entry.dtype,
-            )
-            for entry in entries
-        )
+        locations = tuple(location_of(entry, self._catalog.root) for entry in entries)
         targets = tuple(entries[0].targets[name] for name in self._targets) if self._targets else None
         return Sample(self.ids[index], locations, targets)
 
@@ -122,6 +113,19 @@ class FileSamples:
         path = self._paths[index]
         locations = tuple(Location(path, dataset, axes=axes) for dataset, axes in self._datasets)
         return Sample(self.ids[index], locations, None)
+
+
+def location_of(entry: Entry, root: Path) -> Location:
+    """Return where the volume of a catalogue's row is, and its checksums; `root` is the catalogue's folder."""
+    checksums = os.fspath(root / entry.checksums) if entry.checksums else None
+    return Location(
+        entry.path if is_url(entry.path) else os.fspath(root / entry.path),
+        entry.dataset,
+        axes=entry.axes,
+        shape=entry.shape,
+        dtype=entry.dtype,
+        checksums=ChecksumSource(checksums, entry.sample, entry.dataset) if checksums else None,
+    )
 
 
 def list_samples(source: Source, *, fields: Mapping[str, str] | None, targets: Sequence[str], axes: Axes) -> Samples:

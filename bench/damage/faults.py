@@ -93,7 +93,8 @@ def _forms(*names: str) -> list[Form]:
     return [FORMS[name] for name in names]
 
 
-_H5_FILTERED = _forms(*(f"HDF5 {name}" for name in ("gzip", "fletcher32", "zstd", "blosc", "lz4", "lzf", "bitshuffle")))
+_FILTERS = ("gzip", "fletcher32", "zstd", "blosc", "blosc2", "lz4", "lzf", "bitshuffle", "szip")
+_H5_FILTERED = _forms(*(f"HDF5 {name}" for name in _FILTERS))
 _H5 = [*_forms("HDF5 raw"), *_H5_FILTERED]
 _ZARR = [form for form in FORMS.values() if form.suffix == "zarr" and not form.is_sharded]
 _SHARDED = [form for form in FORMS.values() if form.is_sharded]
@@ -180,6 +181,8 @@ def _flipped() -> Iterator[Row]:
     yield Row("flipped bit in a header", FORMS["HDF5 lz4"], _flip_h5(7), PLACE)
     yield Row("flipped bit in a header", FORMS["HDF5 zstd"], _flip_h5(0), PLACE)
     yield Row("flipped bit in a header", FORMS["HDF5 bitshuffle"], _flip_h5(7), PLACE)
+    yield Row("flipped bit in a header", FORMS["HDF5 blosc2"], _flip_h5(37), PLACE)
+    yield Row("flipped bit in a header", FORMS["HDF5 szip"], _flip_h5(0), PLACE)
     for checksum, name in (
         ("adler32", "Zarr v2 zlib"),
         ("gzip's crc32", "Zarr v3 gzip"),

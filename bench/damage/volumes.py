@@ -104,6 +104,8 @@ FORMS: dict[str, Form] = {
         _h5("blosc", **_BLOSC),
         _h5("lz4", compression=hdf5plugin.LZ4()),
         _h5("bitshuffle", **_BITSHUFFLE),
+        _h5("blosc2", compression=hdf5plugin.Blosc2(cname="lz4")),
+        _h5("szip", compression="szip"),
         _h5("scaleoffset", scaleoffset=0, shuffle=True),
         _h5("latest raw", is_latest=True),
         _h5("latest gzip", is_latest=True, compression="gzip", shuffle=True, covers=True),
@@ -112,6 +114,7 @@ FORMS: dict[str, Form] = {
         _v2("zlib", numcodecs.Zlib(), covers=True),
         _v2("blosc", numcodecs.Blosc()),
         _v2("lz4", numcodecs.LZ4()),
+        _v2("bz2", numcodecs.BZ2(), covers=True),
         _v3("raw"),
         _v3("gzip", GzipCodec(), covers=True),
         _v3("zstd", ZstdCodec(checksum=True), covers=True),
@@ -123,4 +126,4 @@ FORMS: dict[str, Form] = {
         Form("npy", "npy"),
     )
 }  # fmt: skip
-"""Formats and filters: nearly all are read natively, scale-offset through h5py, lz4 in Zarr v2 through zarr-python."""
+"""Formats and filters: nearly all are read natively, scale-offset through h5py, bz2 through zarr-python."""

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from voxload.errors import DataError
 from voxload.geometry import Box, chunks_touched
 from voxload.readers.protocol import ReadCost
 
@@ -31,25 +32,88 @@ class StoredAt:
 class ChunkTable:
     """Place and size of every chunk of a chunked dataset, in stored axis order; immutable after construction.
 
-    The table is read with one pass over the file's index (``H5Dchunk_iter``): asking for the chunks one by one
-    walks the index anew for each and is quadratic.
+    Parameters
+    ----------
+    offsets, sizes, masks
+        See the properties; arrays over the grid of chunks, which the table makes read-only.
+    chunk
+        Extent of a chunk in stored axis order.
+    itemsize
+        Bytes of an element.
     """
 
-    def __init__(self, dataset: h5py.Dataset) -> None:
-        self._chunk: tuple[int, ...] = dataset.chunks
-        self._itemsize: int = dataset.dtype.itemsize
-        grid = tuple(-(-extent // width) for extent, width in zip(dataset.shape, self._chunk, strict=True))
-        sizes = np.full(grid, _ABSENT, dtype=np.int64)
-        offsets = np.zeros(grid, dtype=np.uint64)
-        masks = np.zeros(grid, dtype=np.uint32)
-
-        def note(chunk: Any) -> None:
-            place = tuple(start // width for start, width in zip(chunk.chunk_offset, self._chunk, strict=True))
-            sizes[place], offsets[place], masks[place] = chunk.size, chunk.byte_offset, chunk.filter_mask
-
-        dataset.id.chunk_iter(note)
-        self._sizes, self._offsets, self._masks = sizes, offsets, masks
+    def __init__(
+        self,
+        offsets: npt.NDArray[np.uint64],
+        sizes: npt.NDArray[np.int64],
+        masks: npt.NDArray[np.uint32],
+        *,
+        chunk: tuple[int, ...],
+        itemsize: int,
+    ) -> None:
+        self._offsets, self._sizes, self._masks = offsets, sizes, masks
+        for column in (offsets, sizes, masks):
+            column.flags.writeable = False
+        self._chunk = chunk
+        self._itemsize = itemsize
         self._is_complete = not bool((sizes == _ABSENT).any())
+
+    @classmethod
+    def read(cls, dataset: h5py.Dataset) -> ChunkTable:
+        """Read the table with one pass over the file's index (``H5Dchunk_iter``).
+
+        Asking for the chunks one by one walks the index anew for each and is quadratic.
+        """
+        grid = tuple(-(-extent // width) for extent, width in zip(dataset.shape, dataset.chunks, strict=True))
+        offsets = np.zeros(grid, np.uint64)
+        sizes = np.full(grid, _ABSENT, np.int64)
+        masks = np.zeros(grid, np.uint32)
+        rows: list[Any] = []
+        dataset.id.chunk_iter(rows.append)
+        if rows:
+            starts, filters, places, lengths = zip(*rows, strict=True)
+            corners = np.array(starts, np.int64) // np.array(dataset.chunks, np.int64)
+            flat = np.ravel_multi_index(tuple(corners.T), grid)  # raises ValueError for a chunk outside the grid
+            offsets.reshape(-1)[flat] = np.array(places, np.uint64)
+            sizes.reshape(-1)[flat] = np.array(lengths, np.int64)
+            masks.reshape(-1)[flat] = np.array(filters, np.uint32)
+        return cls(offsets, sizes, masks, chunk=tuple(dataset.chunks), itemsize=dataset.dtype.itemsize)
+
+    @property
+    def offsets(self) -> npt.NDArray[np.uint64]:
+        """First byte of each chunk in the file; 0 for one that was never written."""
+        return self._offsets
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Bytes of each chunk as stored; -1 for one that was never written."""
+        return self._sizes
+
+    @property
+    def masks(self) -> npt.NDArray[np.uint32]:
+        """Filters that each chunk was stored without: bit i stands for filter i of the dataset."""
+        return self._masks
+
+    def check(self, subject: str, file_size: int) -> None:
+        """Refuse a table whose chunks do not all lie in a file of `file_size` bytes; names the first that does not.
+
+        Raises
+        ------
+        DataError
+            When a chunk begins or ends beyond the file.
+        """
+        written = self._sizes != _ABSENT
+        # Two comparisons and no sum: offsets of a damaged file overflow.
+        room = np.uint64(file_size) - np.minimum(self._offsets, np.uint64(file_size))
+        outside = written & ((self._offsets > np.uint64(file_size)) | (self._sizes.astype(np.uint64) > room))
+        if outside.any():
+            place = tuple(np.argwhere(outside)[0].tolist())
+            raise DataError(
+                f"{subject}, chunk {place}",
+                found=f"{int(self._sizes[place])} bytes at {int(self._offsets[place])}",
+                expected=f"a place in a file of {file_size} bytes",
+                remedy="copy or convert the file again: it is cut short or its table of chunks damaged",
+            )
 
     def find(self, place: tuple[int, ...]) -> StoredAt | None:
         """Return where the chunk at `place` of the grid lies; None when it was never written."""

@@ -13,7 +13,8 @@ from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.native import NativeHdf5Reader
 from voxload.readers.hdf5.reader import Hdf5Reader, check_supported, check_written
 from voxload.readers.hdf5.route import find_route
-from voxload.readers.protocol import Location, Missing, Vector, as_vector
+from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
+from voxload.readers.verified import VerifiedReader, load_checksums
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -52,7 +53,7 @@ class Hdf5Format:
             file.visititems(visit)
         return tuple(sorted(found))
 
-    def open(self, location: Location, missing: Missing) -> Hdf5Reader | NativeHdf5Reader:
+    def open(self, location: Location, missing: Missing) -> Reader:
         """Open one dataset, natively where its storage allows; without a name, the only one there is."""
         reader = Hdf5Reader(location, missing)
         try:
@@ -60,7 +61,8 @@ class Hdf5Format:
                 route = find_route(reader.dataset, location.path)
                 if isinstance(route, str):
                     reader.routed(f"h5py: {route}")
-                    return reader
+                    checksums = load_checksums(location, reader.grid)
+                    return VerifiedReader(reader, checksums) if checksums else reader
                 return NativeHdf5Reader(reader, route)
         except BaseException:
             reader.close()
@@ -72,7 +74,7 @@ class Hdf5Format:
             item = file.get(name)
             if isinstance(item, h5py.Dataset):
                 check_supported(item, Location(path, name))
-                table = ChunkTable(item) if item.chunks else None
+                table = ChunkTable.read(item) if item.chunks else None
                 check_written(item, table, Box.whole(item.shape), f"{path}:{name}")
                 return as_vector(f"{path}:{name}", item)
             raise NotFoundError(path, found=f"no dataset {name!r}", expected=f"one of {sorted(file)}")

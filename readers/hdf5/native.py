@@ -20,6 +20,8 @@ from voxload.readers.parts import Place, Wanted
 from voxload.readers.protocol import ReadCost, Volume, VolumeInfo
 from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.scratch import address
+from voxload.readers.stored import StoredChunks
+from voxload.readers.verified import load_checksums, verified
 
 
 class NativeHdf5Reader:
@@ -40,14 +42,16 @@ class NativeHdf5Reader:
         self._reader = reader
         self._route = route
         self._info = replace(reader.describe(), route="native")
+        checksums = load_checksums(self._info.location, reader.grid)
         is_plain = not route.pipeline.steps and not route.pipeline.is_shuffled
         with translated(self._info.location.path):
             self._file = FileBytes(self._info.location.path, may_map=is_plain)
         self._table: ChunkTable | None = None
         subject, can_locate = str(self._info.location), route.offset is None and self._file.map is not None
-        self._volume = ChunkedVolume(
+        volume = ChunkedVolume(
             subject, route.shape, route.pipeline, self._chunk, locate=self._locate if can_locate else None
         )
+        self._volume = verified(volume, checksums, str)
 
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
@@ -71,6 +75,17 @@ class NativeHdf5Reader:
             self._table = self._reader.table()
             self._file.check_unchanged()
             read_wanted(self._info, self._reader.order, requests, self._read)
+
+    def stored_chunks(self) -> StoredChunks | None:
+        """Return the chunks as they are stored; None when storage is contiguous."""
+        grid, self._table = self._reader.grid, self._reader.table()
+        if grid is None:
+            return None
+
+        def decode(_place: Place, fetched: Fetched) -> None:
+            self._route.pipeline.decode(fetched.data, mask=fetched.mask)
+
+        return StoredChunks(grid, self._reader.dataset.chunks, self._volume.fetch, decode, str)
 
     def close(self) -> None:
         """Close the file."""

@@ -16,6 +16,8 @@ from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.stored import library_chunks
+from voxload.readers.hdf5.tablecache import load_table
 from voxload.readers.protocol import (
     Location,
     Missing,
@@ -28,6 +30,7 @@ from voxload.readers.protocol import (
     closed,
 )
 from voxload.readers.stamp import Stamp
+from voxload.readers.stored import StoredChunks, grid_of
 
 
 class Hdf5Reader:
@@ -115,8 +118,18 @@ class Hdf5Reader:
         with self._lock:
             if self._table is None:
                 with translated(str(self._info.location)):
-                    self._table = ChunkTable(self.dataset)
+                    self._table = load_table(self.dataset, self._stamp)
             return self._table
+
+    @property
+    def grid(self) -> tuple[int, ...] | None:
+        """Chunks along each axis, in stored axis order; None when storage is contiguous."""
+        return grid_of(self.dataset.shape, self.dataset.chunks) if self.dataset.chunks else None
+
+    def stored_chunks(self) -> StoredChunks | None:
+        """Return the chunks as they are stored; None when storage is contiguous."""
+        table = self.table()
+        return None if table is None else library_chunks(self.dataset, table, self._info.location.path)
 
     def require(self, box: Box) -> Box:
         """Return `box` in stored indices; refuses a changed file, and voxels never written unless they are filled."""

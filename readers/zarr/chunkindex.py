@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol
@@ -66,15 +66,19 @@ class ChunkIndex:
         self.key_of = key_of
         self.layout = layout
         self._lock = threading.Lock()
-        self._known: dict[Place, Entries | int | None] = {}
+        self._known: dict[Place, Entries | int] = {}
+        self._versions: dict[Place, str] = {}
+        self._gates: dict[Place, threading.Lock] = {}
 
     def cost(self, stored: Box) -> ReadCost:
         """Return what the chunks that hold `stored` cost; chunks never written cost nothing."""
         shard = self.layout.shard
         decoded = prod(self.layout.unit) * self.layout.itemsize
         total = ReadCost()
-        for place, part in self._objects(stored):
-            found = self._look_up(place)
+        objects = list(self._objects(stored))
+        known = self.look_up(place for place, _ in objects)
+        for place, part in objects:
+            found = known[place]
             if found is None:
                 continue
             if shard is None or isinstance(found, int):
@@ -87,8 +91,10 @@ class ChunkIndex:
 
     def first_missing(self, stored: Box) -> tuple[Place, str] | None:
         """Return the first chunk of `stored` that is not there, and its name; None when all are."""
-        for place, part in self._objects(stored):
-            found = self._look_up(place)
+        objects = list(self._objects(stored))
+        known = self.look_up(place for place, _ in objects)
+        for place, part in objects:
+            found = known[place]
             inner = self._inner_range(place, part)
             if found is None:
                 return self._number(place, inner.start), self.key_of(place)
@@ -99,6 +105,50 @@ class ChunkIndex:
                 where = tuple(int(i) + first for i, first in zip(absent[0], inner.start, strict=True))
                 return self._number(place, where), f"{self.key_of(place)}, inner chunk {where}"
         return None
+
+    def read(self, place: Place) -> bytes | None:
+        """Return the chunk at a place of the grid of all chunks as stored; None where there is none."""
+        outer, inner = self.divide(place)
+        found = self.look_up([outer])[outer]
+        if found is None:
+            return None
+        if isinstance(found, int):
+            return self._store.read(self.key_of(outer), 0, found)
+        offset, length = found[inner].tolist()
+        return None if offset == length == ABSENT else self._store.read(self.key_of(outer), offset, length)
+
+    def name(self, place: Place) -> str:
+        """Return the name in the hierarchy of the chunk at a place of the grid of all chunks."""
+        outer, inner = self.divide(place)
+        return f"{self.key_of(outer)}, inner chunk {inner}" if self.layout.shard else self.key_of(outer)
+
+    def look_up(self, places: Iterable[Place]) -> dict[Place, Entries | int | None]:
+        """Return of each object the index, if it is a shard, or its bytes; None of those that are not there.
+
+        Each is asked for once, however many threads want it; all at once where the store takes long to answer.
+        """
+        wanted = list(dict.fromkeys(places))
+        with self._lock:
+            unknown = [place for place in wanted if place not in self._known]
+        fresh = dict(zip(unknown, self._store.map(self._look_up, unknown), strict=True))
+        with self._lock:
+            return {place: fresh[place] if place in fresh else self._known[place] for place in wanted}
+
+    def learn(self, place: Place, size: int) -> None:
+        """Remember the bytes of a chunk, learnt by reading it."""
+        with self._lock:
+            self._known[place] = size
+
+    def version(self, place: Place) -> str:
+        """Return which version of a shard its index was read of; empty where the store does not tell."""
+        with self._lock:
+            return self._versions.get(place, "")
+
+    def divide(self, place: Place) -> tuple[Place, Place]:
+        """Return the place of the object that holds a chunk, and the chunk's own in it."""
+        counts = self.layout.shard.grid if self.layout.shard else (1,) * len(place)
+        pairs = [divmod(index, count) for index, count in zip(place, counts, strict=True)]
+        return tuple(outer for outer, _ in pairs), tuple(inner for _, inner in pairs)
 
     def _objects(self, stored: Box) -> Iterator[tuple[Place, Box]]:
         """Yield the place of each object that holds voxels of `stored`, and the part it holds."""
@@ -129,19 +179,27 @@ class ChunkIndex:
 
     def _found(self, place: Place) -> Entries | int | None:
         with self._lock:
-            if place in self._known:
-                return self._known[place]
-        key = self.key_of(place)
-        size = self._store.size(key)
-        if size == 0:
-            raise DataError(self._store.locate(key), found="an empty file", expected="a stored chunk")
-        found = size if size is None or self.layout.shard is None else self._read_index(key, size, self.layout.shard)
-        with self._lock:
-            self._known[place] = found
-        return found
+            gate = self._gates.setdefault(place, threading.Lock())
+        with gate:
+            with self._lock:
+                if place in self._known:
+                    return self._known[place]
+            key, shard = self.key_of(place), self.layout.shard
+            found, version = (self._store.size(key), "") if shard is None else self._read_index(key, shard)
+            if found is None:  # not remembered: it may be written later
+                return None
+            if isinstance(found, int) and not found:
+                raise DataError(self._store.locate(key), found="an empty file", expected="a stored chunk")
+            with self._lock:
+                self._known[place], self._versions[place] = found, version
+                self._gates.pop(place, None)
+            return found
 
-    def _read_index(self, key: str, size: int, shard: ShardLayout) -> Entries:
-        """Read a shard's index and check that every entry lies inside the object."""
+    def _read_index(self, key: str, shard: ShardLayout) -> tuple[Entries | None, str]:
+        """Read a shard's index, check that every entry lies inside the object, and say of which version it is."""
+        part = self._store.edge(key, shard.index_bytes, at_end=shard.at_end)
+        if part is None:
+            return None, ""
         subject = self._store.locate(key)
-        raw = self._store.read(key, shard.index_offset(size, subject), shard.index_bytes)
-        return shard.parse(raw, size, subject)
+        shard.index_offset(part.size, subject)  # refuses an object without room for an index
+        return shard.parse(part.data.tobytes(), part.size, subject), part.version

@@ -9,6 +9,8 @@ from voxload.geometry import Box
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
 from voxload.readers.store import open_store
+from voxload.readers.verified import VerifiedReader, load_checksums
+from voxload.readers.zarr.hierarchy import open_node
 from voxload.readers.zarr.native import NativeZarrReader
 from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index
 
@@ -17,7 +19,7 @@ _MARKS = ("zarr.json", ".zarray", ".zgroup")
 
 
 class ZarrFormat:
-    """Zarr v2 and v3: a folder, or a URL that fsspec understands."""
+    """Zarr v2 and v3: a folder, or a URL that obstore or fsspec understands."""
 
     name = "Zarr"
 
@@ -29,7 +31,7 @@ class ZarrFormat:
     def datasets(self, path: str) -> tuple[str, ...]:
         """Return the names of all arrays of three or four axes; one unnamed array where `path` is an array."""
         with translated(path):
-            node = zarr.open(path, mode="r")
+            node = open_node(path, open_store(path))
             if isinstance(node, zarr.Array):
                 return ("",)
             members = node.members(max_depth=None)
@@ -38,16 +40,20 @@ class ZarrFormat:
     def open(self, location: Location, missing: Missing) -> Reader:
         """Open one array; without a name, the only one there is."""
         reader = ZarrReader(location, missing)
-        return reader if isinstance(reader.route, str) else NativeZarrReader(reader, reader.route, missing)
+        if not isinstance(reader.route, str):
+            return NativeZarrReader(reader, reader.route, missing)
+        checksums = load_checksums(location, reader.grid)
+        return VerifiedReader(reader, checksums) if checksums else reader
 
     def read_vector(self, path: str, name: str) -> Vector:
         """Read a scalar or one-dimensional array of a group."""
         with translated(path):
-            node = zarr.open(path, mode="r")
+            store = open_store(path)
+            node = open_node(path, store)
             item = node.get(name) if isinstance(node, zarr.Group) else None
             if isinstance(item, zarr.Array):
                 location = Location(path, name)
-                absent = chunk_index(item, location).first_missing(Box.whole(item.shape))
+                absent = chunk_index(item, location, store).first_missing(Box.whole(item.shape))
                 if absent is not None:
                     raise absent_error(*absent, location)
                 return as_vector(f"{path}:{name}", item)

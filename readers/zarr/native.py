@@ -1,21 +1,26 @@
-"""NativeZarrReader: boxes of a local Zarr array without zarr-python's pipeline, by as many threads as there are."""
+"""NativeZarrReader: boxes of a Zarr array without zarr-python's pipeline, by as many threads as there are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NoReturn, Protocol
 
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.readers.chunked import ChunkedVolume, Fetched, FileNames, Mapped
+from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched, FileNames, Mapped
 from voxload.readers.faults import translated
 from voxload.readers.parts import Place, Wanted
 from voxload.readers.protocol import Missing, ReadCost, Volume, VolumeInfo, closed
+from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.requests import Request, check_requests, read_wanted
+from voxload.readers.stored import StoredChunks
+from voxload.readers.verified import load_checksums, verified
 from voxload.readers.zarr.chunkfiles import ChunkFiles
 from voxload.readers.zarr.openshards import OpenShards
 from voxload.readers.zarr.reader import ZarrReader
+from voxload.readers.zarr.remotechunks import RemoteChunks, RemoteShards
 from voxload.readers.zarr.route import NativeRoute
 
 
@@ -73,8 +78,22 @@ class _Required:
         )
 
 
+class _RequiredAhead(_Required):
+    """The same of chunks that are fetched ahead."""
+
+    def __init__(self, chunks: RemoteChunks | RemoteShards) -> None:
+        super().__init__(chunks)
+        self._ahead = chunks
+
+    @contextmanager
+    def expect(self, places: Sequence[Place]) -> Iterator[Fetch]:
+        """Fetch the chunks at `places` ahead; yields what hands them out."""
+        with self._ahead.expect(places) as fetch:
+            yield lambda place: fetch(place) or self._absent(place)
+
+
 class NativeZarrReader:
-    """Reads boxes of one local Zarr array; see the Reader contract.
+    """Reads boxes of one Zarr array; see the Reader contract.
 
     zarr-python is asked for metadata only. Chunks are read, decoded and pasted by the process's team of threads.
 
@@ -92,22 +111,19 @@ class NativeZarrReader:
         self._reader = reader
         self._info = replace(reader.describe(), route="native")
         self._chunks: _Chunks = _chunks(reader, route)
-        # Not a method of this reader: a reader that refers to itself keeps its files open until the next collection.
-        source = self._chunks if missing is Missing.FILL else _Required(self._chunks)
-        self._volume = ChunkedVolume(
-            str(self._info.location),
-            route.shape,
-            route.pipeline,
-            source.fetch,
-            fetch_part=None if route.pipeline.steps else source.fetch_part,
-            locate=None if route.pipeline.steps else source.locate,
-            files=_files(self._chunks, route),
-        )
+        volume = _volume(str(self._info.location), self._chunks, route, missing)
+        checksums = load_checksums(self._info.location, reader.grid)
+        self._volume = verified(volume, checksums, self._chunks.name)
         self._is_open = True
 
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
         return self._info
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What was asked of the storage, since the array was opened; None of local files."""
+        return self._reader.traffic
 
     def cost(self, box: Box) -> ReadCost:
         """Return chunks and bytes of `box`, with the indices of the shards it touches."""
@@ -127,6 +143,16 @@ class NativeZarrReader:
             self._chunks.check_unchanged()
             read_wanted(self._info, self._reader.order, requests, self._read)
 
+    def stored_chunks(self) -> StoredChunks:
+        """Return the chunks as they are stored, the inner ones where they lie in shards."""
+        volume = self._volume
+
+        def decode(_place: Place, fetched: Fetched) -> None:
+            volume.pipeline.decode(fetched.data, mask=fetched.mask)
+
+        unit = self._reader.index.layout.unit
+        return StoredChunks(self._reader.grid, unit, volume.fetch, decode, self._chunks.name)
+
     def close(self) -> None:
         """Close the shards that are open."""
         self._is_open = False
@@ -140,10 +166,33 @@ class NativeZarrReader:
         view[...] = self._reader.fill_value
 
 
+def _volume(subject: str, chunks: _Chunks, route: NativeRoute, missing: Missing) -> ChunkedVolume:
+    # Of functions of `chunks` and not of the reader: one that refers to itself keeps its files open until the next
+    # collection.
+    if isinstance(chunks, RemoteChunks | RemoteShards):
+        ahead = chunks if missing is Missing.FILL else _RequiredAhead(chunks)
+        return ChunkedVolume(subject, route.shape, route.pipeline, ahead.fetch, expect=ahead.expect)
+    source = chunks if missing is Missing.FILL else _Required(chunks)
+    is_plain = not route.pipeline.steps
+    return ChunkedVolume(
+        subject,
+        route.shape,
+        route.pipeline,
+        source.fetch,
+        fetch_part=source.fetch_part if is_plain else None,
+        locate=source.locate if is_plain else None,
+        files=_files(chunks, route),
+    )
+
+
 def _chunks(reader: ZarrReader, route: NativeRoute) -> _Chunks:
     """Return where the array's chunks come from."""
     folder, index = reader.describe().location.path, reader.index
     exact = None if route.pipeline.steps else route.pipeline.nbytes
+    if isinstance(reader.store, RemoteStore):
+        if index.layout.shard is not None:
+            return RemoteShards(reader.store, index)
+        return RemoteChunks(reader.store, index, decoded=route.pipeline.nbytes, is_plain=exact is not None)
     if index.layout.shard is not None:
         return OpenShards(folder, index.key_of, index.layout.shard, exact=exact)
     return ChunkFiles(folder, index.key_of, exact)

@@ -26,10 +26,14 @@ from voxload.readers.protocol import (
     check_request,
     check_volume,
 )
-from voxload.readers.store import open_store
+from voxload.readers.remote import RemoteStore, Traffic
+from voxload.readers.store import Store, open_store
+from voxload.readers.stored import StoredChunks, grid_of
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
+from voxload.readers.zarr.hierarchy import open_node
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
+from voxload.readers.zarr.stored import library_chunks
 
 
 class ZarrReader:
@@ -41,6 +45,8 @@ class ZarrReader:
         The array as zarr-python sees it.
     order
         Its axes.
+    store
+        Where its objects are.
     index
         Which chunks are stored.
     route
@@ -66,13 +72,14 @@ class ZarrReader:
     def __init__(self, location: Location, missing: Missing) -> None:
         self._missing = Missing.parse(missing)
         with translated(str(location)):
-            self.array = _open_array(location)
+            self.store = open_store(location.path)
+            self.array = _open_array(location, self.store)
             declared = declared_axes(getattr(self.array.metadata, "dimension_names", None))
             order = resolve_axes(str(location), ndim=self.array.ndim, given=location.axes, declared=declared)
             self.order = order
-            self.index = chunk_index(self.array, location)
+            self.index = chunk_index(self.array, location, self.store)
             info = _describe(self.array, order, self.index.layout, location)
-            self.route: NativeRoute | str = find_route(self.array, location.path, info.dtype)
+            self.route: NativeRoute | str = find_route(self.array, info.dtype)
             reason = f": {self.route}" if isinstance(self.route, str) else ""
             self._info = replace(info, route=f"zarr-python{reason}")
         check_volume(self._info)
@@ -107,6 +114,20 @@ class ZarrReader:
             np.copyto(self.order.view(out), data)
 
     @property
+    def grid(self) -> Place:
+        """Chunks along each axis, in stored axis order; inner ones where the array is sharded."""
+        return grid_of(tuple(self.array.shape), self.index.layout.unit)
+
+    def stored_chunks(self) -> StoredChunks:
+        """Return the chunks as they are stored now."""
+        return library_chunks(self.array, chunk_index(self.array, self._info.location, self.store))
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What was asked of the storage, since the array was opened; None of local files."""
+        return self.store.traffic if isinstance(self.store, RemoteStore) else None
+
+    @property
     def fill_value(self) -> Any:
         """The value of voxels that were never written; format 2 may name none, and means zero as zarr-python does."""
         value = self.array.metadata.fill_value
@@ -116,14 +137,14 @@ class ZarrReader:
         """Do nothing: zarr-python keeps no file open between reads."""
 
 
-def chunk_index(array: zarr.Array[Any], location: Location) -> ChunkIndex:
+def chunk_index(array: zarr.Array[Any], location: Location, store: Store) -> ChunkIndex:
     """Return the index of an array's chunks; nothing is read yet."""
     prefix = f"{array.path}/" if array.path else ""
 
     def key_of(place: Place) -> str:
         return prefix + str(array.metadata.encode_chunk_key(place))
 
-    return ChunkIndex(open_store(location.path), key_of, _layout(array, location))
+    return ChunkIndex(store, key_of, _layout(array, location))
 
 
 def absent_error(place: Place, name: str, location: Location) -> DataError:
@@ -135,10 +156,10 @@ def absent_error(place: Place, name: str, location: Location) -> DataError:
     )
 
 
-def _open_array(location: Location) -> zarr.Array[Any]:
+def _open_array(location: Location, store: Store) -> zarr.Array[Any]:
     """Return the array that `location` names; raises NotFoundError that lists the arrays there are."""
     try:
-        node = zarr.open(location.path, mode="r")
+        node = open_node(location.path, store)
         # By name and not from a list: plain web servers cannot list, and a list reads every member's metadata.
         named = node.get(location.dataset) if location.dataset and isinstance(node, zarr.Group) else None
     except (UnknownCodecError, numcodecs.errors.UnknownCodecError) as error:
@@ -165,6 +186,13 @@ def _open_array(location: Location) -> zarr.Array[Any]:
     )
 
 
+def _check_extents(location: Location, chunk: Place) -> None:
+    """Refuse chunks without voxels, before anything is divided by their extents."""
+    if min(chunk, default=1) < 1:
+        remedy = "copy or convert it again"
+        raise DataError(f"{location}", found=f"chunks of {chunk}", expected="extents of 1 or more", remedy=remedy)
+
+
 def _layout(array: zarr.Array[Any], location: Location) -> Layout:
     """Return the pure facts of an array's storage.
 
@@ -173,9 +201,11 @@ def _layout(array: zarr.Array[Any], location: Location) -> Layout:
     metadata = array.metadata
     itemsize = array.dtype.itemsize
     if isinstance(metadata, ArrayV2Metadata):
+        _check_extents(location, tuple(metadata.chunks))
         return Layout(tuple(metadata.chunks), itemsize, None)
     codec = metadata.codecs[0]
     outer = tuple(array.shards or array.chunks)
+    _check_extents(location, outer)
     if not any(isinstance(part, ShardingCodec) for part in metadata.codecs):
         return Layout(outer, itemsize, None)
     is_plain = (
@@ -192,6 +222,7 @@ def _layout(array: zarr.Array[Any], location: Location) -> Layout:
             remedy="convert it with voxload convert",
         )
     inner = tuple(codec.chunk_shape)
+    _check_extents(location, inner)
     shard = ShardLayout(
         inner=inner,
         grid=tuple(width // part for width, part in zip(outer, inner, strict=True)),

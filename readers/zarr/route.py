@@ -12,15 +12,15 @@ import zarr
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
 
-from voxload.readers.codecs import BLOSC, DEFLATE, GZIP, ZSTD, Crc32c, Pipeline, Step
+from voxload.readers.codecs import BLOSC, DEFLATE, GZIP, LZ4_NUMCODECS, ZSTD, Crc32c, Pipeline, Step
 from voxload.readers.parts import ChunkShape
-from voxload.readers.store import is_url
 
 _V2_STEPS: dict[type, Step] = {
     numcodecs.Zlib: DEFLATE,
     numcodecs.GZip: GZIP,
     numcodecs.Zstd: ZSTD,
     numcodecs.Blosc: BLOSC,
+    numcodecs.LZ4: LZ4_NUMCODECS,
 }
 _V3_STEPS: dict[type, Step] = {
     GzipCodec: GZIP,
@@ -41,13 +41,11 @@ class NativeRoute:
     """How a chunk is decoded."""
 
 
-def find_route(array: zarr.Array[Any], path: str, dtype: np.dtype[Any]) -> NativeRoute | str:
+def find_route(array: zarr.Array[Any], dtype: np.dtype[Any]) -> NativeRoute | str:
     """Return how to read `array` natively, or the reason, in words, why zarr-python must read it.
 
-    `dtype` is the element type in its stored byte order; `path` says where the hierarchy lies.
+    `dtype` is the element type in its stored byte order.
     """
-    if is_url(path):
-        return "a URL"
     if dtype.kind not in "biuf" or dtype.itemsize not in _WIDTHS:
         return f"elements of type {dtype}"
     metadata = array.metadata

@@ -129,13 +129,6 @@ def test_what_the_native_route_refuses_is_still_read(
         assert laws.same_bits(laws.read(reader, reader.describe().whole), CUBE[np.newaxis])
 
 
-def test_urls_are_read_by_zarr_python(tmp_path: Path) -> None:
-    """A URL has no files to open, even one of a folder of this machine."""
-    location = _make(tmp_path / "x.zarr")
-    with closing(open_reader(Location(f"file://{location.path}"))) as reader:
-        assert reader.describe().route == "zarr-python: a URL"
-
-
 def test_a_fill_value_that_format_2_does_not_name_is_zero(tmp_path: Path) -> None:
     """Format 2 may leave the fill value undefined; zarr-python reads zeros then."""
     zarr.create_array(tmp_path / "x", shape=(4, 4, 4), chunks=(2, 2, 2), dtype="<i2", zarr_format=2, fill_value=None)

@@ -1,0 +1,1 @@
+"""Fuzzing of the readers: damaged inputs by the thousand, read in processes that are watched."""

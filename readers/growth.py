@@ -1,0 +1,24 @@
+"""Growth: how much a compressed chunk can hold at most, asked before memory is taken for it."""
+
+from __future__ import annotations
+
+_MOST = 2**15
+"""Bytes that one stored byte can stand for.
+
+zstd's runs hold the most of all codecs here: a block of four bytes stands for 2^17 (RFC 8878, section 3.1.1.2); deflate
+reaches 1032 and lz4 255. Runs of blosc2 have no such bound, but their frames say how long they are.
+"""
+
+
+def check_growth(name: str, stored: int, size: int) -> None:
+    """Refuse to decode `stored` bytes into `size`, when no stream of so few bytes can be so long.
+
+    A chunk's decoded size comes from metadata, which may be damaged: memory is only taken for what the data can be.
+
+    Raises
+    ------
+    ValueError
+        When the size is out of reach.
+    """
+    if size > _MOST * stored:
+        raise ValueError(f"{stored} bytes of {name}, which cannot hold {size}")

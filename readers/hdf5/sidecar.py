@@ -1,0 +1,177 @@
+"""Sidecar: a chunk table kept in a file of its own, for the next process that reads the same HDF5 dataset.
+
+Rules:
+1. A sidecar is trusted only for the very file that it was made of: same path, inode, size, time of writing, dataset
+   and shape, and the same version of this layout. Its content ends in a crc32c.
+2. It is a cache. One that is damaged, foreign or unreadable is as good as none, and a folder that cannot be written
+   is no error.
+3. The folder is bounded: a new sidecar pushes out those written longest ago.
+
+Layout, little-endian: magic, length of the key, the key as JSON, the offsets (u8), sizes (i8) and masks (u4) of the
+chunks in the order of the grid, and the checksum of all that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import struct
+import tempfile
+from contextlib import suppress
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+
+import google_crc32c
+import h5py
+import numpy as np
+
+from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.stamp import Stamp
+
+MIN_CHUNKS = 2048
+"""Smaller tables are not kept. ``bench/chunk_table.py`` measures about 4 ms of ``chunk_iter`` for a thousand chunks,
+against 0.1 ms to load a sidecar and 1 ms to save one: below some 300 chunks a sidecar costs more than it spares, and
+below this limit what it spares is less than opening a file costs on a network file system."""
+MAX_FOLDER_BYTES = 2**28
+"""Bytes of all sidecars together; a million chunks take 20 MB."""
+_MAGIC = b"VXCHUNK1"
+_LENGTH = struct.Struct("<I")
+_SUFFIX = ".chunks"
+_ROW_BYTES = 20
+_log = logging.getLogger(__name__)
+
+
+def cache_folder() -> Path | None:
+    """Return the folder of sidecars, which need not exist; None when ``VOXLOAD_CHUNK_TABLES=off`` forbids them.
+
+    It is ``chunk-tables`` in ``VOXLOAD_CACHE_DIR``, or in ``voxload`` in ``XDG_CACHE_HOME`` or ``~/.cache``.
+    """
+    if os.environ.get("VOXLOAD_CHUNK_TABLES", "").lower() == "off":
+        return None
+    base = os.environ.get("VOXLOAD_CACHE_DIR")
+    if not base:
+        home = os.environ.get("XDG_CACHE_HOME")
+        try:
+            base = str(Path(home or Path.home() / ".cache") / "voxload")
+        except RuntimeError:  # a user without a home
+            return None
+    return Path(base) / "chunk-tables"
+
+
+class Sidecar:
+    """The sidecar of one dataset.
+
+    Parameters
+    ----------
+    dataset
+        Whose chunks.
+    stamp
+        Its file, as it was before the dataset was opened.
+    folder
+        Where sidecars are kept.
+    """
+
+    def __init__(self, dataset: h5py.Dataset, stamp: Stamp, folder: Path) -> None:
+        self._chunk = tuple(dataset.chunks)
+        self._grid = tuple(-(-extent // width) for extent, width in zip(dataset.shape, self._chunk, strict=True))
+        self._itemsize = int(dataset.dtype.itemsize)
+        key = {
+            "path": str(Path(stamp.path).absolute()),
+            "inode": stamp.inode,
+            "size": stamp.size,
+            "written": stamp.written,
+            "dataset": dataset.name,
+            "shape": dataset.shape,
+            "chunk": self._chunk,
+        }
+        self._head = json.dumps(key, sort_keys=True).encode(errors="surrogateescape")
+        name = hashlib.sha256(f"{key['path']}\0{key['dataset']}".encode(errors="surrogateescape")).hexdigest()
+        self.path = folder / f"{name[:40]}{_SUFFIX}"
+
+    def load(self) -> ChunkTable | None:
+        """Return the table; None when there is none that can be trusted."""
+        count = prod(self._grid)
+        expected = len(_MAGIC) + _LENGTH.size + len(self._head) + count * _ROW_BYTES + _LENGTH.size
+        try:
+            with self.path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size != expected:
+                    return None
+                data = file.read(expected)
+        except OSError:
+            return None
+        start = len(_MAGIC) + _LENGTH.size
+        if len(data) != expected or data[: start + len(self._head)] != self._prefix():
+            return None
+        if _LENGTH.unpack_from(data, expected - _LENGTH.size)[0] != _checksum(data[: -_LENGTH.size]):
+            return None
+        at = start + len(self._head)
+        columns = []
+        for kind in ("<u8", "<i8", "<u4"):
+            column = np.frombuffer(data, kind, count, at).reshape(self._grid)
+            columns.append(column.astype(column.dtype.newbyteorder("=")))
+            at += column.nbytes
+        return ChunkTable(*columns, chunk=self._chunk, itemsize=self._itemsize)
+
+    def save(self, table: ChunkTable) -> None:
+        """Keep a table, in one piece or not at all; nothing happens where it cannot be written."""
+        body = b"".join(
+            [
+                self._prefix(),
+                table.offsets.astype("<u8").tobytes(),
+                table.sizes.astype("<i8").tobytes(),
+                table.masks.astype("<u4").tobytes(),
+            ]
+        )
+        content = body + _LENGTH.pack(_checksum(body))
+        if len(content) > MAX_FOLDER_BYTES:
+            return
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_room(self.path, len(content))
+            _replace(self.path, content)
+        except OSError as error:
+            _tell_once(str(self.path.parent), str(error))
+
+    def _prefix(self) -> bytes:
+        return _MAGIC + _LENGTH.pack(len(self._head)) + self._head
+
+
+def _checksum(data: bytes) -> int:
+    return int(google_crc32c.value(data))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Put a file into place; not flushed to the device, since the checksum tells what a power cut left of it."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem[:8]}-", suffix=_SUFFIX)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(temporary).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(temporary).unlink()
+        raise
+
+
+def _make_room(path: Path, size: int) -> None:
+    """Remove the sidecars, and what killed processes left of some, that were written longest ago."""
+    found = []
+    for other in path.parent.glob(f"*{_SUFFIX}"):
+        with suppress(FileNotFoundError):
+            status = other.stat()
+            if other != path:
+                found.append((status.st_mtime_ns, status.st_size, other))
+    room = MAX_FOLDER_BYTES - size - sum(length for _, length, _ in found)
+    for _, length, other in sorted(found):
+        if room >= 0:
+            return
+        other.unlink(missing_ok=True)
+        room += length
+
+
+@lru_cache(maxsize=64)
+def _tell_once(folder: str, reason: str) -> None:
+    _log.debug("chunk tables are not kept in %s: %s", folder, reason)

@@ -1,0 +1,140 @@
+"""Flight: the requests of one read, from the first that is sent to the last chunk that is taken."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from voxload.readers.parts import Place
+from voxload.readers.remote.budget import ByteBudget, budget
+from voxload.readers.remote.fetchers import fetchers
+from voxload.readers.remote.plan import Get, Piece
+from voxload.readers.scratch import Bytes
+
+Load = Callable[[Get], Bytes | None]
+"""Returns the bytes of a request, or None where there is no such object; called from many threads at once."""
+
+
+class _Sent:
+    """A request on its way, or arrived and not used up."""
+
+    def __init__(self, request: Get, future: Future[Bytes | None]) -> None:
+        self.request = request
+        self.future = future
+        self.left = len(request.pieces)
+
+
+class Flight:
+    """Fetches ahead what a read will take; used in a ``with`` statement, `take` from many threads at once.
+
+    Groups of requests are sent in order, as far as the process's budget of bytes allows. A thread that needs a chunk
+    of a later group waits until that group is allowed. This cannot last for ever: a group is allowed as a whole, and
+    all chunks of the groups before it have been taken by threads that wait for nothing but their own requests.
+
+    Parameters
+    ----------
+    groups
+        What `plan` returned.
+    load
+        How a request's bytes are fetched.
+    held
+        The budget; the process's by default.
+    """
+
+    def __init__(self, groups: Sequence[tuple[Get, ...]], load: Load, *, held: ByteBudget | None = None) -> None:
+        self._groups = groups
+        self._load = load
+        self._budget = held or budget()
+        self._where: dict[Place, tuple[int, Piece]] = {
+            piece.place: (number, piece)
+            for number, group in enumerate(groups)
+            for request in group
+            for piece in request.pieces
+        }
+        self._sending = threading.Lock()
+        self._sent_groups = 0
+        self._counting = threading.Lock()
+        self._sent: dict[Place, _Sent] = {}
+        self._is_over = False
+
+    def __enter__(self) -> Self:
+        with self._sending:
+            self._send_allowed()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give up what was not taken; requests that are being answered end by themselves, and nobody waits for them."""
+        with self._counting:
+            self._is_over = True
+            left = {id(sent): sent for sent in self._sent.values()}
+            self._sent.clear()
+        for sent in left.values():
+            sent.future.cancel()
+            # Bytes that still arrive are held until then. Of a request that was cancelled or is done: at once.
+            sent.future.add_done_callback(partial(self._release, sent.request.size))
+
+    def take(self, place: Place) -> Bytes | None:
+        """Return a chunk's bytes once they arrived, each chunk once; None for one not planned, or not there."""
+        found = self._where.get(place)
+        if found is None:
+            return None
+        number, piece = found
+        if number >= self._sent_groups:
+            self._send_up_to(number)
+        with self._counting:
+            sent = self._sent.pop(place)
+        try:
+            data = sent.future.result()
+        finally:
+            self._count_down(sent)
+        start = piece.start - sent.request.start
+        return None if data is None else data[start : start + piece.stop - piece.start]
+
+    def _release(self, size: int, _future: Future[Bytes | None]) -> None:
+        self._budget.release(size)
+
+    def _count_down(self, sent: _Sent) -> None:
+        """Count a chunk of a request as taken; with the last one its bytes are no longer this read's."""
+        with self._counting:
+            sent.left -= 1
+            is_used_up = not sent.left and not self._is_over
+        if is_used_up:
+            self._budget.release(sent.request.size)
+            if self._sending.acquire(blocking=False):
+                try:
+                    self._send_allowed()
+                finally:
+                    self._sending.release()
+
+    def _send_up_to(self, number: int) -> None:
+        """Send all groups up to one, waiting for the budget."""
+        with self._sending:
+            while self._sent_groups <= number:
+                self._budget.reserve(_size(self._groups[self._sent_groups]))
+                self._send_next()
+            self._send_allowed()
+
+    def _send_allowed(self) -> None:
+        """Send as many groups as the budget allows at once."""
+        while self._sent_groups < len(self._groups):
+            if not self._budget.try_reserve(_size(self._groups[self._sent_groups])):
+                return
+            self._send_next()
+
+    def _send_next(self) -> None:
+        group = self._groups[self._sent_groups]
+        for request in group:
+            sent = _Sent(request, fetchers().submit(self._load, request))
+            with self._counting:
+                self._sent.update((piece.place, sent) for piece in request.pieces)
+        self._sent_groups += 1
+
+
+def _size(group: tuple[Get, ...]) -> int:
+    return sum(request.size for request in group)

@@ -1,0 +1,63 @@
+"""Objects: the few requests that a remote storage must answer, each sent once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from voxload.readers.scratch import Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of an object, and what the answer said of it."""
+
+    data: Bytes
+    """The bytes; read-only."""
+    size: int
+    """Bytes of the whole object."""
+    version: str = ""
+    """What differs once the object was written again; empty where the storage tells nothing."""
+
+
+class TransientError(Exception):
+    """A request failed in a way that may be over the next time: a lost connection, silence, a busy server."""
+
+
+class ChangedError(Exception):
+    """The object is not the one that was asked for: it was written again."""
+
+
+class Objects(Protocol):
+    """Objects below one URL; all methods may be called from many threads at once.
+
+    Each call is one attempt and, where the storage allows, one request. It raises TransientError where another
+    attempt may succeed, DataError for something that is no object, and StorageError for everything else.
+    """
+
+    def locate(self, key: str) -> str:
+        """Return the full name of an object, for messages."""
+        ...
+
+    def size(self, key: str) -> int | None:
+        """Return the bytes of an object, or None when there is none."""
+        ...
+
+    def whole(self, key: str, limit: int | None) -> Part | None:
+        """Return an object, or None when there is none; raises DataError, unread, when it is longer than `limit`."""
+        ...
+
+    def span(self, key: str, start: int, stop: int, version: str) -> Part | None:
+        """Return the bytes from `start` to `stop`, fewer where the object ends; None when there is no object.
+
+        Raises ChangedError when `version` is given and the object has another one.
+        """
+        ...
+
+    def tail(self, key: str, length: int) -> Part | None:
+        """Return the last `length` bytes, or all where there are fewer; None when there is no object."""
+        ...
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names directly below `prefix`; none where the storage has no such prefix or cannot list."""
+        ...

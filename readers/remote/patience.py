@@ -1,0 +1,70 @@
+"""Patience: which requests are sent again, how often, and how long one may take.
+
+This is the only retry policy: those of obstore are switched off, so that every request is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from voxload.errors import StorageError
+from voxload.readers.remote.objects import TransientError
+from voxload.readers.remote.traffic import Traffic
+
+try:
+    import stamina
+except ImportError:  # only the extra `remote` installs it; `RemoteStore` says so
+    stamina = None  # type: ignore[assignment]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for a storage, in seconds, before its fault is the caller's."""
+
+    attempts: int = 5
+    """Requests sent before giving up; with the waits below, some three seconds of trouble are outlived."""
+    first_wait: float = 0.1
+    """Before the second request; each further wait is twice as long."""
+    longest_wait: float = 5.0
+    """Between two requests. Up to a second is added at random, so that ranks do not return in step."""
+    connect: float = 10.0
+    """For a connection."""
+    silence: float = 30.0
+    """Without a byte from a server that is connected."""
+    request: float = 600.0
+    """For one request and its whole answer."""
+
+
+def persist(call: Callable[[], T], *, subject: str, patience: Patience, traffic: Traffic) -> T:
+    """Return what `call` returns, called again while it raises TransientError.
+
+    Raises
+    ------
+    StorageError
+        Naming `subject`, the number of attempts and the last one's fault, when none succeeded.
+    """
+    sent = 0
+    try:
+        for attempt in stamina.retry_context(
+            on=TransientError,
+            attempts=patience.attempts,
+            timeout=None,
+            wait_initial=patience.first_wait,
+            wait_max=patience.longest_wait,
+            wait_jitter=min(1.0, patience.first_wait),
+        ):
+            with attempt:
+                sent += 1
+                traffic.add(retries=int(sent > 1))
+                result = call()
+    except TransientError as error:
+        raise StorageError(
+            subject,
+            found=f"no answer in {sent} attempts, at last: {error}",
+            remedy="the storage is unreachable or overloaded: check it, then try again",
+        ) from error
+    return result

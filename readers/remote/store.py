@@ -1,0 +1,132 @@
+"""RemoteStore: objects behind a URL, each request counted, and repeated where that may help."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar, cast
+
+import numpy as np
+
+from voxload.errors import DataError, UsageError
+from voxload.readers.remote.fetchers import fetchers
+from voxload.readers.remote.fsspecobjects import FsspecObjects
+from voxload.readers.remote.objects import ChangedError, Objects, Part
+from voxload.readers.remote.patience import Patience, persist
+from voxload.readers.remote.traffic import Traffic
+from voxload.readers.scratch import Bytes
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https"})
+"""What obstore serves; everything else goes through fsspec."""
+_NEEDED = ("obstore", "stamina")
+PATIENCE = Patience()
+
+
+class RemoteStore:
+    """Objects below one URL; see the Store contract. Safe to use from many threads at once.
+
+    Attributes
+    ----------
+    traffic
+        What was asked of the storage through this store.
+
+    Parameters
+    ----------
+    url
+        Of any scheme that obstore or fsspec know.
+    patience
+        How often, and for how long, to try.
+
+    Raises
+    ------
+    UsageError
+        When the extra `remote` is not installed, or the URL is of a kind that nobody knows.
+    """
+
+    def __init__(self, url: str, patience: Patience | None = None) -> None:
+        if not all(importlib.util.find_spec(name) for name in _NEEDED):
+            raise UsageError(url, found="a URL", expected="a file or folder", remedy='pip install "voxload[remote]"')
+        self._patience = patience or PATIENCE
+        self.traffic = Traffic()
+        self._objects = _open(url, self._patience, self.traffic)
+
+    def locate(self, key: str) -> str:
+        """Return the URL of an object."""
+        return self._objects.locate(key)
+
+    def size(self, key: str) -> int | None:
+        """Return the bytes of an object, or None when there is none."""
+        return self._ask(key, partial(self._objects.size, key))
+
+    def read(self, key: str, start: int, length: int) -> bytes:
+        """Return exactly `length` bytes from `start`."""
+        return self.span(key, start, start + length, "").tobytes()
+
+    def whole(self, key: str, limit: int | None = None) -> Part | None:
+        """Return an object, or None when there is none; DataError when it has more than `limit` bytes."""
+        return self._counted(self._ask(key, partial(self._objects.whole, key, limit)))
+
+    def span(self, key: str, start: int, stop: int, version: str) -> Bytes:
+        """Return the bytes from `start` to `stop` of an object that is there.
+
+        Raises DataError when they are not all there, or the object is not `version` any more.
+        """
+        if start == stop:  # HTTP has no ranges without bytes
+            return np.empty(0, np.uint8)
+        try:
+            part = self._counted(self._ask(key, partial(self._objects.span, key, start, stop, version)))
+        except ChangedError as error:
+            raise DataError(
+                self.locate(key),
+                found="an object that changed since it was opened",
+                expected="the object as it was",
+                remedy="open it again when its writer has finished",
+            ) from error
+        found = 0 if part is None else part.data.size
+        if part is None or found != stop - start:
+            expected = f"{stop - start}: the object was removed or cut short"
+            raise DataError(self.locate(key), found=f"{found} bytes at {start}", expected=expected)
+        return part.data
+
+    def edge(self, key: str, length: int, *, at_end: bool) -> Part | None:
+        """Return the last or the first `length` bytes, all where there are fewer; None when there is no object."""
+        ask = partial(self._objects.tail, key, length) if at_end else partial(self._objects.span, key, 0, length, "")
+        return self._counted(self._ask(key, ask))
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names directly below `prefix`; none where the storage cannot list."""
+        return self._ask(prefix, partial(self._objects.names, prefix))
+
+    def map(self, ask: Callable[[S], T], items: Iterable[S]) -> list[T]:
+        """Return `ask` of each item, as many at once as the process has requests in flight.
+
+        Raises what the first failing item raised; those that have not begun are dropped. Not to be called by `ask`.
+        """
+        futures = [fetchers().submit(ask, item) for item in items]
+        try:
+            return [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _ask(self, key: str, call: Callable[[], T]) -> T:
+        return persist(call, subject=self.locate(key), patience=self._patience, traffic=self.traffic)
+
+    def _counted(self, part: Part | None) -> Part | None:
+        if part is not None:
+            self.traffic.add(size=part.data.size)
+        return part
+
+
+def _open(url: str, patience: Patience, traffic: Traffic) -> Objects:
+    scheme = url.partition("://")[0]
+    if scheme not in _SCHEMES:
+        return FsspecObjects(url, traffic)
+    # Imported late: only the extra `remote` installs obstore.
+    module = importlib.import_module("voxload.readers.remote.obstoreobjects")
+    return cast("Objects", module.ObstoreObjects(url, patience, traffic))

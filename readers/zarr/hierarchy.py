@@ -1,0 +1,107 @@
+"""Hierarchy: what zarr-python sees of objects behind a URL; the same requests and retries as everything else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+import zarr
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype
+
+from voxload.readers.remote import RemoteStore
+from voxload.readers.remote.fetchers import fetchers
+from voxload.readers.remote.objects import Part
+
+T = TypeVar("T")
+
+
+class Hierarchy(Store):
+    """A store of zarr-python over a `RemoteStore`; reads only.
+
+    zarr-python's own stores have their own retries, or none, and fsspec's takes trouble for absence.
+    """
+
+    supports_writes = False
+    supports_deletes = False
+    supports_listing = True
+
+    def __init__(self, store: RemoteStore) -> None:
+        super().__init__(read_only=True)
+        self._store = store
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hierarchy) and other._store is self._store
+
+    __hash__ = None  # type: ignore[assignment] # as zarr-python's own stores
+
+    def __str__(self) -> str:
+        return self._store.locate("")
+
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+        """Return an object or a part of it, or None when there is none."""
+        part = await _fetched(partial(_get, self._store, key, byte_range))
+        return None if part is None else prototype.buffer.from_bytes(part.data.tobytes())
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        """Return several objects or parts."""
+        return list(await asyncio.gather(*(self.get(key, prototype, span) for key, span in key_ranges)))
+
+    async def exists(self, key: str) -> bool:
+        """Tell whether there is an object."""
+        return await _fetched(partial(self._store.size, key)) is not None
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the names directly below `prefix`."""
+        for name in await _fetched(partial(self._store.names, prefix)):
+            yield name
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Refuse: what is read of a hierarchy is asked for by name."""
+        raise NotImplementedError(prefix)
+        yield ""
+
+    async def list(self) -> AsyncIterator[str]:
+        """Refuse: what is read of a hierarchy is asked for by name."""
+        raise NotImplementedError
+        yield ""
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Refuse: nothing is written."""
+        raise NotImplementedError(key)
+
+    async def delete(self, key: str) -> None:
+        """Refuse: nothing is written."""
+        raise NotImplementedError(key)
+
+
+def open_node(path: str, store: Any) -> zarr.Group | zarr.Array[Any]:
+    """Return the group or array at `path`, whose objects are in `store`."""
+    return zarr.open(Hierarchy(store) if isinstance(store, RemoteStore) else path, mode="r")
+
+
+async def _fetched(ask: Callable[[], T]) -> T:
+    """Await a request that is sent by one of the process's fetchers."""
+    return await asyncio.get_running_loop().run_in_executor(fetchers(), ask)
+
+
+def _get(store: RemoteStore, key: str, wanted: ByteRequest | None) -> Part | None:
+    if wanted is None:
+        return store.whole(key)
+    if isinstance(wanted, SuffixByteRequest):
+        return store.edge(key, wanted.suffix, at_end=True)
+    size = store.size(key)
+    if size is None:
+        return None
+    start, stop = (wanted.start, wanted.end) if isinstance(wanted, RangeByteRequest) else (_offset(wanted), size)
+    return Part(store.span(key, start, min(stop, size), ""), size)
+
+
+def _offset(wanted: ByteRequest) -> int:
+    if not isinstance(wanted, OffsetByteRequest):
+        raise TypeError(wanted)
+    return wanted.offset
