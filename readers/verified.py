@@ -13,8 +13,8 @@ from voxload.geometry import Box, chunks_touched
 from voxload.readers.axes import AxisOrder
 from voxload.readers.checksums import Checksums, read_checksums
 from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched
-from voxload.readers.parts import Place
 from voxload.readers.faults import translated
+from voxload.readers.parts import Place
 from voxload.readers.protocol import Location, ReadCost, Volume, VolumeInfo, check_request
 from voxload.readers.stored import StoredChunks
 from voxload.readers.team import team

@@ -6,9 +6,9 @@ import h5py
 
 from voxload.geometry import Box
 from voxload.readers.chunked import Fetched
-from voxload.readers.parts import Place
 from voxload.readers.file import FileBytes
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.parts import Place
 from voxload.readers.stored import StoredChunks, grid_of
 
 
