@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 
+from voxload.readers.arrayfile import ArrayFileReader, ArrayLayout
 from voxload.readers.axes import resolve_axes
 from voxload.readers.faults import translated
-from voxload.readers.memorymap import MemoryMapReader
 from voxload.readers.protocol import Location, Missing, Vector, refuse_vector
 
 _MAGIC = b"\x93NUMPY"
+_MOST_HEADER = 10_000
+"""Bytes of the longest header that numpy reads; it would take memory for any length before it looks."""
 
 
 class NpyFormat:
-    """One array a file, mapped into memory; pickled objects are refused."""
+    """One array a file; pickled objects are refused."""
 
     name = "npy"
 
@@ -30,13 +33,35 @@ class NpyFormat:
         """Return one unnamed array."""
         return ("",)
 
-    def open(self, location: Location, missing: Missing) -> MemoryMapReader:  # noqa: ARG002 - all voxels are there
-        """Map the file; raises DataError when it is shorter than its header says."""
+    def open(self, location: Location, missing: Missing) -> ArrayFileReader:  # noqa: ARG002 - all voxels are there
+        """Read the header; raises DataError when the file is shorter than it says."""
         with translated(str(location)):
-            array = np.load(location.path, mmap_mode="r", allow_pickle=False)
-            order = resolve_axes(str(location), ndim=array.ndim, given=location.axes, declared=None)
-        return MemoryMapReader(location, array, order=order, format_name=self.name)
+            layout = _parse_header(location.path)
+            order = resolve_axes(str(location), ndim=len(layout.shape), given=location.axes, declared=None)
+        return ArrayFileReader(location, layout, order=order, format_name=self.name)
 
     def read_vector(self, path: str, name: str) -> Vector:
         """Refuse: the file holds one volume and nothing else."""
         return refuse_vector(path, name)
+
+
+def _parse_header(path: str) -> ArrayLayout:
+    """Return how the array lies; raises ValueError at a header that is none, or that announces pickled objects.
+
+    Source: NEP 1, and the later versions in numpy.lib.format: from 2.0 on the header's length takes four bytes, in 3.0
+    its text is UTF-8, which types of numbers never need.
+    """
+    with Path(path).open("rb") as file:
+        version = np.lib.format.read_magic(file)
+        if version not in ((1, 0), (2, 0), (3, 0)):
+            raise ValueError(f"npy version {version}")
+        width = 2 if version == (1, 0) else 4
+        length = int.from_bytes(file.read(width), "little")
+        if length > _MOST_HEADER:
+            raise ValueError(f"a header of {length} bytes")
+        file.seek(-width, os.SEEK_CUR)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, is_fortran, dtype = read_header(file)
+        if dtype.hasobject:
+            raise ValueError("pickled Python objects, which are not read")
+        return ArrayLayout(shape, dtype, file.tell(), is_fortran)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from math import prod
 from pathlib import Path
 
-import numpy as np
-
 from voxload.errors import DataError, UsageError
+from voxload.readers.arrayfile import ArrayFileReader, ArrayLayout
 from voxload.readers.axes import resolve_axes
 from voxload.readers.faults import translated
-from voxload.readers.memorymap import MemoryMapReader
 from voxload.readers.protocol import Location, Missing, Vector, parse_dtype, refuse_vector
 
 
 class RawFormat:
-    """One array a file, mapped into memory.
+    """One array a file.
 
     The location's shape and axes are in C order, slowest first. A file in Fortran order, fastest first, is the
     same file with shape and axes turned round: (nx, ny, nz) with x fastest is shape (nz, ny, nx).
@@ -31,8 +29,8 @@ class RawFormat:
         """Return one unnamed array."""
         return ("",)
 
-    def open(self, location: Location, missing: Missing) -> MemoryMapReader:  # noqa: ARG002 - all voxels are there
-        """Map the file; raises DataError unless its size is exactly what shape and dtype need."""
+    def open(self, location: Location, missing: Missing) -> ArrayFileReader:  # noqa: ARG002 - all voxels are there
+        """Open the file; raises DataError unless its size is exactly what shape and dtype need."""
         if location.shape is None or location.dtype is None:
             raise UsageError(
                 str(location),
@@ -56,9 +54,9 @@ class RawFormat:
                     expected=f"{expected} for {dtype} {tuple(location.shape)}",
                     remedy="the file is truncated, has a header, or shape or dtype are wrong",
                 )
-            array = np.memmap(location.path, dtype=dtype, mode="r", shape=tuple(location.shape))
-            order = resolve_axes(str(location), ndim=array.ndim, given=location.axes, declared=None)
-        return MemoryMapReader(location, array, order=order, format_name=self.name)
+            layout = ArrayLayout(tuple(location.shape), dtype)
+            order = resolve_axes(str(location), ndim=len(layout.shape), given=location.axes, declared=None)
+        return ArrayFileReader(location, layout, order=order, format_name=self.name)
 
     def read_vector(self, path: str, name: str) -> Vector:
         """Refuse: the file holds one volume and nothing else."""

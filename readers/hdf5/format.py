@@ -58,7 +58,7 @@ class Hdf5Format:
         reader = Hdf5Reader(location, missing)
         try:
             with translated(str(location)):
-                route = find_route(reader.dataset, location.path)
+                route = find_route(reader.dataset)
                 if isinstance(route, str):
                     reader.routed(f"h5py: {route}")
                     checksums = load_checksums(location, reader.grid)

@@ -20,6 +20,7 @@ from voxload.readers.parts import Place, Wanted
 from voxload.readers.protocol import ReadCost, Volume, VolumeInfo
 from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.scratch import address
+from voxload.readers.spans import SpanVolume
 from voxload.readers.stored import StoredChunks
 from voxload.readers.verified import load_checksums, verified
 
@@ -96,6 +97,9 @@ class NativeHdf5Reader:
         route = self._route
         if route.offset is None:
             self._volume.read_all(wanted, fill=self._fill)
+            return
+        if self._file.map is None:
+            SpanVolume(str(self._info.location), route.shape, self._file, route.offset).read_all(wanted)
             return
         whole = self._file.read(route.offset, route.pipeline.nbytes)
         ContiguousVolume(str(self._info.location), route.shape, whole).read_all(wanted)

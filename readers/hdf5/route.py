@@ -11,7 +11,6 @@ import h5py
 from voxload.readers.bitshuffle import Bitshuffle
 from voxload.readers.blosc2 import Blosc2
 from voxload.readers.codecs import BLOSC, DEFLATE, LZ4_HDF5, LZF, ZSTD, Fletcher32, Pipeline, Step
-from voxload.readers.locality import is_node_local
 from voxload.readers.parts import ChunkShape
 from voxload.readers.szip import Szip
 
@@ -40,7 +39,7 @@ class NativeRoute:
     """First byte of contiguous storage; None where storage is chunked."""
 
 
-def find_route(dataset: h5py.Dataset, path: str) -> NativeRoute | str:
+def find_route(dataset: h5py.Dataset) -> NativeRoute | str:
     """Return how to read `dataset` natively, or the reason, in words, why libhdf5 must read it."""
     itemsize = dataset.dtype.itemsize
     if itemsize not in (1, 2, 4, 8) or dataset.dtype.kind not in "biuf":
@@ -48,7 +47,7 @@ def find_route(dataset: h5py.Dataset, path: str) -> NativeRoute | str:
     if not dataset.id.get_type().equal(h5py.h5t.py_create(dataset.dtype, logical=True)):
         return "elements whose stored form is not numpy's"
     if dataset.chunks is None:
-        return _contiguous(dataset, path)
+        return _contiguous(dataset)
     filters = _filters(dataset)
     is_shuffled = bool(filters) and filters[0][0] == _SHUFFLE
     if is_shuffled and filters[0][1][:1] != (itemsize,):
@@ -75,12 +74,10 @@ def _step(number: int, values: tuple[int, ...], itemsize: int) -> Step | None:
     return _STEPS.get(number)
 
 
-def _contiguous(dataset: h5py.Dataset, path: str) -> NativeRoute | str:
+def _contiguous(dataset: h5py.Dataset) -> NativeRoute | str:
     offset = dataset.id.get_offset()
     if offset is None:
         return "compact storage, or none written"
-    if not is_node_local(path):
-        return "contiguous storage on a file system that is not node-local"
     pipeline = Pipeline((), prod(dataset.shape) * dataset.dtype.itemsize)
     return NativeRoute(ChunkShape.of(dataset.shape, dataset.dtype), pipeline, int(offset))
 

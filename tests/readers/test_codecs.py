@@ -45,7 +45,7 @@ def _stored_chunk(
     """Write an array as one chunk; return how to decode it, and the chunk as stored."""
     with h5py.File(path, "w") as file:
         dataset = file.create_dataset("x", data=stored, chunks=stored.shape, **options)
-        route = find_route(dataset, str(path))
+        route = find_route(dataset)
         assert isinstance(route, NativeRoute), route
         return route.pipeline, np.frombuffer(dataset.id.read_direct_chunk((0, 0, 0))[1], np.uint8)
 
