@@ -55,13 +55,14 @@ def load_checksums(location: Location, grid: Place | None) -> Checksums | None:
 def verified(volume: ChunkedVolume, checksums: Checksums | None, name: Name) -> ChunkedVolume:
     """Return `volume` with chunks that are compared with `checksums`; without checksums, `volume` itself.
 
-    A checksum is over the whole chunk, so parts of chunks are no longer fetched.
+    A checksum is over the whole chunk, so parts of chunks are no longer fetched, nor whole ones other than by `fetch`.
+    The ways around it are left out rather than switched off: one that is added later must not go by unseen.
     """
     if checksums is None:
         return volume
     expect = None if volume.expect is None else _expecting(volume.expect, checksums, name)
     fetch = _checked(volume.fetch, checksums, name)
-    return replace(volume, fetch=fetch, fetch_part=None, locate=None, files=None, expect=expect)
+    return ChunkedVolume(volume.subject, volume.shape, volume.pipeline, fetch, expect=expect)
 
 
 def _checked(fetch: Fetch, checksums: Checksums, name: Name) -> Fetch:

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 from voxload.atomic import replacing
 from voxload.errors import DataError, StorageError, UsageError
 from voxload.readers.checksums import SCHEMA, ChecksumRow, Checksums
-from voxload.readers.chunked import Fetched
-from voxload.readers.parts import Place
 from voxload.readers.faults import translated
+from voxload.readers.parts import Place
 from voxload.readers.protocol import Location, Missing
 from voxload.readers.registry import open_reader
 from voxload.readers.sealed import seal
@@ -68,38 +67,32 @@ def _sum_volume(location: Location, missing: Missing) -> Checksums:
         sums = Checksums.empty(chunks.grid)
         with translated(str(location)):
             for place in chunks.places():
-                fetched = chunks.fetch(place)
-                if fetched is None:
-                    if missing is Missing.ERROR:
-                        raise absent_chunk(chunks, place)
-                    continue
                 try:
-                    record_chunk(chunks, place, fetched, sums)
+                    record_chunk(chunks, place, sums, missing=missing)
                 except DataError as error:
-                    raise error.within(f"chunk {place}", remedy="remove the file and run again") from error
+                    raise error.within(f"{location}, chunk {place}", remedy="copy or convert it again") from error
         return sums
     finally:
         reader.close()
 
 
-def record_chunk(chunks: StoredChunks, place: Place, fetched: Fetched, sums: Checksums) -> int:
-    """Decode a fetched chunk and note its checksum in `sums`; return its bytes as stored.
+def record_chunk(chunks: StoredChunks, place: Place, sums: Checksums, *, missing: Missing) -> int:
+    """Fetch a chunk, note its checksum in `sums`, and decode it; return its bytes as stored.
 
-    Raises DataError when it cannot be decoded.
+    Raises DataError when it cannot be decoded, or is not there and `missing` is no filling.
     """
+    fetched = chunks.fetch(place)
+    if fetched is None:
+        if missing is Missing.FILL:
+            return 0
+        raise DataError(
+            f"no chunk {chunks.name(place)}",
+            expected='every chunk stored, or missing="fill" for those never written',
+        )
     size = len(fetched.data)
     sums.record(place, fetched.data)
     chunks.decode(place, fetched)
     return size
-
-
-def absent_chunk(chunks: StoredChunks, place: Place) -> DataError:
-    """Return the error of a chunk that is not stored."""
-    return DataError(
-        f"no chunk {chunks.name(place)}",
-        expected='every chunk stored, or missing="fill" for those never written',
-        remedy="copy or convert it again",
-    )
 
 
 def not_chunked(location: Location) -> UsageError:

@@ -20,13 +20,14 @@ from voxload.convert import ConvertOptions, Headerless, convert
 from voxload.units import parse_bytes
 src, dst, allowed, extent = sys.argv[1:]
 facts = Headerless((int(extent),) * 3 + (4,), "<i2")
-convert(src, dst, options=ConvertOptions(headerless=facts, axes="DHWC", max_memory=parse_bytes(allowed)))
+options = ConvertOptions(headerless=facts, axes="DHWC", max_memory=parse_bytes(allowed), checksums=True)
+convert(src, dst, options=options)
 print(next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")))
 """
 
 
 def test_peak_memory_stays_within_the_budget(tmp_path: Path) -> None:
-    """Incompressible voxels, the worst case, of a cube that would not fit, leave the process below its budget."""
+    """Incompressible voxels, the worst case, of a cube that would not fit, stay below the budget, with checksums."""
     block = np.random.default_rng(0).bytes(2 * 4 * EXTENT**2)
     with (tmp_path / "noise.raw").open("wb") as file:
         for _ in range(EXTENT):

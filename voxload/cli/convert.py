@@ -36,6 +36,9 @@ def convert(
     axes: Annotated[str, typer.Option(help="Order of the source's axes, such as DHWC.")] = "",
     chunks: Annotated[str, typer.Option(help="Chunk extents d,h,w; chosen by the cube's extents if not given.")] = "",
     max_memory: Annotated[str, typer.Option(help="Most memory that the whole conversion may take.")] = "512MiB",
+    checksums: Annotated[
+        bool, typer.Option("--checksums", help="Record a CRC-32C per stored chunk, which every read then verifies.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Convert raw cubes into Zarr or HDF5 samples and a catalogue.
@@ -48,6 +51,7 @@ def convert(
         axes=axes or None,
         chunks=parse_triple("--chunks", chunks) if chunks else None,
         max_memory=parse_bytes(max_memory),
+        checksums=checksums,
     )
     with byte_bar() as show:
         report = run_convert(src, dst, options=options, progress=show)
@@ -80,6 +84,8 @@ def _table(report: ConvertReport) -> Table:
         table.add_row("resumed", format_bytes(report.bytes_resumed))
     table.add_row("read", format_bytes(report.bytes_read))
     table.add_row("written", format_bytes(report.bytes_written))
+    if report.summed:
+        table.add_row("with checksums", f"{report.summed} volumes")
     table.add_row("time", f"{report.seconds:.1f} s")
     table.add_row("catalogue", str(report.catalog))
     return table

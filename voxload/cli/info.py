@@ -234,6 +234,8 @@ def _show_catalog(catalog: Catalog, *, as_json: bool) -> None:
         "targets": list(catalog.target_names),
         "shapes": sorted({tuple(shape) for shape in catalog.table.column("shape").to_pylist()}),
         "stored_bytes": stored,
+        "volumes": len(catalog),
+        "checksums": sum(1 for name in catalog.table.column("checksums").to_pylist() if name),
     }
     if as_json:
         print(json.dumps(figures))
@@ -245,7 +247,15 @@ def _show_catalog(catalog: Catalog, *, as_json: bool) -> None:
     table.add_row("shapes as stored", ", ".join(_extents(shape) for shape in figures["shapes"]))
     table.add_row("targets", ", ".join(catalog.target_names) or "none")
     table.add_row("stored", format_bytes(stored))
+    table.add_row("checksums", _share(figures["checksums"], figures["volumes"]))
     Console().print(table)
+
+
+def _share(summed: int, volumes: int) -> str:
+    """Say how many volumes have checksums."""
+    if not summed:
+        return "none (voxload verify --write records them)"
+    return "of every chunk, compared at every read" if summed == volumes else f"of {summed} of {volumes} volumes"
 
 
 def _extents(shape: Any) -> str:

@@ -21,6 +21,8 @@ from voxload.cli.info import EPILOG as INFO_EPILOG
 from voxload.cli.info import info
 from voxload.cli.train import EPILOG as TRAIN_EPILOG
 from voxload.cli.train import train
+from voxload.cli.verify import EPILOG as VERIFY_EPILOG
+from voxload.cli.verify import verify
 from voxload.errors import UsageError, VoxloadError
 
 _TRACEBACK = "--traceback"
@@ -30,6 +32,7 @@ _INTERRUPTED = 130
 app = typer.Typer(name="voxload", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command(epilog=CONVERT_EPILOG)(convert)
 app.command(epilog=INFO_EPILOG)(info)
+app.command(epilog=VERIFY_EPILOG)(verify)
 app.command(epilog=TRAIN_EPILOG)(train)
 app.command(epilog=DEMO_EPILOG)(demo)
 

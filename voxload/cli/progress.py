@@ -5,16 +5,33 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Never
+from typing import Never, Protocol
 
 from tqdm import tqdm
 
-from voxload.convert import Progress
+
+class Progress(Protocol):
+    """How far a command is."""
+
+    @property
+    def sample(self) -> str:
+        """The sample at hand."""
+        ...
+
+    @property
+    def bytes_done(self) -> int:
+        """Bytes done so far."""
+        ...
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes to do."""
+        ...
 
 
 @contextmanager
 def byte_bar(label: str = "") -> Iterator[Callable[[Progress], None]]:
-    """Yield what shows a conversion's progress in bytes, with rate and remaining time."""
+    """Yield what shows progress in bytes, with rate and remaining time."""
     with _bar(unit="B", unit_scale=True, unit_divisor=1024) as bar:
 
         def show(progress: Progress) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -113,6 +114,12 @@ class Manifest:
     def is_same_conversion(self, other: Manifest) -> bool:
         """Tell whether both describe the same bytes stored the same way, wherever the source lies."""
         return self._identity() == other._identity()
+
+    @property
+    def origin(self) -> str:
+        """Digest of what was converted and how, wherever the source lies; a sample converted anew has another one."""
+        plain = dataclasses.replace(self, source=dataclasses.replace(self.source, path="")).to_json()
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:32]
 
     def _identity(self) -> Manifest:
         return dataclasses.replace(self, source=dataclasses.replace(self.source, path=""), stored_bytes=0)

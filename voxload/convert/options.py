@@ -41,6 +41,8 @@ class ConvertOptions:
     """Chunk extents (d, h, w); None to choose them by the cube's extents."""
     max_memory: int = DEFAULT_MEMORY
     """Bytes of memory that the whole conversion may take, interpreter and libraries included."""
+    checksums: bool = False
+    """Whether the catalogue gets the checksum of every stored chunk, of samples that were complete before too."""
 
     def __post_init__(self) -> None:
         if self.chunks is not None and min(self.chunks) < 1:
@@ -79,3 +81,5 @@ class ConvertReport:
     """Time the run took."""
     catalog: Path
     """The catalogue."""
+    summed: int = 0
+    """Volumes of the catalogue whose chunks have checksums."""

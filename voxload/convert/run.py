@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import prod
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from voxload.catalog import CATALOG_NAME, Catalog, Entry
+from voxload.convert.checksums import Complete, SampleChecksums
 from voxload.convert.hdf5_writer import Hdf5Writer
 from voxload.convert.lock import locked
 from voxload.convert.manifest import AXES, Manifest, SourceFile, read_manifest, stored_bytes
@@ -48,7 +49,8 @@ def convert(
 
     May be killed at any moment and run again: complete samples are skipped, an unfinished Zarr sample is taken up
     at the shard where it stopped, an unfinished HDF5 sample is started again. A sample whose source changed
-    since is converted again.
+    since is converted again. Checksums that were asked for are taken sample by sample; a run that does not ask for
+    them keeps those of samples that are still the same.
 
     Parameters
     ----------
@@ -86,10 +88,18 @@ def convert(
                 remove_leftovers(sample.final)
         for sample in pending:
             _check_replaceable(sample)
-        tally = _Tally(sum(_decoded_bytes(sample) for sample in pending), progress)
+        checksums = SampleChecksums(target)
+        tally = _Tally(sum(_decoded_bytes(sample.manifest) for sample in pending), progress)
         for sample in pending:
             _convert_sample(sample, options.format, tally)
-        catalog = _write_catalog(target)
+            if options.checksums:
+                _sum_new(checksums, sample.final)
+        complete = _complete_samples(target)
+        if options.checksums:
+            _sum_all(checksums, complete, tally)
+        summed = complete if options.checksums else [sample for sample in complete if checksums.has(sample)]
+        catalog = _write_catalog(target, complete, {manifest.sample: checksums.path.name for _, manifest in summed})
+        checksums.remove_leftovers()
     return ConvertReport(
         converted=tuple(sorted(fresh)),
         skipped=tuple(sample.manifest.sample for sample in skipped),
@@ -99,6 +109,7 @@ def convert(
         bytes_resumed=tally.resumed,
         seconds=time.perf_counter() - started,
         catalog=catalog,
+        summed=len(summed),
     )
 
 
@@ -133,8 +144,8 @@ def _check_folders(src: Path, dst: Path) -> None:
         raise UsageError(f"{dst}", found="the source folder itself", expected="another folder")
 
 
-def _decoded_bytes(sample: SamplePlan) -> int:
-    return prod(sample.manifest.shape) * np.dtype(sample.manifest.dtype).itemsize
+def _decoded_bytes(manifest: Manifest) -> int:
+    return prod(manifest.shape) * np.dtype(manifest.dtype).itemsize
 
 
 def _is_complete(sample: SamplePlan) -> bool:
@@ -225,22 +236,44 @@ def _check_unchanged(sample: SamplePlan) -> None:
         )
 
 
-def _write_catalog(folder: Path) -> Path:
-    """Write the catalogue of every complete sample in `folder`, whichever run converted it."""
+def _sum_new(checksums: SampleChecksums, final: Path) -> None:
+    """Take the checksums of a sample that has just become complete."""
+    manifest = read_manifest(final)
+    if manifest is not None:
+        checksums.sum((final, manifest))
+
+
+def _sum_all(checksums: SampleChecksums, complete: Sequence[Complete], tally: _Tally) -> None:
+    """Take the checksums of samples that still have none, and gather those of all."""
+    left = [sample for sample in complete if not checksums.is_summed(sample)]
+    tally.total += sum(_decoded_bytes(manifest) for _, manifest in left)
+    for path, manifest in left:
+        checksums.sum((path, manifest))
+        tally.advance(manifest.sample, _decoded_bytes(manifest))
+    checksums.merge(complete)
+
+
+def _complete_samples(folder: Path) -> list[Complete]:
+    """Return every complete sample in `folder`, whichever run converted it."""
     suffixes = {stored.suffix for stored in StoredFormat}
-    manifests: list[tuple[Path, Manifest]] = []
+    manifests: list[Complete] = []
     for path in sorted(folder.iterdir()):
         if path.suffix in suffixes and not path.name.startswith("."):
             manifest = read_manifest(path)
             if manifest is not None:
                 manifests.append((path, manifest))
-    catalog = Catalog.from_entries(_entries(manifests), folder)
+    return manifests
+
+
+def _write_catalog(folder: Path, complete: Sequence[Complete], summed: Mapping[str, str]) -> Path:
+    """Write the catalogue; `summed` has the file of checksums of those samples that have some."""
+    catalog = Catalog.from_entries(_entries(complete, summed), folder)
     with writing(folder / CATALOG_NAME):
         catalog.write(folder / CATALOG_NAME)
     return folder / CATALOG_NAME
 
 
-def _entries(manifests: Sequence[tuple[Path, Manifest]]) -> list[Entry]:
+def _entries(complete: Sequence[Complete], summed: Mapping[str, str]) -> list[Entry]:
     return [
         Entry(
             sample=manifest.sample,
@@ -251,6 +284,7 @@ def _entries(manifests: Sequence[tuple[Path, Manifest]]) -> list[Entry]:
             axes=AXES,
             stored_bytes=manifest.stored_bytes,
             targets=manifest.targets,
+            checksums=summed.get(manifest.sample, ""),
         )
-        for path, manifest in manifests
+        for path, manifest in complete
     ]

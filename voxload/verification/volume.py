@@ -1,0 +1,163 @@
+"""VolumeCheck: one volume, read whole and judged chunk by chunk."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from voxload.catalog import Entry
+from voxload.checksums import record_chunk
+from voxload.errors import VoxloadError
+from voxload.geometry import Box
+from voxload.readers.checksums import Checksums
+from voxload.readers.faults import translated
+from voxload.readers.parts import Place
+from voxload.readers.protocol import Location, Missing, Reader, VolumeInfo
+from voxload.readers.registry import open_reader
+from voxload.readers.stored import ChunkSource, StoredChunks
+from voxload.readers.team import team
+from voxload.verification.report import Check, Fault, VerifyReport
+
+_BATCH = 512
+"""Chunks between two reports of progress."""
+_SLAB_BYTES = 2**26
+"""What is read at once of contiguous storage, at most, unless one row of voxels is more."""
+
+
+class VolumeCheck:
+    """Judges one volume; for one thread, and the process's team of threads helps.
+
+    Parameters
+    ----------
+    entry
+        The volume's row in the catalogue.
+    location
+        Where it is, with its checksums if it has any.
+    report
+        Where faults and counts go.
+    on_bytes
+        Told how many bytes of the volume were read so far.
+    """
+
+    def __init__(
+        self, entry: Entry, location: Location, *, report: VerifyReport, on_bytes: Callable[[int], None]
+    ) -> None:
+        self._entry = entry
+        self._location = location
+        self._report = report
+        self._on_bytes = on_bytes
+        self._done = 0
+
+    def run(self, missing: Missing) -> Checksums | None:
+        """Read the whole volume and note its faults; never raises for what is wrong with the volume.
+
+        `missing` says whether chunks that were never written are faults; where there are checksums, these say it.
+
+        Returns the checksums of a volume that had none, is stored in chunks, and has no fault; otherwise None.
+        """
+        faults = self._report.damaged
+        sums = None
+        try:
+            with translated(str(self._location)):
+                reader = open_reader(self._location, missing=Missing.FILL if self._entry.checksums else missing)
+                try:
+                    sums = self._read(reader, missing)
+                finally:
+                    reader.close()
+        except VoxloadError as error:
+            self._note(None, error)
+        return sums if self._report.damaged == faults else None
+
+    def _read(self, reader: Reader, missing: Missing) -> Checksums | None:
+        chunks = reader.stored_chunks() if isinstance(reader, ChunkSource) else None
+        if chunks is None:
+            self._report.volumes[Check.READ] += 1
+            self._read_slabs(reader)
+            return None
+        if self._entry.checksums:
+            self._report.volumes[Check.CHECKSUM] += 1
+            self._judge(chunks, _Compare(chunks))
+            return None
+        self._report.volumes[Check.DECODED] += 1
+        sums = Checksums.empty(chunks.grid)
+        self._judge(chunks, _Decode(chunks, sums, missing))
+        return sums
+
+    def _judge(self, chunks: StoredChunks, judge: Callable[[Place], int]) -> None:
+        """Call `judge` for every chunk, by as many threads as there are; it returns bytes read or raises."""
+        places = chunks.places()
+        while batch := list(itertools.islice(places, _BATCH)):
+            task = _Batch(judge, str(self._location))
+            team().run(task, batch)
+            for place, error in sorted(task.faults, key=lambda fault: fault[0]):
+                self._note(place, error)
+            self._report.chunks += len(batch)
+            self._count(sum(task.sizes))
+
+    def _read_slabs(self, reader: Reader) -> None:
+        info = reader.describe()
+        for slab in _slabs(info):
+            out = np.empty((info.shape[0], *slab.shape), info.native_dtype)
+            reader.read_into(slab, out)
+            self._count(out.nbytes)
+
+    def _count(self, size: int) -> None:
+        self._report.bytes_read += size
+        self._done += size
+        self._on_bytes(self._done)
+
+    def _note(self, chunk: Place | None, error: VoxloadError) -> None:
+        entry = self._entry
+        self._report.note(Fault(entry.sample, entry.dataset, self._location.path, chunk, str(error)))
+
+
+class _Batch:
+    """Chunks judged by many threads; a list takes what they append one by one."""
+
+    def __init__(self, judge: Callable[[Place], int], subject: str) -> None:
+        self._judge = judge
+        self._subject = subject
+        self.sizes: list[int] = []
+        self.faults: list[tuple[Place, VoxloadError]] = []
+
+    def __call__(self, place: Place) -> None:
+        try:
+            with translated(self._subject):
+                self.sizes.append(self._judge(place))
+        except VoxloadError as error:
+            self.faults.append((place, error))
+
+
+class _Compare:
+    """Judges a chunk by its checksum: fetching is comparing."""
+
+    def __init__(self, chunks: StoredChunks) -> None:
+        self._chunks = chunks
+
+    def __call__(self, place: Place) -> int:
+        fetched = self._chunks.fetch(place)
+        return 0 if fetched is None else len(fetched.data)
+
+
+class _Decode:
+    """Judges a chunk by whether it can be decoded, and takes its checksum."""
+
+    def __init__(self, chunks: StoredChunks, sums: Checksums, missing: Missing) -> None:
+        self._chunks = chunks
+        self._sums = sums
+        self._missing = missing
+
+    def __call__(self, place: Place) -> int:
+        return record_chunk(self._chunks, place, self._sums, missing=self._missing)
+
+
+def _slabs(info: VolumeInfo) -> Iterator[Box]:
+    """Cut a volume into boxes of whole planes or, where a plane is too large, of whole rows; pure."""
+    depth, height, width = info.spatial
+    row = info.shape[0] * width * info.dtype.itemsize
+    rows = max(1, _SLAB_BYTES // row)
+    planes, high = (rows // height, height) if rows >= height else (1, rows)
+    for top, left in itertools.product(range(0, depth, planes), range(0, height, high)):
+        yield Box((top, left, 0), (min(top + planes, depth), min(left + high, height), width))
