@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from voxload.readers.chunked import Fetch, Fetched
 from voxload.readers.parts import Place
+
+Expect = Callable[[Sequence[Place]], AbstractContextManager[Fetch]]
+"""Fetches chunks ahead; see ``ChunkedVolume.expect``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,17 @@ class StoredChunks:
     """Decodes a chunk and throws its voxels away; raises DataError when it cannot."""
     name: Callable[[Place], str]
     """Gives the name of a chunk inside its file or hierarchy."""
+    expect: Expect | None = None
+    """Gives the `fetch` of several chunks, which it fetches ahead; None where that gains nothing."""
+
+    @contextmanager
+    def ahead(self, places: Sequence[Place]) -> Iterator[StoredChunks]:
+        """Yield the same chunks, of which those at `places` are fetched ahead; each may then be fetched once."""
+        if self.expect is None:
+            yield self
+        else:
+            with self.expect(places) as fetch:
+                yield replace(self, fetch=fetch)
 
     def places(self) -> Iterator[Place]:
         """Yield the places of all chunks, the last axis fastest."""

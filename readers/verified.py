@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -16,12 +16,11 @@ from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched
 from voxload.readers.faults import translated
 from voxload.readers.parts import Place
 from voxload.readers.protocol import Location, ReadCost, Volume, VolumeInfo, check_request
-from voxload.readers.stored import StoredChunks
+from voxload.readers.stored import Expect, StoredChunks
 from voxload.readers.team import team
 
 Name = Callable[[Place], str]
 """Names a chunk, for messages."""
-_Expect = Callable[[Sequence[Place]], AbstractContextManager[Fetch]]
 
 
 def load_checksums(location: Location, grid: Place | None) -> Checksums | None:
@@ -74,7 +73,7 @@ def _checked(fetch: Fetch, checksums: Checksums, name: Name) -> Fetch:
     return fetch_checked
 
 
-def _expecting(expect: _Expect, checksums: Checksums, name: Name) -> _Expect:
+def _expecting(expect: Expect, checksums: Checksums, name: Name) -> Expect:
     @contextmanager
     def expect_checked(places: Sequence[Place]) -> Iterator[Fetch]:
         with expect(places) as fetch:

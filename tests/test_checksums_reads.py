@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from types import ModuleType
@@ -19,12 +20,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from zarr.codecs import BloscCodec, Crc32cCodec
 
+from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.checksums import recording, sum_volume
 from voxload.errors import DataError, UsageError, VoxloadError
 from voxload.geometry import Box
 from voxload.readers import Handles, Location, open_reader
 from voxload.readers.checksums import ChecksumRow
 from voxload.readers.protocol import ChecksumSource
+from voxload.verification import verify
 
 Array = npt.NDArray[Any]
 SHAPE = (12, 10, 9)
@@ -320,3 +323,25 @@ def test_handles_and_processes(tmp_path: Path, laws: ModuleType) -> None:
     with pytest.raises(VoxloadError, match="CRC-32C"):
         fetch()
     handles.close()
+
+
+@pytest.mark.parametrize("kind", ["zarr blosc", "zarr raw", "zarr sharded", "zarr v2 filters"])
+def test_remote_chunks(tmp_path: Path, laws: ModuleType, kind: str) -> None:
+    """Behind a URL, too, chunks are compared, those that are fetched ahead and those that are fetched alone."""
+    stored = Stored(tmp_path, kind, laws.voxels(SHAPE, "<i2"))
+    location = replace(stored.location, path=stored.path.as_uri())
+    np.testing.assert_array_equal(read(location), stored.volume)
+    entry = Entry("s", location.path, "x", SHAPE, "<i2", "DHW", 1, checksums="sums.parquet")
+    Catalog.from_entries([entry], tmp_path).write(tmp_path / CATALOG_NAME)
+    report = verify(tmp_path)
+    assert (report.chunks, report.damaged) == (18, 0)
+    path, start, size = stored.spans()[0]
+    place = start + size // 2 if "sharded" not in kind else 40
+    flip(path, place)
+    with pytest.raises(DataError, match="CRC-32C"):
+        read(location)
+    assert verify(tmp_path).damaged == 1
+    flip(path, place)
+    if "sharded" in kind:
+        flip(path, size - 1)
+        assert verify(tmp_path).damaged > 1

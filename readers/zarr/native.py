@@ -151,7 +151,7 @@ class NativeZarrReader:
             volume.pipeline.decode(fetched.data, mask=fetched.mask)
 
         unit = self._reader.index.layout.unit
-        return StoredChunks(self._reader.grid, unit, volume.fetch, decode, self._chunks.name)
+        return StoredChunks(self._reader.grid, unit, volume.fetch, decode, self._chunks.name, volume.expect)
 
     def close(self) -> None:
         """Close the shards that are open."""

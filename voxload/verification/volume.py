@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from voxload.readers.registry import open_reader
 from voxload.readers.stored import ChunkSource, StoredChunks
 from voxload.readers.team import team
 from voxload.verification.report import Check, Fault, VerifyReport
+
+Judge = Callable[[StoredChunks, Place], int]
+"""Reads a chunk and returns its bytes as stored; raises when it is not as it should be."""
 
 _BATCH = 512
 """Chunks between two reports of progress."""
@@ -78,23 +82,34 @@ class VolumeCheck:
             return None
         if self._entry.checksums:
             self._report.volumes[Check.CHECKSUM] += 1
-            self._judge(chunks, _Compare(chunks))
+            self._judge(chunks, _compare)
             return None
         self._report.volumes[Check.DECODED] += 1
         sums = Checksums.empty(chunks.grid)
-        self._judge(chunks, _Decode(chunks, sums, missing))
+        self._judge(chunks, partial(record_chunk, sums=sums, missing=missing))
         return sums
 
-    def _judge(self, chunks: StoredChunks, judge: Callable[[Place], int]) -> None:
-        """Call `judge` for every chunk, by as many threads as there are; it returns bytes read or raises."""
+    def _judge(self, chunks: StoredChunks, judge: Judge) -> None:
+        """Call `judge` for every chunk, by as many threads as there are."""
         places = chunks.places()
         while batch := list(itertools.islice(places, _BATCH)):
-            task = _Batch(judge, str(self._location))
-            team().run(task, batch)
+            task = self._judged(chunks, batch, judge)
             for place, error in sorted(task.faults, key=lambda fault: fault[0]):
                 self._note(place, error)
             self._report.chunks += len(batch)
             self._count(sum(task.sizes))
+
+    def _judged(self, chunks: StoredChunks, batch: Sequence[Place], judge: Judge) -> _Batch:
+        """Judge some chunks, fetched ahead where that can be."""
+        try:
+            with chunks.ahead(batch) as near:
+                task = _Batch(partial(judge, near), str(self._location))
+                team().run(task, batch)
+        except VoxloadError:
+            # One that spoils all, such as a shard's index: asked for one by one, each chunk says what is wrong.
+            task = _Batch(partial(judge, chunks), str(self._location))
+            team().run(task, batch)
+        return task
 
     def _read_slabs(self, reader: Reader) -> None:
         info = reader.describe()
@@ -130,27 +145,10 @@ class _Batch:
             self.faults.append((place, error))
 
 
-class _Compare:
-    """Judges a chunk by its checksum: fetching is comparing."""
-
-    def __init__(self, chunks: StoredChunks) -> None:
-        self._chunks = chunks
-
-    def __call__(self, place: Place) -> int:
-        fetched = self._chunks.fetch(place)
-        return 0 if fetched is None else len(fetched.data)
-
-
-class _Decode:
-    """Judges a chunk by whether it can be decoded, and takes its checksum."""
-
-    def __init__(self, chunks: StoredChunks, sums: Checksums, missing: Missing) -> None:
-        self._chunks = chunks
-        self._sums = sums
-        self._missing = missing
-
-    def __call__(self, place: Place) -> int:
-        return record_chunk(self._chunks, place, self._sums, missing=self._missing)
+def _compare(chunks: StoredChunks, place: Place) -> int:
+    """Judge a chunk by its checksum: fetching is comparing."""
+    fetched = chunks.fetch(place)
+    return 0 if fetched is None else len(fetched.data)
 
 
 def _slabs(info: VolumeInfo) -> Iterator[Box]:
