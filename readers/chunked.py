@@ -20,6 +20,7 @@ from voxload.geometry import Box, split
 from voxload.readers import filekernels, kernels
 from voxload.readers.codecs import Pipeline
 from voxload.readers.parts import ChunkShape, Parts, Place, Wanted, plan_parts
+from voxload.readers.paste import Copier, Paster, paster
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes, scratch
 from voxload.readers.team import team
@@ -108,7 +109,7 @@ class ChunkedVolume:
             When a view has another shape than its box, or strides that the kernels cannot follow.
         """
         parts = plan_parts(self.shape, wanted)
-        read = _Read(self, wanted, parts, fill)
+        read = _Read(self, wanted, parts, fill, paster(self.shape, wanted[0].view.dtype))
         nbytes = sum(one.view.nbytes for one in wanted)
         is_shared = nbytes >= _SHARED_BYTES or bool(self.pipeline.steps) or self.expect is not None
         mapped = self._located(parts.places)
@@ -116,7 +117,7 @@ class ChunkedVolume:
             read.copy(mapped, -(-nbytes // _SHARE_BYTES) if is_shared else 1)
             return
         numbers: Sequence[int] = range(len(parts.places))
-        if self.files is not None:
+        if self.files is not None and isinstance(read.paster, Copier):
             numbers = read.gather(self.files(parts.places), _FILES if is_shared else len(numbers))
         with self.expect(parts.places) if self.expect else nullcontext(self.fetch) as fetch:
             paste_chunk = read.pasting(fetch)
@@ -142,14 +143,14 @@ class _Read:
     wanted: Sequence[Wanted]
     parts: Parts
     fill: Callable[[Volume], None]
+    paster: Paster
 
     def pasting(self, fetch: Fetch) -> Callable[[int], None]:
         """Return the function that does one chunk, by its number in the plan."""
         volume = self.volume
         table, bounds, places, spans = self.parts.table, self.parts.bounds, self.parts.places, self.parts.spans
         fetch_part, decode, fail = volume.fetch_part, volume.pipeline.decode, self._failed
-        width, is_swapped = volume.shape.itemsize, self._is_swapped
-        paste, assemble = kernels.paste, kernels.assemble
+        paste = self.paster.paste
 
         def paste_chunk(number: int) -> None:
             place = places[number]
@@ -161,16 +162,13 @@ class _Read:
                 data, is_shuffled = decode(fetched.data, mask=fetched.mask, span=spans[number])
             except DataError as error:
                 raise fail(place, error) from error
-            if is_shuffled or is_swapped:
-                assemble(data, table, bounds[number], bounds[number + 1], width, is_shuffled, is_swapped)
-            else:
-                paste(data, table, bounds[number], bounds[number + 1], width)
+            paste(data, table, (bounds[number], bounds[number + 1]), is_shuffled=is_shuffled)
 
         return paste_chunk
 
     def copy(self, mapped: Mapped, shares: int) -> None:
         """Paste chunks that lie in memory, in so many shares."""
-        table, width, is_swapped = self.parts.table, self.volume.shape.itemsize, self._is_swapped
+        table = self.parts.table
         rows = np.diff(self.parts.bounds)
         for number in np.flatnonzero(mapped.addresses == 0).tolist():
             self._fill(number)
@@ -183,7 +181,7 @@ class _Read:
         bounds = split(len(table), min(shares, len(table)))
 
         def paste_rows(share: tuple[int, int]) -> None:
-            kernels.paste_mapped(table, *share, width, is_swapped)
+            self.paster.paste_mapped(table, share)
 
         team().run(paste_rows, list(itertools.pairwise(bounds)))
 
@@ -192,7 +190,8 @@ class _Read:
         bounds, spans = self.parts.bounds, np.array(self.parts.spans, np.uint64)
         jobs = np.column_stack([names.starts, spans, np.array(bounds[:-1], np.uint64), np.array(bounds[1:], np.uint64)])
         done = np.zeros(len(jobs), np.uint8)
-        table, width, is_swapped = self.parts.table, self.volume.shape.itemsize, self._is_swapped
+        table, width = self.parts.table, self.volume.shape.itemsize
+        is_swapped = self.volume.shape.is_swapped and width > 1
         nbytes = self.volume.pipeline.nbytes
 
         def paste_files(first: int) -> None:
@@ -201,10 +200,6 @@ class _Read:
 
         team().run(paste_files, range(0, len(jobs), most))
         return np.flatnonzero(done == 0).tolist()
-
-    @property
-    def _is_swapped(self) -> bool:
-        return self.volume.shape.is_swapped and self.volume.shape.itemsize > 1
 
     def _fill(self, number: int) -> None:
         """Let the caller fill what is wanted of a chunk that was never written."""

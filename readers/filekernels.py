@@ -12,7 +12,7 @@ from typing import Any
 
 from numba import boolean, types, uint8, uint64
 
-from voxload.readers.kernels import BYTES, TABLE, compiled, part, paste_plain
+from voxload.readers.kernels import BYTES, TABLE, compiled, part, paste_part
 
 _open: Any = types.ExternalFunction("open", types.int32(types.uint64, types.int32))
 _lseek: Any = types.ExternalFunction("lseek", types.int64(types.int32, types.int64, types.int32))
@@ -64,5 +64,6 @@ def paste_files(names: Any, jobs: Any, table: Any, chunk: Any, width: int, is_sw
         job = jobs[number]
         name, to = uint64(names.ctypes.data) + job[NAME], uint64(chunk.ctypes.data) + job[START]
         if _read(name, len(chunk), job[START], job[STOP], to):
-            paste_plain(chunk, table, job[BEGIN], job[END], width, is_swapped)
+            for row in range(job[BEGIN], job[END]):
+                paste_part(chunk, table[row], width, False, is_swapped)  # noqa: FBT003 - kernels know no names
             done[number] = 1

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
+import numpy.typing as npt
 from numba import boolean, types, uint8, uint64
 
 from voxload.readers.addresses import LINE, PIECE, copy, copy_line, copy_piece, pointer, prefetch, settle
@@ -40,6 +42,8 @@ BOX = 21
 COLUMNS = 22
 
 carray: Any = vars(numba)["carray"]  # its annotations describe what it is outside kernels
+Table = npt.NDArray[np.uint64]
+"""One row a part."""
 BYTES = types.Array(uint8, 1, "C", readonly=True)
 TABLE = types.Array(uint64, 2, "C")
 NUMBERS = types.Array(uint64, 1, "C")
@@ -269,53 +273,43 @@ def _paste_rows(source: Any, table: Any, begin: Any, end: Any, width: Any) -> No
 
 
 @part
-def _assemble_rows(
-    source: Any, table: Any, begin: Any, end: Any, width: Any, is_shuffled: Any, is_swapped: Any
-) -> None:
-    """Put the elements of rows together, byte by byte."""
+def paste_part(source: Any, row: Any, width: Any, is_shuffled: Any, is_swapped: Any) -> None:
+    """Paste one part of a chunk, however its bytes lie."""
+    if not is_shuffled and not is_swapped:
+        _paste_row(row, uint64(source.ctypes.data) + row[FIRST], width)
+        return
     plane = uint64(len(source)) // width if is_shuffled else _ONE
     shrunk = width if is_shuffled else _ONE
-    for number in range(begin, end):
-        row = table[number]
-        first = row[FIRST] // shrunk
-        if is_swapped:
-            _assemble_row(source, row, first + (width - _ONE) * plane, shrunk, _NONE - plane, width)
-        else:
-            _assemble_row(source, row, first, shrunk, plane, width)
+    first = row[FIRST] // shrunk
+    if is_swapped:
+        _assemble_row(source, row, first + (width - _ONE) * plane, shrunk, _NONE - plane, width)
+    else:
+        _assemble_row(source, row, first, shrunk, plane, width)
 
 
 @part
-def paste_plain(source: Any, table: Any, begin: Any, end: Any, width: Any, is_swapped: Any) -> None:
-    """Copy rows out of a chunk that is not shuffled."""
-    if is_swapped:
-        _assemble_rows(source, table, begin, end, width, False, True)  # noqa: FBT003 - kernels know no names
-    else:
-        _paste_rows(source, table, begin, end, width)
-
-
-@compiled(BYTES, TABLE, uint64, uint64, uint64)
-def paste(source: Any, table: Any, begin: int, end: int, width: int) -> None:
-    """Copy rows `begin` to `end` of a plan out of a chunk whose elements lie as they should."""
-    _paste_rows(source, table, begin, end, width)
+def mapped(row: Any) -> Any:
+    """Return the memory between FIRST and STOP, which are addresses."""
+    return carray(pointer(row[FIRST]), (row[STOP] - row[FIRST],), uint8)
 
 
 @compiled(BYTES, TABLE, uint64, uint64, uint64, boolean, boolean)
-def assemble(source: Any, table: Any, begin: int, end: int, width: int, is_shuffled: bool, is_swapped: bool) -> None:
-    """Put the elements of rows `begin` to `end` together, byte by byte.
+def paste(source: Any, table: Any, begin: int, end: int, width: int, is_shuffled: bool, is_swapped: bool) -> None:
+    """Paste rows `begin` to `end` of a plan out of one chunk.
 
     A shuffled chunk of N elements has its bytes in planes N apart, the lowest first; a big-endian one has them next
     to each other, the highest first.
     """
-    _assemble_rows(source, table, begin, end, width, is_shuffled, is_swapped)
+    for number in range(begin, end):
+        paste_part(source, table[number], width, is_shuffled, is_swapped)
 
 
 @compiled(TABLE, uint64, uint64, uint64, boolean)
 def paste_mapped(table: Any, begin: int, end: int, width: int, is_swapped: bool) -> None:
-    """Copy rows whose FIRST and STOP are addresses: of chunks that lie in memory as they are decoded."""
+    """Paste rows whose FIRST and STOP are addresses: of chunks that lie in memory, not shuffled."""
     for number in range(begin, end):
         row = table[number]
         if is_swapped:
-            source = carray(pointer(row[FIRST]), (row[STOP] - row[FIRST],), uint8)
-            _assemble_row(source, row, width - _ONE, _ONE, _NONE - _ONE, width)
+            _assemble_row(mapped(row), row, width - _ONE, _ONE, _NONE - _ONE, width)
         else:
             _paste_row(row, row[FIRST], width)

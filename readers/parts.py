@@ -8,19 +8,17 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from voxload.errors import UsageError
 from voxload.geometry import Box
 from voxload.readers import kernels
 from voxload.readers.addresses import LINE
+from voxload.readers.kernels import Table
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 
 Place = tuple[int, ...]
 """Coordinates of a chunk in the grid of chunks, in stored axis order."""
-Table = npt.NDArray[np.uint64]
-"""One row a part; `kernels` names the columns."""
 
 _WIDTHS = (1, 2, 4, 8)
 _STREAMED_BYTES = 2**23
@@ -35,8 +33,8 @@ class ChunkShape:
     """Of a chunk, in stored axis order."""
     strides: tuple[int, ...]
     """Elements between neighbours, in stored axis order."""
-    itemsize: int
-    """Bytes of an element: 1, 2, 4 or 8."""
+    dtype: np.dtype[Any]
+    """Type of the elements, in this machine's byte order; of 1, 2, 4 or 8 bytes."""
     is_swapped: bool
     """Whether the bytes of each element stand in the other order than this machine's."""
 
@@ -49,7 +47,12 @@ class ChunkShape:
         for axis in reversed(order):
             strides[axis] = step
             step *= extents[axis]
-        return cls(extents, tuple(strides), dtype.itemsize, not dtype.isnative)
+        return cls(extents, tuple(strides), dtype.newbyteorder("="), not dtype.isnative)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -18,6 +19,9 @@ Volume = npt.NDArray[Any]
 
 Vector = npt.NDArray[np.float64]
 """A few numbers that belong to a sample."""
+
+CASTS: tuple[np.dtype[Any], ...] = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+"""Types that voxels can be read as, besides their own."""
 
 
 class Missing(enum.StrEnum):
@@ -158,7 +162,8 @@ class Reader(Protocol):
     def read_into(self, box: Box, out: Volume) -> None:
         """Read `box`, spatial and inside the volume, into `out` of shape ``(C, *box.shape)``.
 
-        `out` has the stored type in native byte order; it may be a strided view.
+        `out` has the stored type in native byte order, or one of `CASTS`: voxels are then rounded to the nearest as
+        numpy's ``astype`` does. It may be a strided view.
         """
         ...
 
@@ -204,11 +209,11 @@ def check_box(info: VolumeInfo, box: Box) -> None:
 def check_out(info: VolumeInfo, box: Box, out: Volume) -> None:
     """Refuse an `out` that cannot take the voxels of `box`."""
     wanted = (info.shape[0], *box.shape)
-    if out.shape != wanted or out.dtype != info.native_dtype:
+    if out.shape != wanted or (out.dtype != info.native_dtype and out.dtype not in CASTS):
         raise UsageError(
             f"out for box {box} of {info.location}",
             found=f"{out.dtype} {out.shape}",
-            expected=f"{info.native_dtype} {wanted}",
+            expected=f"{info.native_dtype} {wanted}, or {', '.join(str(dtype) for dtype in CASTS)}",
         )
     if not out.flags.writeable:
         raise UsageError(f"out for box {box} of {info.location}", found="a read-only array", expected="a writable one")
@@ -218,6 +223,12 @@ def check_request(info: VolumeInfo, box: Box, out: Volume) -> None:
     """Refuse a box outside the volume, or an `out` that does not fit it; every reader calls this first."""
     check_box(info, box)
     check_out(info, box, out)
+
+
+def copy_cast(out: Volume, voxels: Volume) -> None:
+    """Copy what a library read, which knows only the stored type, into an `out` of it or of one of `CASTS`."""
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large becomes infinite
+        np.copyto(out, voxels, casting="unsafe")
 
 
 def closed(info: VolumeInfo) -> UsageError:

@@ -64,7 +64,8 @@ def read_wanted(
             copies.append((view, np.empty(view.shape, view.dtype)))
             view = copies[-1][1]
         wanted.append(Wanted(order.box(request.box, info.shape[0]), view))
-    if wanted:
-        read(wanted)
+    # A read has one type: a kernel casts to it or does not.
+    for dtype in {one.view.dtype for one in wanted}:
+        read([one for one in wanted if one.view.dtype == dtype])
     for view, copied in copies:
         np.copyto(view, copied)

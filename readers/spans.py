@@ -17,6 +17,7 @@ from voxload.geometry import Box
 from voxload.readers import kernels
 from voxload.readers.file import FileBytes
 from voxload.readers.parts import ChunkShape, Parts, Wanted, plan_parts
+from voxload.readers.paste import Paster, paster
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 from voxload.readers.team import team
@@ -79,17 +80,17 @@ class SpanVolume:
         spans = []
         for one in wanted:
             tile = sieve(self.shape, one.box)
-            parts = plan_parts(tile, [one])
-            spans += [(tile, parts, number) for number in range(len(parts.places))]
+            parts, target = plan_parts(tile, [one]), paster(tile, one.view.dtype)
+            spans += [(tile, parts, number, target) for number in range(len(parts.places))]
         team().run(self._paste, spans)
 
     def read(self, box: Box, view: Volume) -> None:
         """Fill `view`, in stored axis order, with `box`."""
         self.read_all([Wanted(box, view)])
 
-    def _paste(self, span: tuple[ChunkShape, Parts, int]) -> None:
+    def _paste(self, span: tuple[ChunkShape, Parts, int, Paster]) -> None:
         """Read one span and paste its rows."""
-        tile, parts, number = span
+        tile, parts, number, target = span
         corner = self.offset
         for index, extent, stride in zip(parts.places[number], tile.extents, tile.strides, strict=True):
             corner += index * extent * stride * tile.itemsize
@@ -102,4 +103,4 @@ class SpanVolume:
         shift = np.uint64((address(data) - first) % 2**64)
         rows[:, kernels.FIRST] += shift
         rows[:, kernels.STOP] += shift
-        kernels.paste_mapped(rows, 0, len(rows), tile.itemsize, tile.is_swapped and tile.itemsize > 1)
+        target.paste_mapped(rows, (0, len(rows)))

@@ -28,6 +28,7 @@ from voxload.readers.protocol import (
     check_request,
     check_volume,
     closed,
+    copy_cast,
 )
 from voxload.readers.stamp import Stamp
 from voxload.readers.stored import StoredChunks, grid_of
@@ -96,13 +97,13 @@ class Hdf5Reader:
         with translated(f"{self._info.location}, box {box}"):
             stored = self.require(box)
             target = self.order.view(out)
-            is_direct = target.flags.c_contiguous
-            scratch = target if is_direct else np.empty(stored.shape, dtype=out.dtype)
+            is_direct = target.flags.c_contiguous and out.dtype == self._info.native_dtype
+            scratch = target if is_direct else np.empty(stored.shape, self._info.native_dtype)
             unit = self.dataset.chunks or self.dataset.shape
             with naming_chunk(str(self._info.location), stored, unit, lambda part: self.dataset[part.slices]):
                 self.dataset.read_direct(scratch, stored.slices)
             if not is_direct:
-                np.copyto(target, scratch)
+                copy_cast(target, scratch)
 
     def close(self) -> None:
         """Close the file."""

@@ -25,6 +25,7 @@ from voxload.readers.protocol import (
     check_box,
     check_request,
     check_volume,
+    copy_cast,
 )
 from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.store import Store, open_store
@@ -111,7 +112,7 @@ class ZarrReader:
                 raise DataError(
                     str(self._info.location), found=f"shape {data.shape}", expected=f"{stored.shape}", remedy=remedy
                 )
-            np.copyto(self.order.view(out), data)
+            copy_cast(self.order.view(out), data)
 
     @property
     def grid(self) -> Place:

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from voxload.errors import UsageError, VoxloadError
 from voxload.geometry import Boundary, Box
 from voxload.readers import Location, ReadCost, Reader, block_cost, open_reader, read_block
+from voxload.readers.protocol import CASTS
 
 Array = npt.NDArray[Any]
 
@@ -104,6 +105,7 @@ def check_reader(reader: Reader, whole: Array) -> None:
     check_description(reader, whole)
     check_boxes(reader, whole)
     check_views(reader, whole)
+    check_casts(reader, whole)
     check_blocks(reader, whole)
     check_cost(reader)
     check_refusals(reader)
@@ -156,6 +158,24 @@ def check_views(reader: Reader, whole: Array) -> None:
         assert same_bits(np.ascontiguousarray(out), whole[(slice(None), *box.slices)])
         rest = frame[~mask]
         assert same_bits(rest, np.full(rest.shape, canary))
+
+    law()
+
+
+def check_casts(reader: Reader, whole: Array) -> None:
+    """Check rule 1 for the other types that `out` may have: voxels are what numpy's ``astype`` makes of them."""
+
+    @settings(max_examples=EXAMPLES // 2)
+    @given(inner_boxes(whole.shape[1:]), st.sampled_from(CASTS), st.permutations(range(4)))
+    def law(box: Box, dtype: np.dtype[Any], order: Sequence[int]) -> None:
+        shape = (whole.shape[0], *box.shape)
+        out = np.full([shape[axis] for axis in order], 99, dtype).transpose(np.argsort(order))
+        reader.read_into(box, out)
+        with np.errstate(over="ignore", invalid="ignore"):
+            expected = whole[(slice(None), *box.slices)].astype(dtype)
+        is_none = np.isnan(expected)  # whose bits say nothing
+        assert np.array_equal(np.isnan(out), is_none)
+        assert same_bits(out[~is_none], expected[~is_none])
 
     law()
 
@@ -220,7 +240,7 @@ def check_refusals(reader: Reader) -> None:
         out = np.zeros((info.shape[0], *box.shape), info.native_dtype)
         _refused(name, partial(reader.read_into, box, out))
         _refused(name, partial(reader.cost, box))
-    other = np.dtype("f4") if info.native_dtype != np.dtype("f4") else np.dtype("i4")
+    other = np.dtype("f8") if info.native_dtype != np.dtype("f8") else np.dtype("i4")
     shape = (info.shape[0], depth, height, width)
     wrong = [
         np.zeros(shape, other),

@@ -48,7 +48,7 @@ def test_a_plan_names_each_chunk_once_and_holds_each_voxel_once(data: st.DataObj
         assert 0 <= first < stop <= ones.nbytes
     for row in range(len(parts.table)):
         before = counts.copy()
-        kernels.paste(ones, parts.table, row, row + 1, 1)
+        kernels.paste(ones, parts.table, row, row + 1, 1, False, False)  # noqa: FBT003 - kernels know no names
         assert (counts - before).any()
     assert counts.all()
     assert sum(math.prod(row[: kernels.AXES].tolist()) for row in parts.table) == counts.size

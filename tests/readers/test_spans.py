@@ -74,7 +74,7 @@ def test_a_read_by_spans_equals_numpys_slice(tmp_path_factory: pytest.TempPathFa
     """Whatever the order, type and limits, and however many boxes and threads, the voxels are numpy's."""
     shape, box = data.draw(boxes())
     set_threads(data.draw(st.sampled_from([1, 3])))
-    dtype = np.dtype(f"u{shape.itemsize}").newbyteorder("S" if shape.is_swapped else "=")
+    dtype = shape.dtype.newbyteorder("S" if shape.is_swapped else "=")
     offset = data.draw(st.integers(0, 5))
     flat = np.random.default_rng(0).integers(0, 256, math.prod(shape.extents) * shape.itemsize, np.uint8)
     path = tmp_path_factory.mktemp("spans") / "x"
