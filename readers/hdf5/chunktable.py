@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from voxload.errors import DataError
 from voxload.geometry import Box, chunks_touched
+from voxload.readers.hdf5.edges import are_unfiltered, mark_partial
 from voxload.readers.protocol import ReadCost
 
 _ABSENT = -1
@@ -77,6 +78,8 @@ class ChunkTable:
             offsets.reshape(-1)[flat] = np.array(places, np.uint64)
             sizes.reshape(-1)[flat] = np.array(lengths, np.int64)
             masks.reshape(-1)[flat] = np.array(filters, np.uint32)
+        if are_unfiltered(dataset):
+            mark_partial(masks, dataset)
         return cls(offsets, sizes, masks, chunk=tuple(dataset.chunks), itemsize=dataset.dtype.itemsize)
 
     @property

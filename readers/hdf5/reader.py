@@ -16,6 +16,7 @@ from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.openfile import open_file
 from voxload.readers.hdf5.stored import library_chunks
 from voxload.readers.hdf5.tablecache import load_table
 from voxload.readers.protocol import (
@@ -62,7 +63,7 @@ class Hdf5Reader:
         self._is_closed = False
         with translated(location.path):
             self._stamp = Stamp.of(location.path)
-            self._file = h5py.File(location.path, "r")
+            self._file = open_file(location.path)
         try:
             with translated(str(location)):
                 self.dataset = _dataset(self._file, location)
