@@ -73,16 +73,21 @@ class ChunkTable:
         rows: list[Any] = []
         dataset.id.chunk_iter(rows.append)
         _check_cells(f"{dataset.file.filename}:{dataset.name}", prod(grid), len(rows))
+        # One list of plain numbers: a tuple a chunk would have the garbage collector walk them all again and again.
+        numbers: list[int] = []
+
+        def note(chunk: Any) -> None:
+            numbers.extend(chunk[0])  # its corner
+            numbers.extend(chunk[1:])  # mask, offset and size
+
+        dataset.id.chunk_iter(note)
+        rows = np.array(numbers, np.uint64).reshape(-1, dataset.ndim + 3)
         offsets = np.zeros(grid, np.uint64)
         sizes = np.full(grid, _ABSENT, np.int64)
         masks = np.zeros(grid, np.uint32)
-        if rows:
-            starts, filters, places, lengths = zip(*rows, strict=True)
-            corners = np.array(starts, np.int64) // np.array(dataset.chunks, np.int64)
-            flat = np.ravel_multi_index(tuple(corners.T), grid)  # raises ValueError for a chunk outside the grid
-            offsets.reshape(-1)[flat] = np.array(places, np.uint64)
-            sizes.reshape(-1)[flat] = np.array(lengths, np.int64)
-            masks.reshape(-1)[flat] = np.array(filters, np.uint32)
+        corners = rows[:, :-3].astype(np.int64) // np.array(dataset.chunks, np.int64)
+        flat = np.ravel_multi_index(tuple(corners.T), grid)  # raises ValueError for a chunk outside the grid
+        masks.reshape(-1)[flat], offsets.reshape(-1)[flat], sizes.reshape(-1)[flat] = rows[:, -3:].T
         if are_unfiltered(dataset):
             mark_partial(masks, dataset)
         return cls(offsets, sizes, masks, chunk=tuple(dataset.chunks), itemsize=dataset.dtype.itemsize)
