@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -54,10 +55,10 @@ def main() -> None:
                 stamp = Stamp.of(str(path))
                 with h5py.File(path) as file:
                     dataset = file["x"]
-                    index = milliseconds(lambda dataset=dataset: ChunkTable.read(dataset))
+                    index = milliseconds(partial(ChunkTable.read, dataset))
                     table = ChunkTable.read(dataset)
                     sidecar = Sidecar(dataset, stamp, Path(folder) / "tables")
-                    save = milliseconds(lambda sidecar=sidecar, table=table: sidecar.save(table))
+                    save = milliseconds(partial(sidecar.save, table))
                     load = milliseconds(sidecar.load)
                     found = sidecar.load()
                 if found is None or not np.array_equal(found.offsets, table.offsets):

@@ -149,18 +149,19 @@ class Catalog:
         path = Path(path)
         try:
             with path.open("rb") as file:
-                table = pq.read_table(file)
+                table = pq.read_table(file, page_checksum_verification=True)
+            table.validate(full=True)  # or text that is none would only be noticed when it is used
+            return cls(table, path.parent)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise NotFoundError(
                 f"catalogue {path}", found="no such file", remedy="check the path, or voxload convert"
             ) from error
         except PermissionError as error:
             raise StorageError(f"catalogue {path}", found="permission denied") from error
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(
                 f"catalogue {path}", found=str(error).splitlines()[0], expected="a complete Parquet file"
             ) from error
-        return cls(table, path.parent)
 
     def write(self, path: str | Path) -> None:
         """Write the catalogue to `path`; it appears whole or not at all.
@@ -169,7 +170,7 @@ class Catalog:
         """
         try:
             with replacing(Path(path)) as temporary:
-                pq.write_table(self.table, temporary)
+                pq.write_table(self.table, temporary, write_page_checksum=True)
         except FileNotFoundError as error:
             raise NotFoundError(f"catalogue {path}", found="no such folder", remedy="make the folder first") from error
         except OSError as error:

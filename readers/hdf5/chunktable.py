@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import h5py
@@ -12,9 +13,13 @@ import numpy.typing as npt
 
 from voxload.errors import DataError
 from voxload.geometry import Box, chunks_touched
+from voxload.readers.hdf5.edges import are_unfiltered, mark_partial
 from voxload.readers.protocol import ReadCost
 
 _ABSENT = -1
+_CELLS = 2**20
+_CELLS_PER_CHUNK = 2**10
+"""A table has a cell for each place of the grid: so many always, and beyond them so many for each chunk stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +70,26 @@ class ChunkTable:
         Asking for the chunks one by one walks the index anew for each and is quadratic.
         """
         grid = tuple(-(-extent // width) for extent, width in zip(dataset.shape, dataset.chunks, strict=True))
+        rows: list[Any] = []
+        dataset.id.chunk_iter(rows.append)
+        _check_cells(f"{dataset.file.filename}:{dataset.name}", prod(grid), len(rows))
+        # One list of plain numbers: a tuple a chunk would have the garbage collector walk them all again and again.
+        numbers: list[int] = []
+
+        def note(chunk: Any) -> None:
+            numbers.extend(chunk[0])  # its corner
+            numbers.extend(chunk[1:])  # mask, offset and size
+
+        dataset.id.chunk_iter(note)
+        rows = np.array(numbers, np.uint64).reshape(-1, dataset.ndim + 3)
         offsets = np.zeros(grid, np.uint64)
         sizes = np.full(grid, _ABSENT, np.int64)
         masks = np.zeros(grid, np.uint32)
-        rows: list[Any] = []
-        dataset.id.chunk_iter(rows.append)
-        if rows:
-            starts, filters, places, lengths = zip(*rows, strict=True)
-            corners = np.array(starts, np.int64) // np.array(dataset.chunks, np.int64)
-            flat = np.ravel_multi_index(tuple(corners.T), grid)  # raises ValueError for a chunk outside the grid
-            offsets.reshape(-1)[flat] = np.array(places, np.uint64)
-            sizes.reshape(-1)[flat] = np.array(lengths, np.int64)
-            masks.reshape(-1)[flat] = np.array(filters, np.uint32)
+        corners = rows[:, :-3].astype(np.int64) // np.array(dataset.chunks, np.int64)
+        flat = np.ravel_multi_index(tuple(corners.T), grid)  # raises ValueError for a chunk outside the grid
+        masks.reshape(-1)[flat], offsets.reshape(-1)[flat], sizes.reshape(-1)[flat] = rows[:, -3:].T
+        if are_unfiltered(dataset):
+            mark_partial(masks, dataset)
         return cls(offsets, sizes, masks, chunk=tuple(dataset.chunks), itemsize=dataset.dtype.itemsize)
 
     @property
@@ -139,3 +152,14 @@ class ChunkTable:
         touched = chunks_touched(stored, self._chunk)
         places = np.argwhere(self._sizes[touched.slices] == _ABSENT)
         return tuple(int(i) + first for i, first in zip(places[0], touched.start, strict=True)) if len(places) else None
+
+
+def _check_cells(subject: str, cells: int, stored: int) -> None:
+    """Refuse extents that no stored data justify, before memory is taken for them: damaged ones may be any number."""
+    if cells > _CELLS + _CELLS_PER_CHUNK * stored:
+        raise DataError(
+            subject,
+            found=f"extents of {cells} chunks, of which {stored} are stored",
+            expected="extents of the data",
+            remedy="copy or convert it again: its extents are damaged, or were never filled",
+        )

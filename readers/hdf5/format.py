@@ -11,12 +11,11 @@ from voxload.geometry import Box
 from voxload.readers.faults import translated
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.native import NativeHdf5Reader
+from voxload.readers.hdf5.openfile import find_superblock, is_open_for_writing, open_file
 from voxload.readers.hdf5.reader import Hdf5Reader, check_supported, check_written
 from voxload.readers.hdf5.route import find_route
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
 from voxload.readers.verified import VerifiedReader, load_checksums
-
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 class Hdf5Format:
@@ -25,21 +24,8 @@ class Hdf5Format:
     name = "HDF5"
 
     def claims(self, path: str) -> bool:
-        """Tell whether the signature stands at 0, 512, 1024, ...: the places that the format allows.
-
-        Source: HDF5 File Format Specification 3.0, section II.A (superblock).
-        """
-        if not Path(path).is_file():
-            return False
-        size = Path(path).stat().st_size
-        with Path(path).open("rb") as file:
-            place = 0
-            while place + len(_SIGNATURE) <= size:
-                file.seek(place)
-                if file.read(len(_SIGNATURE)) == _SIGNATURE:
-                    return True
-                place = max(512, 2 * place)
-        return False
+        """Tell whether there is a superblock."""
+        return Path(path).is_file() and find_superblock(path) is not None
 
     def datasets(self, path: str) -> tuple[str, ...]:
         """Return the names of all datasets of three or four axes."""
@@ -49,7 +35,7 @@ class Hdf5Format:
             if isinstance(item, h5py.Dataset) and item.ndim in (3, 4):
                 found.append(name)
 
-        with translated(path), h5py.File(path, "r") as file:
+        with translated(path), open_file(path) as file:
             file.visititems(visit)
         return tuple(sorted(found))
 
@@ -58,7 +44,8 @@ class Hdf5Format:
         reader = Hdf5Reader(location, missing)
         try:
             with translated(str(location)):
-                route = find_route(reader.dataset)
+                is_written = is_open_for_writing(location.path)
+                route = "the file is open for writing" if is_written else find_route(reader.dataset)
                 if isinstance(route, str):
                     reader.routed(f"h5py: {route}")
                     checksums = load_checksums(location, reader.grid)
@@ -70,7 +57,7 @@ class Hdf5Format:
 
     def read_vector(self, path: str, name: str) -> Vector:
         """Read a scalar or one-dimensional dataset."""
-        with translated(path), h5py.File(path, "r") as file:
+        with translated(path), open_file(path) as file:
             item = file.get(name)
             if isinstance(item, h5py.Dataset):
                 check_supported(item, Location(path, name))

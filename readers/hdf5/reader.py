@@ -16,6 +16,8 @@ from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.openfile import open_file
+from voxload.readers.hdf5.parameters import check_parameters
 from voxload.readers.hdf5.stored import library_chunks
 from voxload.readers.hdf5.tablecache import load_table
 from voxload.readers.protocol import (
@@ -63,7 +65,7 @@ class Hdf5Reader:
         self._is_closed = False
         with translated(location.path):
             self._stamp = Stamp.of(location.path)
-            self._file = h5py.File(location.path, "r")
+            self._file = open_file(location.path)
         try:
             with translated(str(location)):
                 self.dataset = _dataset(self._file, location)
@@ -194,16 +196,16 @@ def _describe(dataset: h5py.Dataset, location: Location) -> tuple[AxisOrder, Vol
         dtype=dataset.dtype,
         chunks=order.to_volume(dataset.chunks, 1) if dataset.chunks else None,
         shards=None,
-        codecs=tuple(name for _, name in _filters(dataset)),
+        codecs=tuple(name for _, name, _ in _filters(dataset)),
     )
     return order, info
 
 
-def _filters(dataset: h5py.Dataset) -> list[tuple[int, str]]:
-    """Return (id, name) of the dataset's filters in the order of writing."""
+def _filters(dataset: h5py.Dataset) -> list[tuple[int, str, tuple[int, ...]]]:
+    """Return (id, name, parameters) of the dataset's filters in the order of writing."""
     plist: Any = dataset.id.get_create_plist()
     rows = [plist.get_filter(index) for index in range(plist.get_nfilters())]
-    return [(int(row[0]), row[3].decode(errors="replace").split(";")[0].strip()) for row in rows]
+    return [(int(row[0]), row[3].decode(errors="replace").split(";")[0].strip(), row[2]) for row in rows]
 
 
 def check_supported(dataset: h5py.Dataset, location: Location) -> None:
@@ -215,7 +217,7 @@ def check_supported(dataset: h5py.Dataset, location: Location) -> None:
             found=f"{kind} storage, whose missing files HDF5 replaces by fill values",
             remedy="read its source files, or copy it with h5repack first",
         )
-    for number, name in _filters(dataset):
+    for number, name, _ in _filters(dataset):
         if not h5py.h5z.filter_avail(number) and importlib.util.find_spec("hdf5plugin"):
             importlib.import_module("hdf5plugin")
         if not h5py.h5z.filter_avail(number):
@@ -224,3 +226,4 @@ def check_supported(dataset: h5py.Dataset, location: Location) -> None:
                 found=f"filter {number} ({name}), which is not installed",
                 remedy="pip install hdf5plugin",
             )
+    check_parameters(str(location), dataset, [(number, values) for number, _, values in _filters(dataset)])

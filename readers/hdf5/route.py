@@ -11,6 +11,7 @@ import h5py
 from voxload.readers.bitshuffle import Bitshuffle
 from voxload.readers.blosc2 import Blosc2
 from voxload.readers.codecs import BLOSC, DEFLATE, LZ4_HDF5, LZF, ZSTD, Fletcher32, Pipeline, Step
+from voxload.readers.hdf5.edges import are_unfiltered, have_partial_chunks
 from voxload.readers.parts import ChunkShape
 from voxload.readers.szip import Szip
 
@@ -49,6 +50,8 @@ def find_route(dataset: h5py.Dataset) -> NativeRoute | str:
     if dataset.chunks is None:
         return _contiguous(dataset)
     filters = _filters(dataset)
+    if filters and have_partial_chunks(dataset) and are_unfiltered(dataset) is None:
+        return "chunks at the edges that may have skipped the filters"
     is_shuffled = bool(filters) and filters[0][0] == _SHUFFLE
     if is_shuffled and filters[0][1][:1] != (itemsize,):
         return f"a shuffle of {filters[0][1][:1]} bytes for elements of {itemsize}"

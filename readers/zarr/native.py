@@ -23,6 +23,9 @@ from voxload.readers.zarr.reader import ZarrReader
 from voxload.readers.zarr.remotechunks import RemoteChunks, RemoteShards
 from voxload.readers.zarr.route import NativeRoute
 
+_GATHERED_BYTES = 2**26
+"""Buffers for larger chunks are made once a file's size is known: until then only metadata speak of theirs."""
+
 
 class _Chunks(Protocol):
     """Where stored chunks come from; all methods but `close` may be called from many threads at once."""
@@ -200,4 +203,6 @@ def _chunks(reader: ZarrReader, route: NativeRoute) -> _Chunks:
 
 def _files(chunks: _Chunks, route: NativeRoute) -> Callable[[Sequence[Place]], FileNames] | None:
     """Return what names the chunks' files, where each is a file that holds the chunk as it is."""
-    return chunks.files if isinstance(chunks, ChunkFiles) and not route.pipeline.steps else None
+    if not isinstance(chunks, ChunkFiles) or route.pipeline.steps or route.pipeline.nbytes > _GATHERED_BYTES:
+        return None
+    return chunks.files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numcodecs.errors
@@ -35,6 +36,9 @@ from voxload.readers.zarr.hierarchy import open_node
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
 from voxload.readers.zarr.stored import library_chunks
+
+_UNREACHABLE = 2**48
+"""Bytes of a chunk that no machine can hold, and that strides in 64 bits are far from."""
 
 
 class ZarrReader:
@@ -187,11 +191,12 @@ def _open_array(location: Location, store: Store) -> zarr.Array[Any]:
     )
 
 
-def _check_extents(location: Location, chunk: Place) -> None:
-    """Refuse chunks without voxels, before anything is divided by their extents."""
-    if min(chunk, default=1) < 1:
-        remedy = "copy or convert it again"
-        raise DataError(f"{location}", found=f"chunks of {chunk}", expected="extents of 1 or more", remedy=remedy)
+def _check_extents(location: Location, chunk: Place, itemsize: int) -> None:
+    """Refuse chunks without voxels, before anything is divided by their extents, and those that no memory holds."""
+    if min(chunk, default=1) < 1 or prod(chunk) * itemsize >= _UNREACHABLE:
+        remedy = "copy or convert it again: its metadata are damaged"
+        expected = "extents of 1 or more that memory can hold"
+        raise DataError(f"{location}", found=f"chunks of {chunk}", expected=expected, remedy=remedy)
 
 
 def _layout(array: zarr.Array[Any], location: Location) -> Layout:
@@ -202,11 +207,11 @@ def _layout(array: zarr.Array[Any], location: Location) -> Layout:
     metadata = array.metadata
     itemsize = array.dtype.itemsize
     if isinstance(metadata, ArrayV2Metadata):
-        _check_extents(location, tuple(metadata.chunks))
+        _check_extents(location, tuple(metadata.chunks), itemsize)
         return Layout(tuple(metadata.chunks), itemsize, None)
     codec = metadata.codecs[0]
     outer = tuple(array.shards or array.chunks)
-    _check_extents(location, outer)
+    _check_extents(location, outer, itemsize)
     if not any(isinstance(part, ShardingCodec) for part in metadata.codecs):
         return Layout(outer, itemsize, None)
     is_plain = (
@@ -223,7 +228,7 @@ def _layout(array: zarr.Array[Any], location: Location) -> Layout:
             remedy="convert it with voxload convert",
         )
     inner = tuple(codec.chunk_shape)
-    _check_extents(location, inner)
+    _check_extents(location, inner, itemsize)
     shard = ShardLayout(
         inner=inner,
         grid=tuple(width // part for width, part in zip(outer, inner, strict=True)),

@@ -139,6 +139,23 @@ def check_boxes(reader: Reader, whole: Array) -> None:
     assert same_bits(read(reader, Box.whole(whole.shape[1:])), whole)
 
 
+def check_some_boxes(reader: Reader, whole: Array) -> None:
+    """Check rule 1 on a few boxes that any layout can get wrong: all, none, one voxel, a corner, a middle, a plane."""
+    spatial = whole.shape[1:]
+    last, half = tuple(extent - 1 for extent in spatial), tuple(extent // 2 for extent in spatial)
+    corner = tuple(max(0, extent - 3) for extent in spatial)
+    for box in (
+        Box.whole(spatial),
+        Box((0, 0, 0), (0, 0, 0)),
+        Box(last, spatial),
+        Box(corner, spatial),
+        Box((0, 0, 0), tuple(extent + 1 for extent in half)),
+        Box((half[0], 0, 0), (half[0] + 1, *spatial[1:])),
+        Box((0, 0, half[2]), (*spatial[:2], half[2] + 1)),
+    ):
+        assert same_bits(read(reader, box), whole[(slice(None), *box.slices)]), box
+
+
 def check_views(reader: Reader, whole: Array) -> None:
     """Check rules 1 and 2: `out` may have any strides; its voxels are filled and its neighbours not touched."""
     canary = voxels((1,), whole.dtype, seed=9)[0]

@@ -144,7 +144,7 @@ def _name_checksums(path: Path, names: list[str]) -> None:
         else:
             table = table.append_column("checksums", column)
         with replacing(path) as temporary:
-            pq.write_table(table, temporary)
+            pq.write_table(table, temporary, write_page_checksum=True)
     except pa.ArrowException as error:
         raise DataError(f"catalogue {path}", found=str(error).splitlines()[0]) from error
     except OSError as error:
