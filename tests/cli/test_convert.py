@@ -36,6 +36,16 @@ def test_table_and_json(app: typer.Typer, tmp_path: Path) -> None:
     assert len(Catalog.read(report["catalog"])) == 1
 
 
+def test_checksums(app: typer.Typer, tmp_path: Path) -> None:
+    """--checksums reaches the conversion, and the report says how many volumes have them."""
+    np.save(tmp_path / "x.npy", np.zeros((8, 8, 8), dtype="i2"))
+    call = [str(tmp_path / "x.npy"), str(tmp_path / "out"), "--checksums"]
+    assert "with checksums" in CliRunner().invoke(app, call).stdout
+    report = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout)
+    assert report["summed"] == 1
+    assert Catalog.read(report["catalog"]).entry("x", "volume").checksums == "catalog.checksums.parquet"
+
+
 def test_headerless_options(app: typer.Typer, tmp_path: Path) -> None:
     """Shape, type, order, axes, chunks, format and memory reach the conversion."""
     volume = np.arange(2 * 4 * 5 * 6, dtype=">i4").reshape(2, 4, 5, 6)
