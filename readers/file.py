@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from voxload.errors import DataError
 from voxload.readers.locality import is_node_local
-from voxload.readers.scratch import Bytes, scratch
+from voxload.readers.readahead import is_cold_byte, is_cold_page
+from voxload.readers.scratch import Bytes, address, scratch
 from voxload.readers.stamp import Stamp
 
 
@@ -37,14 +38,17 @@ class FileBytes:
         # Also closes what nobody closed: a reader that an error left behind keeps no descriptor.
         self._close = weakref.finalize(self, os.close, self._descriptor)
         self._map: Bytes | None = None
+        self._pages: mmap.mmap | None = None
         try:
             status = os.fstat(self._descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise DataError(path, found="a folder or device", expected="a file")  # noqa: TRY301 - closes the file
             self.size = status.st_size
             self._stamp = Stamp.of(path, status)
-            if may_map and self.size and is_node_local(path):
-                self._map = np.frombuffer(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ), np.uint8)
+            self.is_local = is_node_local(path)
+            if may_map and self.size and self.is_local:
+                self._pages = mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ)
+                self._map = np.frombuffer(self._pages, np.uint8)
                 self._close()  # the map has a descriptor of its own
         except BaseException:
             self.close()
@@ -62,19 +66,43 @@ class FileBytes:
 
         Raises DataError when they do not all lie in the file.
         """
+        self._check(offset, length)
+        if self._map is not None:
+            return self._map[offset : offset + length]
+        return self._fill(scratch.stored(length), offset)
+
+    def _check(self, offset: int, length: int) -> None:
         # Two comparisons and no sum: a damaged table may hold numbers that overflow elsewhere.
         if not 0 <= offset <= self.size or not 0 <= length <= self.size - offset:
             raise self._short(offset, length, max(0, self.size - offset))
-        if self._map is not None:
-            return self._map[offset : offset + length]
-        buffer = scratch.stored(length)
+
+    def _fill(self, buffer: Bytes, offset: int) -> Bytes:
         done = 0
-        while done < length:
+        while done < buffer.size:
             count = os.preadv(self._descriptor, [buffer[done:].data], offset + done)
             if count == 0:
-                raise self._short(offset, length, done)
+                raise self._short(offset, buffer.size, done)
             done += count
         return buffer
+
+    def fresh(self, offset: int, length: int) -> Bytes:
+        """Return `length` bytes from `offset` in memory of their own; see `read`."""
+        self._check(offset, length)
+        return self._fill(np.empty(length, np.uint8), offset)
+
+    def is_cold(self, offset: int) -> bool:
+        """Tell whether the byte at `offset` is not in memory."""
+        if self._map is not None:
+            return is_cold_page(address(self._map) + offset)
+        return is_cold_byte(self._descriptor, offset)
+
+    def announce(self, offset: int, length: int) -> None:
+        """Tell the system that a range will be read."""
+        if self._pages is None:
+            os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
+            return
+        start = offset - offset % mmap.PAGESIZE
+        self._pages.madvise(mmap.MADV_WILLNEED, start, offset + length - start)
 
     @property
     def map(self) -> Bytes | None:
@@ -88,7 +116,7 @@ class FileBytes:
 
     def close(self) -> None:
         """Close the file; the map goes with the last array that looks into it."""
-        self._map, self._descriptor = None, -1
+        self._map, self._pages, self._descriptor = None, None, -1
         self._close()
 
     def _short(self, offset: int, length: int, found: int) -> DataError:

@@ -8,6 +8,9 @@ _MOST = 2**15
 zstd's runs hold the most of all codecs here: a block of four bytes stands for 2^17 (RFC 8878, section 3.1.1.2); deflate
 reaches 1032 and lz4 255. Runs of blosc2 have no such bound, but their frames say how long they are.
 """
+_EXPANSION = 8
+_SLACK = 2**16
+"""No compressor makes data longer than by an eighth and this."""
 
 
 def check_growth(name: str, stored: int, size: int) -> None:
@@ -22,3 +25,8 @@ def check_growth(name: str, stored: int, size: int) -> None:
     """
     if size > _MOST * stored:
         raise ValueError(f"{stored} bytes of {name}, which cannot hold {size}")
+
+
+def longest_stored(decoded: int, *, is_plain: bool) -> int:
+    """Return the most bytes that a chunk of `decoded` ones can take in storage: a longer object is no chunk."""
+    return decoded if is_plain else decoded + decoded // _EXPANSION + _SLACK

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.readers.chunked import ChunkedVolume, Fetched, Mapped
+from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched, Mapped
 from voxload.readers.contiguous import ContiguousVolume
 from voxload.readers.faults import translated
 from voxload.readers.file import FileBytes
@@ -18,6 +19,9 @@ from voxload.readers.hdf5.reader import Hdf5Reader
 from voxload.readers.hdf5.route import NativeRoute
 from voxload.readers.parts import Place, Wanted
 from voxload.readers.protocol import ReadCost, Volume, VolumeInfo
+from voxload.readers.readahead import FileRange, announce_all, fetching
+from voxload.readers.remote.flight import Flight
+from voxload.readers.remote.plan import Piece, plan
 from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.scratch import address
 from voxload.readers.spans import SpanVolume
@@ -50,7 +54,12 @@ class NativeHdf5Reader:
         self._table: ChunkTable | None = None
         subject, can_locate = str(self._info.location), route.offset is None and self._file.map is not None
         volume = ChunkedVolume(
-            subject, route.shape, route.pipeline, self._chunk, locate=self._locate if can_locate else None
+            subject,
+            route.shape,
+            route.pipeline,
+            self._chunk,
+            expect=self._expect,
+            locate=self._locate if can_locate else None,
         )
         self._volume = verified(volume, checksums, str)
 
@@ -104,6 +113,22 @@ class NativeHdf5Reader:
         whole = self._file.read(route.offset, route.pipeline.nbytes)
         ContiguousVolume(str(self._info.location), route.shape, whole).read_all(wanted)
 
+    @contextmanager
+    def _expect(self, places: Sequence[Place]) -> Iterator[Fetch]:
+        """Let chunks come ahead of their use: announced where they lie on this node, else by many requests at once."""
+        if self._file.is_local:
+            yield fetching(places, self._where, self._chunk)
+            return
+        stored = {place: at for place in places if self._table and (at := self._table.find(place)) is not None}
+        pieces = [Piece(place, self._file.path, at.offset, at.offset + at.size) for place, at in stored.items()]
+        with Flight(plan(pieces), lambda request: self._file.fresh(request.start, request.size)) as flight:
+            yield lambda place: Fetched(flight.taken(place), stored[place].mask) if place in stored else None
+
+    def _where(self, place: Place) -> FileRange | None:
+        """Return where a chunk lies."""
+        at = self._table.find(place) if self._table else None
+        return None if at is None else FileRange(self._file, at.offset, at.size)
+
     def _chunk(self, place: Place) -> Fetched | None:
         """Return a chunk as stored."""
         found = self._table.find(place) if self._table else None
@@ -123,6 +148,7 @@ class NativeHdf5Reader:
         is_there = sizes >= 0
         if (sizes[is_there] != length).any() or not self._file.holds(offsets[is_there], length):
             return None
+        announce_all(places, self._where)
         return Mapped(np.where(is_there, offsets + np.uint64(address(whole)), np.uint64(0)), (whole,))
 
     def _fill(self, view: Volume) -> None:

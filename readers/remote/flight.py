@@ -9,6 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from voxload.errors import InternalError
 from voxload.readers.parts import Place
 from voxload.readers.remote.budget import ByteBudget, budget
 from voxload.readers.remote.fetchers import fetchers
@@ -95,6 +96,13 @@ class Flight:
             self._count_down(sent)
         start = piece.start - sent.request.start
         return None if data is None else data[start : start + piece.stop - piece.start]
+
+    def taken(self, place: Place) -> Bytes:
+        """Return the bytes of a chunk that was planned, and whose file must hold it."""
+        data = self.take(place)
+        if data is None:
+            raise InternalError(f"chunk {place} was not asked for, or twice")
+        return data
 
     def _release(self, size: int, _future: Future[Bytes | None]) -> None:
         self._budget.release(size)

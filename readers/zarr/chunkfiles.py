@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import numpy as np
 
 from voxload.errors import DataError
-from voxload.readers.chunked import Fetched, FileNames
+from voxload.readers.chunked import Fetch, Fetched, FileNames
+from voxload.readers.growth import longest_stored
+from voxload.readers.locality import is_node_local
 from voxload.readers.parts import Place
+from voxload.readers.readahead import PIECE_BYTES, is_cold_byte, probed
+from voxload.readers.remote.fetchers import fetchers
+from voxload.readers.remote.flight import Flight
+from voxload.readers.remote.plan import Piece, plan
 from voxload.readers.scratch import Bytes, scratch
 from voxload.readers.zarr.chunkindex import KeyOf
 
@@ -19,6 +27,15 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 _NAMES = 2**14
 """Names remembered: those of a sample's blocks, in a few MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenFile:
+    """A chunk's file."""
+
+    path: str
+    descriptor: int
+    size: int
 
 
 class ChunkFiles:
@@ -33,14 +50,18 @@ class ChunkFiles:
         The hierarchy's folder.
     key_of
         Names of the chunks' files below it.
-    exact
-        Bytes that every file must have where nothing is compressed; None where only the file system knows.
+    decoded
+        Bytes of a decoded chunk.
+    is_plain
+        Whether they are stored as they are, so that every file has as many.
     """
 
-    def __init__(self, folder: str, key_of: KeyOf, exact: int | None) -> None:
+    def __init__(self, folder: str, key_of: KeyOf, *, decoded: int, is_plain: bool) -> None:
         self._folder = folder.rstrip("/")
         self._key_of = key_of
-        self._exact = exact
+        self._exact = decoded if is_plain else None
+        self._limit = longest_stored(decoded, is_plain=is_plain)
+        self._is_local = is_node_local(folder)
         self._names: dict[Place, bytes] = {}
 
     def fetch(self, place: Place) -> Fetched | None:
@@ -49,18 +70,74 @@ class ChunkFiles:
 
     def fetch_part(self, place: Place, start: int, stop: int | None) -> Fetched | None:
         """Return a chunk of which only the bytes from `start` to `stop` are what is stored."""
+        with self._opened(place) as found:
+            if found is None:
+                return None
+            data = scratch.stored(found.size)
+            _read(found.descriptor, data[start:stop], start, found.path)
+            return Fetched(data)
+
+    @contextmanager
+    def expect(self, places: Sequence[Place]) -> Iterator[Fetch]:
+        """Let chunks come ahead of their use: announced where they lie on this node, else by many requests at once."""
+        if self._is_local:
+            with self._announced(places):
+                yield self.fetch
+            return
+        pieces = [Piece(place, self._key_of(place), 0, self._limit) for place in places]
+        with Flight(plan(pieces), lambda request: self._fresh(request.pieces[0].place)) as flight:
+            yield lambda place: None if (data := flight.take(place)) is None else Fetched(data)
+
+    def _fresh(self, place: Place) -> Bytes | None:
+        """Return a chunk in memory of its own."""
+        with self._opened(place) as found:
+            if found is None:
+                return None
+            data = np.empty(found.size, np.uint8)
+            _read(found.descriptor, data, 0, found.path)
+            return data
+
+    @contextmanager
+    def _announced(self, places: Sequence[Place]) -> Iterator[None]:
+        """Have chunks announced by threads that wait for nothing else, unless they are in memory."""
+        is_cold = any(self._is_cold(place) for place in probed(places))
+        announcing = [fetchers().submit(self._announce, place) for place in places] if is_cold else []
+        try:
+            yield
+        finally:
+            for one in announcing:
+                one.cancel()
+
+    def _is_cold(self, place: Place) -> bool:
+        """Tell whether reading a chunk would wait; whatever is wrong with it, reading it says."""
+        try:
+            with self._opened(place) as found:
+                return found is not None and is_cold_byte(found.descriptor, 0)
+        except (DataError, OSError):
+            return False
+
+    def _announce(self, place: Place) -> None:
+        """Tell the system that a chunk will be read."""
+        with suppress(DataError, OSError), self._opened(place) as found:
+            if found is None:
+                return
+            for start in range(0, found.size, PIECE_BYTES):
+                os.posix_fadvise(found.descriptor, start, PIECE_BYTES, os.POSIX_FADV_WILLNEED)
+
+    @contextmanager
+    def _opened(self, place: Place) -> Iterator[_OpenFile | None]:
+        """Yield a chunk's open file, or None when there is none."""
         path = self.path(place)
         try:
             descriptor = os.open(path, _FLAGS)
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            yield None
+            return
         try:
             size = _file_size(os.fstat(descriptor), path)
             if self._exact not in (None, size):
                 raise DataError(path, found=f"{size} bytes", expected=f"a stored chunk of {self._exact} bytes")
-            data = scratch.stored(size)
-            _read(descriptor, data[start:stop], start, path)
-            return Fetched(data)
+            yield _OpenFile(path, descriptor, size)
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from error  # read(2) does not say which file
         finally:

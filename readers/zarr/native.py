@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import NoReturn, Protocol
 
@@ -42,6 +42,10 @@ class _Chunks(Protocol):
         """Return where chunks that are stored as they are lie in memory; None when one is not as it should be."""
         ...
 
+    def expect(self, places: Sequence[Place]) -> AbstractContextManager[Fetch]:
+        """Let the chunks at `places` come ahead of their use; gives what hands them out."""
+        ...
+
     def name(self, place: Place) -> str:
         """Return a chunk's name in the hierarchy."""
         ...
@@ -74,25 +78,17 @@ class _Required:
         found = self._chunks.locate(places)
         return found if found and found.addresses.all() else None
 
+    @contextmanager
+    def expect(self, places: Sequence[Place]) -> Iterator[Fetch]:
+        """Let the chunks at `places` come ahead of their use; yields what hands them out."""
+        with self._chunks.expect(places) as fetch:
+            yield lambda place: fetch(place) or self._absent(place)
+
     def _absent(self, place: Place) -> NoReturn:
         raise DataError(
             f"no chunk {self._chunks.name(place)}",
             expected='every chunk stored, or missing="fill" for those never written',
         )
-
-
-class _RequiredAhead(_Required):
-    """The same of chunks that are fetched ahead."""
-
-    def __init__(self, chunks: RemoteChunks | RemoteShards) -> None:
-        super().__init__(chunks)
-        self._ahead = chunks
-
-    @contextmanager
-    def expect(self, places: Sequence[Place]) -> Iterator[Fetch]:
-        """Fetch the chunks at `places` ahead; yields what hands them out."""
-        with self._ahead.expect(places) as fetch:
-            yield lambda place: fetch(place) or self._absent(place)
 
 
 class NativeZarrReader:
@@ -114,7 +110,7 @@ class NativeZarrReader:
         self._reader = reader
         self._info = replace(reader.describe(), route="native")
         self._chunks: _Chunks = _chunks(reader, route)
-        volume = _volume(str(self._info.location), self._chunks, route, missing)
+        volume = _volume(self._info.location, self._chunks, route, missing)
         checksums = load_checksums(self._info.location, reader.grid)
         self._volume = verified(volume, checksums, self._chunks.name)
         self._is_open = True
@@ -169,22 +165,21 @@ class NativeZarrReader:
         view[...] = self._reader.fill_value
 
 
-def _volume(subject: str, chunks: _Chunks, route: NativeRoute, missing: Missing) -> ChunkedVolume:
+def _volume(location: Location, chunks: _Chunks, route: NativeRoute, missing: Missing) -> ChunkedVolume:
     # Of functions of `chunks` and not of the reader: one that refers to itself keeps its files open until the next
     # collection.
-    if isinstance(chunks, RemoteChunks | RemoteShards):
-        ahead = chunks if missing is Missing.FILL else _RequiredAhead(chunks)
-        return ChunkedVolume(subject, route.shape, route.pipeline, ahead.fetch, expect=ahead.expect)
     source = chunks if missing is Missing.FILL else _Required(chunks)
-    is_plain = not route.pipeline.steps
+    is_here = not is_url(location.path) and is_node_local(location.path)
+    is_plain = is_here and not route.pipeline.steps
     return ChunkedVolume(
-        subject,
+        str(location),
         route.shape,
         route.pipeline,
         source.fetch,
         fetch_part=source.fetch_part if is_plain else None,
+        expect=source.expect,
         locate=source.locate if is_plain else None,
-        files=_files(chunks, route),
+        files=_files(chunks, route) if is_plain else None,
     )
 
 
@@ -198,11 +193,11 @@ def _chunks(reader: ZarrReader, route: NativeRoute) -> _Chunks:
         return RemoteChunks(reader.store, index, decoded=route.pipeline.nbytes, is_plain=exact is not None)
     if index.layout.shard is not None:
         return OpenShards(folder, index.key_of, index.layout.shard, exact=exact)
-    return ChunkFiles(folder, index.key_of, exact)
+    return ChunkFiles(folder, index.key_of, decoded=route.pipeline.nbytes, is_plain=exact is not None)
 
 
 def _files(chunks: _Chunks, route: NativeRoute) -> Callable[[Sequence[Place]], FileNames] | None:
     """Return what names the chunks' files, where each is a file that holds the chunk as it is."""
-    if not isinstance(chunks, ChunkFiles) or route.pipeline.steps or route.pipeline.nbytes > _GATHERED_BYTES:
+    if not isinstance(chunks, ChunkFiles) or route.pipeline.nbytes > _GATHERED_BYTES:
         return None
     return chunks.files

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from voxload.readers.chunked import Fetched, Mapped
+from voxload.readers.chunked import Fetch, Fetched, Mapped
 from voxload.readers.file import FileBytes
+from voxload.readers.locality import is_node_local
 from voxload.readers.parts import Place
+from voxload.readers.readahead import FileRange, Where, announce_all, fetching
+from voxload.readers.remote.flight import Flight
+from voxload.readers.remote.plan import Piece, plan
 from voxload.readers.scratch import address
 from voxload.readers.zarr.chunkindex import KeyOf
 from voxload.readers.zarr.shardindex import ABSENT, Entries, ShardLayout
@@ -77,6 +82,46 @@ class OpenShards:
         finally:
             self._release(outer, shard)
 
+    @contextmanager
+    def expect(self, places: Sequence[Place]) -> Iterator[Fetch]:
+        """Let chunks come ahead of their use: announced where they lie on this node, else by many requests at once."""
+        with self._held() as where:
+            if is_node_local(self._folder):
+                yield fetching(places, where, self.fetch)
+                return
+            with self._flight(places, where) as flight:
+                yield lambda place: Fetched(flight.taken(place)) if where(place) else None
+
+    @contextmanager
+    def _held(self) -> Iterator[Where]:
+        """Yield what tells where chunks lie; the shards that it was asked for stay open meanwhile."""
+        held: dict[Place, _Shard] = {}
+
+        def where(place: Place) -> FileRange | None:
+            outer, inner = self._split(place)
+            shard = held.get(outer)
+            if shard is None:
+                shard = self._acquire(outer)
+                if held.setdefault(outer, shard) is not shard:  # another thread was faster
+                    self._release(outer, shard)
+            if shard.file is None or shard.entries is None:
+                return None
+            offset, length = shard.entries[inner].tolist()
+            return None if offset == length == ABSENT else FileRange(shard.file, offset, length)
+
+        try:
+            yield where
+        finally:
+            for outer, shard in held.items():
+                self._release(outer, shard)
+
+    def _flight(self, places: Sequence[Place], where: Where) -> Flight:
+        """Return the requests for chunks of shards that `where` keeps open."""
+        found = {place: at for place in places if (at := where(place)) is not None}
+        files = {at.file.path: at.file for at in found.values()}
+        pieces = [Piece(place, at.file.path, at.offset, at.offset + at.length) for place, at in found.items()]
+        return Flight(plan(pieces), lambda request: files[request.key].fresh(request.start, request.size))
+
     def locate(self, places: Sequence[Place]) -> Mapped | None:
         """Return where inner chunks that are stored as they are lie in the maps of their shards."""
         addresses = np.zeros(len(places), np.uint64)
@@ -90,6 +135,8 @@ class OpenShards:
                 return None
             addresses[chosen] = found.addresses
             owners += found.owners
+        with self._held() as where:
+            announce_all(places, where)
         return Mapped(addresses, owners)
 
     def _in_map(self, outer: Place, inner: npt.NDArray[np.intp]) -> Mapped | None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from voxload.errors import DataError
 from voxload.readers.chunked import Fetch, Fetched, Mapped
+from voxload.readers.growth import longest_stored
 from voxload.readers.parts import Place
 from voxload.readers.remote import RemoteStore
 from voxload.readers.remote.flight import Flight, Load
@@ -14,10 +15,6 @@ from voxload.readers.remote.plan import Get, Piece, plan
 from voxload.readers.scratch import Bytes
 from voxload.readers.zarr.chunkindex import ChunkIndex
 from voxload.readers.zarr.shardindex import ABSENT
-
-_GROWTH = 8
-_SLACK = 2**16
-"""No compressor makes data longer than by an eighth and this: a longer object is no chunk, and is left unread."""
 
 
 class RemoteChunks:
@@ -39,7 +36,7 @@ class RemoteChunks:
         self._store = store
         self._index = index
         self._exact = decoded if is_plain else None
-        self._limit = decoded if is_plain else decoded + decoded // _GROWTH + _SLACK
+        self._limit = longest_stored(decoded, is_plain=is_plain)
 
     @contextmanager
     def expect(self, places: Sequence[Place]) -> Iterator[Fetch]:
