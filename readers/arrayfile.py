@@ -20,7 +20,7 @@ from voxload.readers.protocol import Location, ReadCost, Volume, VolumeInfo, che
 from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.spans import SpanVolume
 
-_SMALL_BYTES = 2**20
+_SMALL_BYTES = 2**21
 """Smaller reads are copied by numpy: planning one for several threads takes longer than they spare."""
 
 
@@ -105,6 +105,10 @@ class ArrayFileReader:
         except BaseException:
             self._file.close()
             raise
+        self._array: Volume | None = None
+        if self._file.map is not None and layout.dtype.isnative:
+            strides = tuple(stride * layout.dtype.itemsize for stride in self._shape.strides)
+            self._array = np.ndarray(layout.shape, layout.dtype, self._file.map.data, layout.offset, strides)
 
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
@@ -133,7 +137,7 @@ class ArrayFileReader:
 
     def close(self) -> None:
         """Close the file; it is unmapped with the last array that looks into it."""
-        self._is_closed = True
+        self._is_closed, self._array = True, None
         self._file.close()
 
     def _read(self, wanted: list[Wanted]) -> None:
@@ -141,11 +145,9 @@ class ArrayFileReader:
         if self._file.map is None:
             SpanVolume(subject, self._shape, self._file, offset).read_all(wanted)
             return
-        whole = self._file.read(offset, self._layout.nbytes)
-        if self._layout.dtype.isnative and sum(one.view.nbytes for one in wanted) < _SMALL_BYTES:
-            strides = tuple(stride * self._shape.itemsize for stride in self._shape.strides)
-            array: Volume = np.ndarray(self._layout.shape, self._layout.dtype, whole.data, strides=strides)
+        array = self._array
+        if array is not None and sum(one.view.nbytes for one in wanted) < _SMALL_BYTES:
             for one in wanted:
                 np.copyto(one.view, array[one.box.slices])
             return
-        ContiguousVolume(subject, self._shape, whole).read_all(wanted)
+        ContiguousVolume(subject, self._shape, self._file.read(offset, self._layout.nbytes)).read_all(wanted)

@@ -70,9 +70,6 @@ class ChunkTable:
         Asking for the chunks one by one walks the index anew for each and is quadratic.
         """
         grid = tuple(-(-extent // width) for extent, width in zip(dataset.shape, dataset.chunks, strict=True))
-        rows: list[Any] = []
-        dataset.id.chunk_iter(rows.append)
-        _check_cells(f"{dataset.file.filename}:{dataset.name}", prod(grid), len(rows))
         # One list of plain numbers: a tuple a chunk would have the garbage collector walk them all again and again.
         numbers: list[int] = []
 
@@ -82,6 +79,7 @@ class ChunkTable:
 
         dataset.id.chunk_iter(note)
         rows = np.array(numbers, np.uint64).reshape(-1, dataset.ndim + 3)
+        _check_cells(f"{dataset.file.filename}:{dataset.name}", prod(grid), len(rows))
         offsets = np.zeros(grid, np.uint64)
         sizes = np.full(grid, _ABSENT, np.int64)
         masks = np.zeros(grid, np.uint32)

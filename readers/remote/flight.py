@@ -56,15 +56,15 @@ class Flight:
             for request in group
             for piece in request.pieces
         }
-        self._sending = threading.Lock()
+        self._sending = threading.Condition()
         self._sent_groups = 0
+        self._is_reserving = False
         self._counting = threading.Lock()
         self._sent: dict[Place, _Sent] = {}
         self._is_over = False
 
     def __enter__(self) -> Self:
-        with self._sending:
-            self._send_allowed()
+        self._send_allowed()
         return self
 
     def __exit__(
@@ -114,34 +114,43 @@ class Flight:
             is_used_up = not sent.left and not self._is_over
         if is_used_up:
             self._budget.release(sent.request.size)
-            if self._sending.acquire(blocking=False):
-                try:
-                    self._send_allowed()
-                finally:
-                    self._sending.release()
+            self._send_allowed()
 
     def _send_up_to(self, number: int) -> None:
         """Send all groups up to one, waiting for the budget."""
-        with self._sending:
-            while self._sent_groups <= number:
+        while True:
+            with self._sending:
+                self._sending.wait_for(lambda: self._sent_groups > number or not self._is_reserving)
+                if self._sent_groups > number:
+                    return
+                self._is_reserving = True
+            # Without the lock: what is waited for may be a chunk that another thread of this read is about to take.
+            try:
                 self._budget.reserve(_size(self._groups[self._sent_groups]))
-                self._send_next()
-            self._send_allowed()
+                with self._sending:
+                    self._send_next()
+            finally:
+                with self._sending:
+                    self._is_reserving = False
+                    self._sending.notify_all()
 
     def _send_allowed(self) -> None:
         """Send as many groups as the budget allows at once."""
-        while self._sent_groups < len(self._groups):
-            if not self._budget.try_reserve(_size(self._groups[self._sent_groups])):
-                return
-            self._send_next()
+        with self._sending:
+            while not self._is_reserving and self._sent_groups < len(self._groups):
+                if not self._budget.try_reserve(_size(self._groups[self._sent_groups])):
+                    return
+                self._send_next()
 
     def _send_next(self) -> None:
+        """Send one group, whose bytes are reserved; with the lock."""
         group = self._groups[self._sent_groups]
         for request in group:
             sent = _Sent(request, fetchers().submit(self._load, request))
             with self._counting:
                 self._sent.update((piece.place, sent) for piece in request.pieces)
         self._sent_groups += 1
+        self._sending.notify_all()
 
 
 def _size(group: tuple[Get, ...]) -> int:

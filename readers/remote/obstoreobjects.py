@@ -21,7 +21,7 @@ from voxload.readers.remote.patience import Patience
 from voxload.readers.remote.traffic import Traffic
 
 if TYPE_CHECKING:  # these names are there for type checkers only
-    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+    from obstore.store import ObjectStore, RetryConfig
 
 T = TypeVar("T")
 
@@ -32,11 +32,8 @@ _STORES: dict[str, Callable[..., ObjectStore]] = {
     "az": AzureStore,
     "abfs": AzureStore,
     "abfss": AzureStore,
-    "http": HTTPStore,
-    "https": HTTPStore,
 }
-SCHEMES = frozenset(_STORES)
-"""Schemes of the URLs that obstore serves."""
+"""Stores by the schemes of their URLs; plain HTTP needs no bucket's name."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _QUERY = re.compile(r"\?\S+")
@@ -57,7 +54,7 @@ class ObstoreObjects:
     Parameters
     ----------
     url
-        With one of the SCHEMES.
+        Of S3, Google Cloud Storage, Azure or plain HTTP.
     patience
         How long to wait.
     traffic
@@ -170,7 +167,7 @@ class ObstoreObjects:
             return StorageError(self.locate(key), found=text, expected="permission to read", remedy=remedy)
         if status == _BEYOND:
             return DataError(self.locate(key), found="no such bytes", expected="an object that is not cut short")
-        if status in _BUSY or (status is None and "HTTP error" in text):
+        if status in _BUSY or (status is None and "HTTP error" in text and "builder error" not in text):
             return TransientError(text)
         return StorageError(self.locate(key), found=text, remedy="check URL, region and endpoint")
 
@@ -203,17 +200,18 @@ def _client(root: str, patience: Patience) -> ObjectStore:
     with _opening:
         if (root, patience) not in _clients:
             scheme, _, name = root.partition("://")
-            options: ClientConfig = {
-                "connect_timeout": timedelta(seconds=patience.connect),
-                "read_timeout": timedelta(seconds=patience.silence),
-                "timeout": timedelta(seconds=patience.request),
+            seconds = {
+                "connect_timeout": f"{patience.connect}s",
+                "read_timeout": f"{patience.silence}s",
+                "timeout": f"{patience.request}s",
             }
-            if scheme == "http":
-                options["allow_http"] = True
-            # The other stores take what the environment says, such as AWS_ALLOW_HTTP, where no option is given.
-            where = root if scheme in ("http", "https") else name
             try:
-                opened = _STORES[scheme](where, client_options=options, retry_config=_NO_RETRIES)
+                if scheme in ("http", "https"):
+                    options: Any = {**seconds, "allow_http": scheme == "http"}
+                    opened: ObjectStore = HTTPStore(root, client_options=options, retry_config=_NO_RETRIES)
+                else:
+                    # Not as client options, which would replace those that the environment sets, such as a proxy.
+                    opened = _STORES[scheme](name, config=seconds, retry_config=_NO_RETRIES)
             except (BaseError, ValueError) as error:
                 text = str(error).partition("\n")[0]
                 raise UsageError(root, found=text, remedy="check URL and environment variables") from error

@@ -17,7 +17,7 @@ from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, Reader, find_format, open_reader
 
-pytestmark = pytest.mark.usefixtures("no_leaks")
+pytestmark = pytest.mark.usefixtures("no_leaks", "short_waits")
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Site:
         span = request.headers.get("Range")
         if span:
             first, last = span.removeprefix("bytes=").split("-")
-            start = int(first) if first else len(data) - int(last)
+            start = int(first) if first else max(0, len(data) - int(last))
             stop = min(int(last) + 1, len(data)) if first and last else len(data)
             request.send_response(206)
             request.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(data)}")
