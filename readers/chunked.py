@@ -27,6 +27,7 @@ from voxload.readers.team import team
 
 _SHARED_BYTES = 2**21
 """Undecoded copies smaller than this are done before a helper has woken up."""
+_REMEDY = "copy or convert the file again"
 _FILES = 4
 """Files that a thread reads before it takes the next few: enough that taking them costs nothing."""
 _SHARE_BYTES = 2**20
@@ -111,15 +112,15 @@ class ChunkedVolume:
         parts = plan_parts(self.shape, wanted)
         read = _Read(self, wanted, parts, fill, paster(self.shape, wanted[0].view.dtype))
         nbytes = sum(one.view.nbytes for one in wanted)
-        is_shared = nbytes >= _SHARED_BYTES or bool(self.pipeline.steps) or self.expect is not None
+        is_shared = nbytes >= _SHARED_BYTES or bool(self.pipeline.steps)
         mapped = self._located(parts.places)
         if mapped is not None:
             read.copy(mapped, -(-nbytes // _SHARE_BYTES) if is_shared else 1)
             return
         numbers: Sequence[int] = range(len(parts.places))
-        if self.files is not None and isinstance(read.paster, Copier):
-            numbers = read.gather(self.files(parts.places), _FILES if is_shared else len(numbers))
         with self.expect(parts.places) if self.expect else nullcontext(self.fetch) as fetch:
+            if self.files is not None and isinstance(read.paster, Copier):
+                numbers = read.gather(self.files(parts.places), _FILES if is_shared else len(numbers))
             paste_chunk = read.pasting(fetch)
             if is_shared:
                 team().run(paste_chunk, numbers)
@@ -149,7 +150,7 @@ class _Read:
         """Return the function that does one chunk, by its number in the plan."""
         volume = self.volume
         table, bounds, places, spans = self.parts.table, self.parts.bounds, self.parts.places, self.parts.spans
-        fetch_part, decode, fail = volume.fetch_part, volume.pipeline.decode, self._failed
+        fetch_part, decode, subject = volume.fetch_part, volume.pipeline.decode, volume.subject
         paste = self.paster.paste
 
         def paste_chunk(number: int) -> None:
@@ -161,7 +162,7 @@ class _Read:
                     return
                 data, is_shuffled = decode(fetched.data, mask=fetched.mask, span=spans[number])
             except DataError as error:
-                raise fail(place, error) from error
+                raise error.within(f"{subject}, chunk {place}", remedy=_REMEDY) from error
             paste(data, table, (bounds[number], bounds[number + 1]), is_shuffled=is_shuffled)
 
         return paste_chunk
@@ -210,7 +211,3 @@ class _Read:
             part = one.box.intersect(chunk)
             if part is not None:
                 self.fill(one.view[part.relative_to(one.box.start).slices])
-
-    def _failed(self, place: Place, error: DataError) -> DataError:
-        remedy = "copy or convert the file again"
-        return DataError(f"{self.volume.subject}, chunk {place}: {error}", remedy=remedy)

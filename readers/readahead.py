@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from voxload.errors import DataError
 from voxload.readers.parts import Place
 from voxload.readers.scratch import Bytes
 
@@ -84,14 +85,14 @@ class ReadAhead:
         """Announce the first places."""
         room = WINDOW_BYTES
         for place in self._left:
-            room -= self._announce(self._where(place))
+            room -= self._announce(quietly(self._where, place))
             if room <= 0:
                 return
 
     def advance(self) -> None:
         """Announce the next place: one more was read."""
         for place in self._left:  # an iterator of a list hands each item to one thread only
-            self._announce(self._where(place))
+            self._announce(quietly(self._where, place))
             return
 
     @staticmethod
@@ -110,9 +111,17 @@ def probed(places: Sequence[T]) -> list[T]:
     return [places[place] for place in sorted({last * number // (_PROBES - 1) for number in range(_PROBES)})]
 
 
+def quietly(where: Where, place: Place) -> FileRange | None:
+    """Return where a chunk is stored, or None where that cannot be told: whoever fetches it will say why."""
+    try:
+        return where(place)
+    except (DataError, OSError):
+        return None
+
+
 def is_cold(places: Sequence[Place], where: Where) -> bool:
     """Tell whether a read of `places` will wait for the device."""
-    ranges = [where(place) for place in probed(places)] if places else []
+    ranges = [quietly(where, place) for place in probed(places)] if places else []
     return any(found is not None and found.file.is_cold(found.offset) for found in ranges)
 
 

@@ -11,10 +11,12 @@ from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched, FileNames, Mapped
 from voxload.readers.faults import translated
+from voxload.readers.locality import is_node_local
 from voxload.readers.parts import Place, Wanted
-from voxload.readers.protocol import Missing, ReadCost, Volume, VolumeInfo, closed
+from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo, closed
 from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.requests import Request, check_requests, read_wanted
+from voxload.readers.store import is_url
 from voxload.readers.stored import StoredChunks
 from voxload.readers.verified import load_checksums, verified
 from voxload.readers.zarr.chunkfiles import ChunkFiles

@@ -15,7 +15,7 @@ from voxload.readers.chunked import Fetch, Fetched, Mapped
 from voxload.readers.file import FileBytes
 from voxload.readers.locality import is_node_local
 from voxload.readers.parts import Place
-from voxload.readers.readahead import FileRange, Where, announce_all, fetching
+from voxload.readers.readahead import FileRange, Where, announce_all, fetching, quietly
 from voxload.readers.remote.flight import Flight
 from voxload.readers.remote.plan import Piece, plan
 from voxload.readers.scratch import address
@@ -89,8 +89,9 @@ class OpenShards:
             if is_node_local(self._folder):
                 yield fetching(places, where, self.fetch)
                 return
-            with self._flight(places, where) as flight:
-                yield lambda place: Fetched(flight.taken(place)) if where(place) else None
+            planned = {place: at for place in places if (at := quietly(where, place)) is not None}
+            with self._flight(planned) as flight:
+                yield lambda place: Fetched(flight.taken(place)) if place in planned else self.fetch(place)
 
     @contextmanager
     def _held(self) -> Iterator[Where]:
@@ -115,11 +116,10 @@ class OpenShards:
             for outer, shard in held.items():
                 self._release(outer, shard)
 
-    def _flight(self, places: Sequence[Place], where: Where) -> Flight:
-        """Return the requests for chunks of shards that `where` keeps open."""
-        found = {place: at for place in places if (at := where(place)) is not None}
-        files = {at.file.path: at.file for at in found.values()}
-        pieces = [Piece(place, at.file.path, at.offset, at.offset + at.length) for place, at in found.items()]
+    def _flight(self, planned: dict[Place, FileRange]) -> Flight:
+        """Return the requests for chunks of shards that stay open."""
+        files = {at.file.path: at.file for at in planned.values()}
+        pieces = [Piece(place, at.file.path, at.offset, at.offset + at.length) for place, at in planned.items()]
         return Flight(plan(pieces), lambda request: files[request.key].fresh(request.start, request.size))
 
     def locate(self, places: Sequence[Place]) -> Mapped | None:
