@@ -37,7 +37,7 @@ class RangeServer:
     tag: str = '"{}"'
     """Form of the entity tags; none are sent when empty."""
     crowd: int = 0
-    """Requests that must be under way at once before any of them is answered; waits ten seconds at most."""
+    """The first so many requests are not answered before as many are under way, or half a second has passed."""
     paths: list[str] = field(default_factory=list)
     """Paths that were asked for, in the order of coming."""
     failed: int = 0
@@ -66,8 +66,8 @@ class RangeServer:
             self.present += 1
             self.most = max(self.most, self.present)
             self.changed.notify_all()
-            if self.crowd:
-                self.changed.wait_for(lambda: self.most >= self.crowd, timeout=10)
+            if len(self.paths) <= self.crowd:
+                self.changed.wait_for(lambda: self.most >= self.crowd, timeout=0.5)
             kind = self.trouble(len(self.paths), path)
             self.failed += bool(kind)
             return kind
