@@ -56,6 +56,69 @@ def _make_copy_piece(_context: Any, to: Any, at: Any) -> Any:  # noqa: ARG001 - 
     return types.void(types.uint64, types.uint64), generate
 
 
+def _woven(builder: Any, planes: list[Any], unit: int = 1) -> Any:
+    """Return one vector of the elements whose bytes lie in `planes`, the lowest first; `unit` bytes stay together."""
+    if len(planes) == 1:
+        return planes[0]
+    width = planes[0].type.count
+    mask = [
+        at + place * width for first in range(0, width, unit) for place in (0, 1) for at in range(first, first + unit)
+    ]
+    order = ir.Constant(ir.VectorType(ir.IntType(32), 2 * width), mask)
+    pairs = zip(planes[::2], planes[1::2], strict=True)
+    return _woven(builder, [builder.shuffle_vector(low, high, order) for low, high in pairs], 2 * unit)
+
+
+def _store_line(builder: Any, line: Any, to: Any, streams: Any) -> None:
+    """Store a line at any address, or past the caches at an aligned one."""
+    words, target = builder.bitcast(line, _WORDS), builder.inttoptr(to, _WORDS.as_pointer())
+    with builder.if_else(builder.trunc(streams, ir.IntType(1))) as (then, otherwise):
+        with then:
+            store = builder.store(words, target, align=LINE)
+            store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+        with otherwise:
+            builder.store(words, target, align=1)
+
+
+def _weaver(count: int) -> Any:
+    """Return the maker of an operation that puts a line of elements of `count` bytes together out of its planes."""
+    plane = ir.VectorType(_BYTE, LINE // count)
+
+    def make(_context: Any, to: Any, at: Any, step: Any, streams: Any) -> Any:  # noqa: ARG001 - numba counts them
+        """Weave a line to an address; planes lie `step` bytes apart."""
+
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> None:
+            to, at, step, streams = arguments
+            planes = []
+            for _ in range(count):
+                planes.append(builder.load(builder.inttoptr(at, plane.as_pointer()), align=1))
+                at = builder.add(at, step)
+            _store_line(builder, _woven(builder, planes), to, streams)
+
+        return types.void(types.uint64, types.uint64, types.uint64, types.uint8), generate
+
+    return make
+
+
+def _swapper(count: int) -> Any:
+    """Return the maker of an operation that turns the bytes of each element of `count` bytes round in a line."""
+    whole = ir.VectorType(_BYTE, LINE)
+    order = [first + count - 1 - place for first in range(0, LINE, count) for place in range(count)]
+
+    def make(_context: Any, to: Any, at: Any, streams: Any) -> Any:  # noqa: ARG001 - numba counts them
+        """Copy a line from any address, turned."""
+
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> None:
+            to, at, streams = arguments
+            line = builder.load(builder.inttoptr(at, whole.as_pointer()), align=1)
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), LINE), order)
+            _store_line(builder, builder.shuffle_vector(line, line, mask), to, streams)
+
+        return types.void(types.uint64, types.uint64, types.uint8), generate
+
+    return make
+
+
 def _make_prefetch(_context: Any, at: Any) -> Any:  # noqa: ARG001 - numba counts them
     """Ask for the line at an address; one that is not mapped does no harm."""
 
@@ -91,5 +154,11 @@ copy: Any = intrinsic(_make_copy)
 copy_piece: Any = intrinsic(_make_copy_piece)
 prefetch: Any = intrinsic(_make_prefetch)
 copy_line: Any = intrinsic(_make_copy_line)
+weave2: Any = intrinsic(_weaver(2))
+weave4: Any = intrinsic(_weaver(4))
+weave8: Any = intrinsic(_weaver(8))
+swap2: Any = intrinsic(_swapper(2))
+swap4: Any = intrinsic(_swapper(4))
+swap8: Any = intrinsic(_swapper(8))
 settle: Any = intrinsic(_make_settle)
 pointer: Any = intrinsic(_make_pointer)

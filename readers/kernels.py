@@ -19,7 +19,22 @@ import numpy as np
 import numpy.typing as npt
 from numba import boolean, types, uint8, uint64
 
-from voxload.readers.addresses import LINE, PIECE, copy, copy_line, copy_piece, pointer, prefetch, settle
+from voxload.readers.addresses import (
+    LINE,
+    PIECE,
+    copy,
+    copy_line,
+    copy_piece,
+    pointer,
+    prefetch,
+    settle,
+    swap2,
+    swap4,
+    swap8,
+    weave2,
+    weave4,
+    weave8,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,51 +111,6 @@ def _cut(row: Any, box: Any, chunk: Any, width: Any) -> None:
     line = uint64(LINE)
     if is_run and box[17] and row[EXTENT + 3] * width % line == _NONE and to % line == _NONE:
         row[MANNER] = BY_LINE
-
-
-@part
-def _assemble2(source: Any, i: Any, stride: Any, plane: Any, to: Any, step: Any, count: Any) -> None:
-    """Put a row of two-byte elements together."""
-    target = carray(pointer(to), (step * count,), uint8)
-    if stride == _ONE and step == uint64(2):
-        for d in range(count):
-            e = uint64(2) * d
-            target[e] = source[i + d]
-            target[e + _ONE] = source[i + plane + d]
-    else:
-        for d in range(count):
-            target[d * step] = source[i + d * stride]
-            target[d * step + _ONE] = source[i + plane + d * stride]
-
-
-@part
-def _assemble4(source: Any, i: Any, stride: Any, plane: Any, to: Any, step: Any, count: Any) -> None:
-    """Put a row of four-byte elements together."""
-    target = carray(pointer(to), (step * count,), uint8)
-    second, third, fourth = i + plane, i + uint64(2) * plane, i + uint64(3) * plane
-    if stride == _ONE and step == uint64(4):
-        for d in range(count):
-            e = uint64(4) * d
-            target[e] = source[i + d]
-            target[e + _ONE] = source[second + d]
-            target[e + uint64(2)] = source[third + d]
-            target[e + uint64(3)] = source[fourth + d]
-    else:
-        for d in range(count):
-            e = d * step
-            target[e] = source[i + d * stride]
-            target[e + _ONE] = source[second + d * stride]
-            target[e + uint64(2)] = source[third + d * stride]
-            target[e + uint64(3)] = source[fourth + d * stride]
-
-
-@part
-def _assemble8(source: Any, i: Any, stride: Any, plane: Any, to: Any, step: Any, count: Any) -> None:
-    """Put a row of eight-byte elements together."""
-    target = carray(pointer(to), (step * count,), uint8)
-    for d in range(count):
-        for k in range(uint64(8)):
-            target[d * step + k] = source[i + d * stride + k * plane]
 
 
 @compiled(TABLE, TABLE, NUMBERS, uint64)
@@ -247,44 +217,85 @@ def _paste_row(row: Any, start: Any, width: Any) -> None:
 
 
 @part
-def _assemble_row(source: Any, row: Any, first: Any, shrunk: Any, plane: Any, width: Any) -> None:
-    """Put a part together from its first byte on; strides are `shrunk` by the bytes that lie in other planes."""
-    n0, n1, n2, n3, to = row[0], row[1], row[2], row[3], row[TARGET]
-    s0, s1, s2, s3 = row[4] // shrunk, row[5] // shrunk, row[6] // shrunk, row[7] // shrunk
-    for a in range(n0):
-        for b in range(n1):
-            for c in range(n2):
-                i = first + a * s0 + b * s1 + c * s2
-                o = to + a * row[8] + b * row[9] + c * row[10]
-                if width == uint64(2):
-                    _assemble2(source, i, s3, plane, o, row[11], n3)
-                elif width == uint64(4):
-                    _assemble4(source, i, s3, plane, o, row[11], n3)
-                else:
-                    _assemble8(source, i, s3, plane, o, row[11], n3)
+def _gather_run(to: Any, step: Any, at: Any, stride: Any, plane: Any, count: Any, width: Any) -> None:
+    """Put elements together byte by byte."""
+    for d in range(count):
+        for k in range(width):
+            copy(to + d * step + k, at + d * stride + k * plane, _ONE)
 
 
 @part
-def _paste_rows(source: Any, table: Any, begin: Any, end: Any, width: Any) -> None:
-    """Copy rows out of a chunk whose elements lie as they should."""
-    for number in range(begin, end):
-        row = table[number]
-        _paste_row(row, uint64(source.ctypes.data) + row[FIRST], width)
+def _weave_run(to: Any, at: Any, plane: Any, count: Any, width: Any, streams: Any) -> None:
+    """Put elements that are next to each other in their planes and in the target together, a line at a time."""
+    each = uint64(LINE) // width
+    lines = count // each
+    if width == uint64(2):
+        for d in range(lines):
+            weave2(to + d * uint64(LINE), at + d * each, plane, streams)
+    elif width == uint64(4):
+        for d in range(lines):
+            weave4(to + d * uint64(LINE), at + d * each, plane, streams)
+    else:
+        for d in range(lines):
+            weave8(to + d * uint64(LINE), at + d * each, plane, streams)
+    done = lines * each
+    _gather_run(to + done * width, width, at + done, _ONE, plane, count - done, width)
+
+
+@part
+def _swap_run(to: Any, at: Any, count: Any, width: Any, streams: Any) -> None:
+    """Turn the bytes of elements that are next to each other in both, a line at a time."""
+    each = uint64(LINE) // width
+    lines = count // each
+    if width == uint64(2):
+        for d in range(lines):
+            swap2(to + d * uint64(LINE), at + d * uint64(LINE), streams)
+    elif width == uint64(4):
+        for d in range(lines):
+            swap4(to + d * uint64(LINE), at + d * uint64(LINE), streams)
+    else:
+        for d in range(lines):
+            swap8(to + d * uint64(LINE), at + d * uint64(LINE), streams)
+    done = lines * each
+    _gather_run(to + done * width, width, at + (done + _ONE) * width - _ONE, width, _NONE - _ONE, count - done, width)
+
+
+@part
+def _assemble_row(row: Any, start: Any, plane: Any, width: Any, is_swapped: Any) -> None:
+    """Put a part together from its chunk's address; `plane` is 0 where the bytes of an element are together."""
+    n0, n1, n2, n3, to = row[0], row[1], row[2], row[3], row[TARGET]
+    shrunk, step = (width, plane) if plane else (_ONE, _ONE)
+    s0, s1, s2, s3 = row[4] // shrunk, row[5] // shrunk, row[6] // shrunk, row[7] // shrunk
+    lowest = row[FIRST] // shrunk
+    if is_swapped:
+        lowest, step = lowest + (width - _ONE) * step, _NONE - step
+    is_run = row[11] == width and s3 == (_ONE if plane else width)
+    streams = uint8(row[MANNER] == BY_LINE)
+    for a in range(n0):
+        for b in range(n1):
+            for c in range(n2):
+                i = start + lowest + a * s0 + b * s1 + c * s2
+                o = to + a * row[8] + b * row[9] + c * row[10]
+                if not is_run:
+                    _gather_run(o, row[11], i, s3, step, n3, width)
+                elif plane:
+                    _weave_run(o, i, step, n3, width, streams)
+                else:
+                    _swap_run(o, i + _ONE - width, n3, width, streams)
+    if streams:
+        settle()
 
 
 @part
 def paste_part(source: Any, row: Any, width: Any, is_shuffled: Any, is_swapped: Any) -> None:
     """Paste one part of a chunk, however its bytes lie."""
-    if not is_shuffled and not is_swapped:
-        _paste_row(row, uint64(source.ctypes.data) + row[FIRST], width)
-        return
-    plane = uint64(len(source)) // width if is_shuffled else _ONE
-    shrunk = width if is_shuffled else _ONE
-    first = row[FIRST] // shrunk
-    if is_swapped:
-        _assemble_row(source, row, first + (width - _ONE) * plane, shrunk, _NONE - plane, width)
+    start = uint64(source.ctypes.data)
+    if is_shuffled:
+        _assemble_row(row, start, uint64(len(source)) // width, width, is_swapped)
+    elif is_swapped:
+        _assemble_row(row, start, _NONE, width, is_swapped)
     else:
-        _assemble_row(source, row, first, shrunk, plane, width)
+        _paste_row(row, start + row[FIRST], width)
 
 
 @part
@@ -310,6 +321,6 @@ def paste_mapped(table: Any, begin: int, end: int, width: int, is_swapped: bool)
     for number in range(begin, end):
         row = table[number]
         if is_swapped:
-            _assemble_row(mapped(row), row, width - _ONE, _ONE, _NONE - _ONE, width)
+            _assemble_row(row, _NONE, _NONE, width, is_swapped)
         else:
             _paste_row(row, row[FIRST], width)
