@@ -16,7 +16,7 @@ from rich.console import Console
 from bench.reading import cases, entrants, machine, plot, report
 from bench.reading.clock import Limits, measure
 from bench.reading.contender import Job
-from bench.reading.fields import DTYPES, Field, load_field
+from bench.reading.fields import DTYPES, Field, buffer_like, load_field
 from bench.reading.goals import all_goals, goals_to_json
 from bench.reading.peers.hdf5_processes import CREW
 from bench.reading.results import Result
@@ -97,7 +97,7 @@ def _run(plan: Plan, console: Console) -> Iterator[Result]:
     for sample, field in plan.samples():
         for case in plan.cases:
             expected = np.stack([field[box.slices] for box in case.boxes])
-            job = Job(sample, case, np.zeros_like(expected), expected, plan.threads)
+            job = Job(sample, case, buffer_like(expected), expected, plan.threads)
             result = Result.of(job, measure(job, entrants.entries(job, plan.peers), plan.limits))
             report.show_result(console, result, sample.title)
             yield result

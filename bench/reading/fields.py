@@ -13,6 +13,7 @@ Field = npt.NDArray[Any]
 DTYPES = ("int16", "float32")
 """int16: counts of particles, compressible; float32: a density with noise, hardly compressible."""
 
+_LINE = 64
 _COARSE = 4
 """Voxels along each axis that share one mean."""
 _SPREAD = 1.2
@@ -55,3 +56,14 @@ def _density(generator: np.random.Generator, cells: int) -> npt.NDArray[np.float
     smooth = np.fft.irfftn(noise / (1 + square) ** 0.9, s=(cells,) * 3, axes=(0, 1, 2))
     smooth *= _SPREAD / smooth.std()
     return np.exp(smooth - _SPREAD**2 / 2).astype(np.float32)
+
+
+def buffer_like(field: Field) -> Field:
+    """Return a touched array of the same type and extents that begins with a line of the caches.
+
+    Allocators of tensors give such; numpy's own begin at any multiple of 16 bytes, which costs whoever copies lines.
+    """
+    memory = np.zeros(field.nbytes + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    found: Field = memory[start : start + field.nbytes].view(field.dtype).reshape(field.shape)
+    return found

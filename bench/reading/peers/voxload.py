@@ -9,6 +9,7 @@ from functools import partial
 from bench.reading.contender import Entry, Job, Setting
 from bench.reading.samples import DATASET
 from voxload.readers import Location, open_reader
+from voxload.readers.requests import Request, read_many
 from voxload.readers.team import set_threads, team
 
 _PATIENCE = 30.0
@@ -34,9 +35,8 @@ class VoxloadSession:
             team().run(partial(_meet, started), range(self._threads))
 
     def read(self) -> None:
-        """Read the boxes one after the other."""
-        for index, box in enumerate(self._boxes):
-            self._reader.read_into(box, self.out[index : index + 1])
+        """Read all boxes at once, as tensorstore is asked to."""
+        read_many(self._reader, [Request(box, self.out[index : index + 1]) for index, box in enumerate(self._boxes)])
 
     def close(self) -> None:
         """Close the reader."""
