@@ -25,7 +25,7 @@ from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes, scratch
 from voxload.readers.team import team
 
-_SHARED_BYTES = 2**21
+_SHARED_BYTES = 2**22
 """Undecoded copies smaller than this are done before a helper has woken up."""
 _REMEDY = "copy or convert the file again"
 _FILES = 4
@@ -169,27 +169,32 @@ class _Read:
 
     def copy(self, mapped: Mapped, shares: int) -> None:
         """Paste chunks that lie in memory, in so many shares."""
-        table = self.parts.table
-        rows = np.diff(self.parts.bounds)
-        for number in np.flatnonzero(mapped.addresses == 0).tolist():
-            self._fill(number)
-        starts = np.repeat(mapped.addresses, rows)
+        table, starts = self.parts.table, mapped.addresses
+        if len(table) != len(starts):
+            starts = np.repeat(starts, np.diff(self.parts.bounds))
         table[:, kernels.FIRST] += starts
         table[:, kernels.STOP] += starts
-        table = table[starts != 0]
-        if not len(table):
+        if not mapped.addresses.all():
+            for number in np.flatnonzero(mapped.addresses == 0).tolist():
+                self._fill(number)
+            table = table[starts != 0]
+        shares = min(shares, len(table))
+        if shares < 2:
+            self.paster.paste_mapped(table, (0, len(table)))
             return
-        bounds = split(len(table), min(shares, len(table)))
 
         def paste_rows(share: tuple[int, int]) -> None:
             self.paster.paste_mapped(table, share)
 
-        team().run(paste_rows, list(itertools.pairwise(bounds)))
+        team().run(paste_rows, list(itertools.pairwise(split(len(table), shares))))
 
     def gather(self, names: FileNames, most: int) -> list[int]:
         """Read and paste chunks that are files, so `most` at once; return the numbers of those that are not so."""
-        bounds, spans = self.parts.bounds, np.array(self.parts.spans, np.uint64)
-        jobs = np.column_stack([names.starts, spans, np.array(bounds[:-1], np.uint64), np.array(bounds[1:], np.uint64)])
+        bounds = self.parts.bounds
+        jobs = np.empty((len(bounds) - 1, filekernels.COLUMNS), np.uint64)
+        jobs[:, filekernels.NAME] = names.starts
+        jobs[:, filekernels.START : filekernels.STOP + 1] = self.parts.spans
+        jobs[:, filekernels.BEGIN], jobs[:, filekernels.END] = bounds[:-1], bounds[1:]
         done = np.zeros(len(jobs), np.uint8)
         table, width = self.parts.table, self.volume.shape.itemsize
         is_swapped = self.volume.shape.is_swapped and width > 1

@@ -37,6 +37,7 @@ def _read(path: Any, size: Any, start: Any, stop: Any, to: Any) -> Any:
 
 NAME, START, STOP, BEGIN, END = range(5)
 """Columns of the jobs: where the file's name begins, the bytes that are wanted of it, and its rows in the plan."""
+COLUMNS = 5
 
 
 @compiled(BYTES, TABLE, TABLE, WRITABLE, uint64, boolean, WRITABLE)

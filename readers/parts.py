@@ -112,15 +112,17 @@ def plan_parts(shape: ChunkShape, wanted: Sequence[Wanted]) -> Parts:
     table: Table = np.empty((rows, kernels.COLUMNS), np.uint64)
     chunk = np.array([*extents, *strides, *grid], np.uint64)
     kernels.tabulate(table, np.array(numbers, np.uint64), chunk, shape.itemsize)
-    bounds = list(range(rows + 1))
-    if len(wanted) > 1:
-        table = table[np.argsort(table[:, kernels.CHUNK], kind="stable")]
-        chunks = table[:, kernels.CHUNK]
-        bounds = [0, *(np.flatnonzero(chunks[1:] != chunks[:-1]) + 1).tolist(), rows]
-    places = table[bounds[:-1], kernels.PLACE + pad : kernels.PLACE + kernels.AXES].tolist()
-    first = np.minimum.reduceat(table[:, kernels.FIRST], bounds[:-1]).tolist()
-    last = np.maximum.reduceat(table[:, kernels.STOP], bounds[:-1]).tolist()
-    return Parts(table, bounds, [tuple(place) for place in places], list(zip(first, last, strict=True)))
+    columns = slice(kernels.PLACE + pad, kernels.PLACE + kernels.AXES)
+    if len(wanted) == 1:
+        spans = zip(table[:, kernels.FIRST].tolist(), table[:, kernels.STOP].tolist(), strict=True)
+        return Parts(table, list(range(rows + 1)), list(map(tuple, table[:, columns].tolist())), list(spans))
+    table = table[np.argsort(table[:, kernels.CHUNK], kind="stable")]
+    chunks = table[:, kernels.CHUNK]
+    starts = np.append(0, np.flatnonzero(chunks[1:] != chunks[:-1]) + 1)
+    first = np.minimum.reduceat(table[:, kernels.FIRST], starts).tolist()
+    last = np.maximum.reduceat(table[:, kernels.STOP], starts).tolist()
+    places = list(map(tuple, table[starts, columns].tolist()))
+    return Parts(table, [*starts.tolist(), rows], places, list(zip(first, last, strict=True)))
 
 
 def _numbers(start: Place, stop: Place, view: Volume, shape: ChunkShape) -> list[int]:

@@ -27,6 +27,8 @@ PIECE_BYTES = 2**18
 ``max_sectors_kb``), which is rarely less, and does not say so."""
 _libc = ctypes.CDLL(None)
 _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+FEW = 4
+"""Fewer chunks than this are asked for at once anyway, by the threads that decode them."""
 _PROBES = 3
 """Ranges that are looked at to tell whether a read will wait: the first, one in the middle and the last."""
 
@@ -120,8 +122,10 @@ def quietly(where: Where, place: Place) -> FileRange | None:
 
 
 def is_cold(places: Sequence[Place], where: Where) -> bool:
-    """Tell whether a read of `places` will wait for the device."""
-    ranges = [quietly(where, place) for place in probed(places)] if places else []
+    """Tell whether a read of `places` will wait for the device; no, when they are so few that nothing comes ahead."""
+    if len(places) < FEW:
+        return False
+    ranges = [quietly(where, place) for place in probed(places)]
     return any(found is not None and found.file.is_cold(found.offset) for found in ranges)
 
 

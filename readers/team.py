@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from operator import itemgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from voxload.errors import UsageError
 
@@ -31,13 +31,25 @@ def default_threads() -> int:
 
 
 class Team:
-    """A bounded number of threads that take tasks from the reads that run; safe to use from many threads."""
+    """A bounded number of threads that take tasks from the reads that run; safe to use from many threads at once.
+
+    Whatever their number, no more of them work at once than there are cores, callers included: one more would take
+    turns with the others, and every turn costs the caches their contents and the interpreter's lock a hand-over.
+
+    Parameters
+    ----------
+    threads
+        Threads that one read may use, the calling one included.
+    """
 
     def __init__(self, threads: int) -> None:
         if threads < 1:
             raise UsageError("threads", found=str(threads), expected="1 or more, the calling one included")
         self.threads = threads
-        self._pool = ThreadPoolExecutor(threads - 1, thread_name_prefix="voxload-decode") if threads > 1 else None
+        cores = len(os.sched_getaffinity(0))
+        helpers = min(threads, cores) - 1
+        self._seats = threading.Semaphore(cores)
+        self._pool = ThreadPoolExecutor(helpers, thread_name_prefix="voxload-decode") if helpers else None
 
     def run(self, work: Callable[[T], None], tasks: Sequence[T]) -> None:
         """Do `work` on every task; returns when all are done and no helper is at it any more.
@@ -45,19 +57,15 @@ class Team:
         Raises what the first failing task raised, whichever thread came upon an error first; tasks that have not
         begun by then are dropped.
         """
-        helpers = min(self.threads, len(tasks)) - 1
-        if self._pool is None or helpers < 1:
-            for task in tasks:
-                work(task)
-            return
-        left, failures = enumerate(tasks), list[tuple[int, BaseException]]()
-        joined = [self._pool.submit(_labour, work, left, failures) for _ in range(helpers)]
-        try:
-            _labour(work, left, failures)
-            wait([helper for helper in joined if not helper.cancel()])
-        except BaseException as error:  # noqa: BLE001 - Ctrl-C outside a task; raised once no helper writes any more
-            failures.append((_URGENT, error))
-            wait([helper for helper in joined if not helper.cancel()])
+        with self._seats:
+            left, failures = enumerate(tasks), list[tuple[int, BaseException]]()
+            joined = self._join(len(tasks) - 1, _labour, work, left, failures)
+            try:
+                _labour(work, left, failures)
+                self._dismiss(joined)
+            except BaseException as error:  # noqa: BLE001 - Ctrl-C outside a task; raised once no helper writes any more
+                failures.append((_URGENT, error))
+                self._dismiss(joined)
         if failures:
             first = min(failures, key=itemgetter(0))[1]
             try:
@@ -71,6 +79,22 @@ class Team:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown()
+
+    def _join(self, most: int, labour: Callable[..., None], *arguments: Any) -> list[Future[None]]:
+        """Set as many helpers to work as there are seats for, which each gives up when it is done."""
+        pool, joined = self._pool, list[Future[None]]()
+        while pool is not None and len(joined) < min(most, self.threads - 1) and self._seats.acquire(blocking=False):
+            joined.append(pool.submit(labour, *arguments))
+            joined[-1].add_done_callback(self._leave)
+        return joined
+
+    def _leave(self, _helper: Future[None]) -> None:
+        self._seats.release()
+
+    @staticmethod
+    def _dismiss(joined: list[Future[None]]) -> None:
+        """Wait for helpers that are at work; the others need not begin."""
+        wait([helper for helper in joined if not helper.cancel()])
 
 
 def _labour(
@@ -104,7 +128,8 @@ def team() -> Team:
 def set_threads(count: int) -> None:
     """Let each read use `count` threads, the calling one included; for the whole process.
 
-    The default is this process's share of the node's cores. Call it while nothing reads.
+    The default is this process's share of the node's cores, and no more than these ever work at once. Call it while
+    nothing reads.
     """
     global _team
     fresh = Team(count)

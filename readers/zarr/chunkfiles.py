@@ -15,7 +15,7 @@ from voxload.readers.chunked import Fetch, Fetched, FileNames
 from voxload.readers.growth import longest_stored
 from voxload.readers.locality import is_node_local
 from voxload.readers.parts import Place
-from voxload.readers.readahead import PIECE_BYTES, is_cold_byte, probed
+from voxload.readers.readahead import FEW, PIECE_BYTES, is_cold_byte, probed
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.flight import Flight
 from voxload.readers.remote.plan import Piece, plan
@@ -100,7 +100,7 @@ class ChunkFiles:
     @contextmanager
     def _announced(self, places: Sequence[Place]) -> Iterator[None]:
         """Have chunks announced by threads that wait for nothing else, unless they are in memory."""
-        is_cold = any(self._is_cold(place) for place in probed(places))
+        is_cold = len(places) >= FEW and any(self._is_cold(place) for place in probed(places))
         announcing = [fetchers().submit(self._announce, place) for place in places] if is_cold else []
         try:
             yield

@@ -126,10 +126,12 @@ class OpenShards:
         """Return where inner chunks that are stored as they are lie in the maps of their shards."""
         addresses = np.zeros(len(places), np.uint64)
         outer, inner = np.divmod(np.array(places, np.intp), np.array(self._layout.grid, np.intp))
-        shards, which = np.unique(outer, axis=0, return_inverse=True)
         owners: list[object] = []
-        for number, place in enumerate(map(tuple, shards.tolist())):
-            chosen = np.flatnonzero(which.reshape(-1) == number)
+        left = np.arange(len(places))
+        while left.size:  # shard by shard; a block touches few
+            place = tuple(outer[left[0]].tolist())
+            is_inside = (outer[left] == place).all(1)
+            chosen, left = left[is_inside], left[~is_inside]
             found = self._in_map(place, inner[chosen])
             if found is None:
                 return None
