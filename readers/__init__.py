@@ -9,6 +9,10 @@
 from voxload.readers.block import block_cost as block_cost
 from voxload.readers.block import read_block as read_block
 from voxload.readers.block import read_plane as read_plane
+from voxload.readers.chunkcache import CacheFigures as CacheFigures
+from voxload.readers.chunkcache import ChunkCache as ChunkCache
+from voxload.readers.chunkcache import chunk_cache as chunk_cache
+from voxload.readers.chunkcache import set_chunk_cache as set_chunk_cache
 from voxload.readers.handles import Handles as Handles
 from voxload.readers.protocol import Format as Format
 from voxload.readers.protocol import Location as Location

@@ -8,6 +8,7 @@ a thread copies a whole range of the plan.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ import numpy.typing as npt
 from voxload.errors import DataError
 from voxload.geometry import Box, split
 from voxload.readers import filekernels, kernels
+from voxload.readers.chunkcache import Chunk, ChunkCache, Claim, Key, chunk_cache
 from voxload.readers.codecs import Pipeline
+from voxload.readers.identity import Identify
 from voxload.readers.parts import ChunkShape, Parts, Place, Wanted, plan_parts
 from voxload.readers.paste import Copier, Paster, paster
 from voxload.readers.protocol import Volume
@@ -92,6 +95,8 @@ class ChunkedVolume:
     files: Callable[[Sequence[Place]], FileNames] | None = None
     """Names chunks of which each is a file of its own, as long as it is decoded. `fetch` is then asked for those that
     cannot be read as such."""
+    identify: Identify | None = None
+    """Tells chunks from all others, so that they may be kept between reads."""
 
     def read(self, box: Box, view: Volume, *, fill: Callable[[Volume], None]) -> None:
         """Fill `view`, in stored axis order, with `box`; see `read_all`."""
@@ -118,7 +123,12 @@ class ChunkedVolume:
             read.copy(mapped, -(-nbytes // _SHARE_BYTES) if is_shared else 1)
             return
         numbers: Sequence[int] = range(len(parts.places))
-        with self.expect(parts.places) if self.expect else nullcontext(self.fetch) as fetch:
+        places = parts.places
+        cache = chunk_cache()
+        if cache is not None and self.identify is not None and self.pipeline.steps:
+            numbers = _CachedRead(read, cache, self.identify).run()
+            places = [parts.places[number] for number in numbers]
+        with self.ahead(places) as fetch:
             if self.files is not None and isinstance(read.paster, Copier):
                 numbers = read.gather(self.files(parts.places), _FILES if is_shared else len(numbers))
             paste_chunk = read.pasting(fetch)
@@ -127,6 +137,10 @@ class ChunkedVolume:
             else:
                 for number in numbers:
                     paste_chunk(number)
+
+    def ahead(self, places: Sequence[Place]) -> AbstractContextManager[Fetch]:
+        """Return what gives the `fetch` of a read of the chunks at `places`."""
+        return self.expect(places) if self.expect and places else nullcontext(self.fetch)
 
     def _located(self, places: Sequence[Place]) -> Mapped | None:
         """Return where chunks lie in memory; None when they must be fetched, be it to learn what is wrong."""
@@ -150,7 +164,7 @@ class _Read:
         """Return the function that does one chunk, by its number in the plan."""
         volume = self.volume
         table, bounds, places, spans = self.parts.table, self.parts.bounds, self.parts.places, self.parts.spans
-        fetch_part, decode, subject = volume.fetch_part, volume.pipeline.decode, volume.subject
+        fetch_part, decode = volume.fetch_part, volume.pipeline.decode
         paste = self.paster.paste
 
         def paste_chunk(number: int) -> None:
@@ -162,10 +176,19 @@ class _Read:
                     return
                 data, is_shuffled = decode(fetched.data, mask=fetched.mask, span=spans[number])
             except DataError as error:
-                raise error.within(f"{subject}, chunk {place}", remedy=_REMEDY) from error
+                raise self.failed(number, error) from error
             paste(data, table, (bounds[number], bounds[number + 1]), is_shuffled=is_shuffled)
 
         return paste_chunk
+
+    def failed(self, number: int, error: DataError) -> DataError:
+        """Return the error of a chunk, with its name."""
+        return error.within(f"{self.volume.subject}, chunk {self.parts.places[number]}", remedy=_REMEDY)
+
+    def paste(self, number: int, data: Bytes, *, is_shuffled: bool) -> None:
+        """Paste what is wanted of a decoded chunk."""
+        bounds = self.parts.bounds
+        self.paster.paste(data, self.parts.table, (bounds[number], bounds[number + 1]), is_shuffled=is_shuffled)
 
     def copy(self, mapped: Mapped, shares: int) -> None:
         """Paste chunks that lie in memory, in so many shares."""
@@ -216,3 +239,62 @@ class _Read:
             part = one.box.intersect(chunk)
             if part is not None:
                 self.fill(one.view[part.relative_to(one.box.start).slices])
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedRead:
+    """The part of a read that a cache has, or keeps for the next one."""
+
+    read: _Read
+    cache: ChunkCache
+    identify: Identify
+
+    def run(self) -> list[int]:
+        """Do what can be done by way of the cache; return the numbers of the chunks that are left."""
+        places, pipeline = self.read.parts.places, self.read.volume.pipeline
+        found = enumerate(self.identify(places))
+        keys = {number: Key(pipeline, identity) for number, identity in found if identity is not None}
+        awaited = self._do(keys)
+        for event in awaited.values():
+            event.wait()  # for another read, which this one keeps from nothing: it holds no claim now
+        # Waited for once: what others had no room for, or load yet again, is decoded without the cache.
+        left = self._do({number: keys[number] for number in awaited})
+        self.cache.pass_by(len(left))
+        return [number for number in range(len(places)) if number not in keys or number in left]
+
+    def _do(self, keys: dict[int, Key]) -> dict[int, threading.Event]:
+        """Do the chunks that are there and those that nobody is loading; return what to wait for of the others."""
+        places = self.read.parts.places
+        with self.cache.claimed(keys.values()) as claim:
+            awaited = {number: claim.awaited[key] for number, key in keys.items() if key in claim.awaited}
+            mine = [number for number in keys if number not in awaited]
+            with self.read.volume.ahead([places[number] for number in mine if keys[number] in claim.owned]) as fetch:
+
+                def paste_chunk(number: int) -> None:
+                    chunk = claim.held.get(keys[number]) or self._load(claim, keys[number], number, fetch)
+                    if chunk is not None:
+                        self.read.paste(number, chunk.data, is_shuffled=chunk.is_shuffled)
+                        self.cache.drop(claim, keys[number])
+
+                team().run(paste_chunk, mine)
+        return awaited
+
+    def _load(self, claim: Claim, key: Key, number: int, fetch: Fetch) -> Chunk | None:
+        """Decode a chunk into the cache; None where it was not to be kept, and is pasted."""
+        read, pipeline = self.read, self.read.volume.pipeline
+        place = read.parts.places[number]
+        try:
+            fetched = fetch(place)
+            # Asked again: the bytes may be newer than what was asked about, and an old file can come back.
+            if fetched is not None and self.identify([place])[0] == key.identity:
+                stored, mask = fetched.data, fetched.mask
+                chunk = self.cache.load(
+                    claim, key, pipeline.nbytes, fill=lambda out: pipeline.decode_into(out, stored, mask=mask)
+                )
+                if chunk is not None:
+                    return chunk
+        except DataError as error:
+            raise read.failed(number, error) from error
+        self.cache.give_up(claim, key)  # before it is decoded: whoever waits for it does so in vain
+        read.pasting(lambda _: fetched)(number)
+        return None

@@ -20,7 +20,7 @@ import numpy as np
 from voxload.errors import DataError
 from voxload.readers.blosc import Blosc
 from voxload.readers.growth import check_growth
-from voxload.readers.scratch import Bytes, scratch
+from voxload.readers.scratch import Bytes, address, scratch
 
 _CHECKSUM_BYTES = 4
 _SIZE = struct.Struct("<I")
@@ -216,6 +216,23 @@ class Pipeline:
         if len(data) != self.nbytes:
             raise DataError(found=f"{len(data)} bytes", expected=f"{self.nbytes}")
         return data, self.is_shuffled and not mask & 1
+
+    def decode_into(self, out: Bytes, data: Bytes, *, mask: int = 0) -> bool:
+        """Decode a chunk into `out`, of `nbytes`; return whether its bytes are still shuffled.
+
+        Compressors write into `out` themselves. What a checksum inside a compressor was taken of, and what was stored
+        without its filters, is copied there.
+
+        Raises
+        ------
+        DataError
+            As `decode`; `out` may hold anything then.
+        """
+        with scratch.lending(out):
+            found, is_shuffled = self.decode(data, mask=mask)
+        if address(found) != address(out):
+            np.copyto(out, found)
+        return is_shuffled
 
     def _size_below(self, place: int, mask: int) -> int:
         """Return how many bytes step `place` was given, or -1 where a compressor before it decides that."""

@@ -54,6 +54,11 @@ class FileBytes:
             self.close()
             raise
 
+    @property
+    def stamp(self) -> Stamp:
+        """The file as it was when it was opened."""
+        return self._stamp
+
     def check_unchanged(self) -> None:
         """Refuse a file that was written to or replaced since it was opened: what is known of it may no longer hold.
 

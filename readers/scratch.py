@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ class Scratch(threading.local):
     def __init__(self) -> None:
         self._stored: Bytes = np.empty(0, np.uint8)
         self._decoded: Bytes = np.empty(0, np.uint8)
+        self._lent: Bytes | None = None
 
     def stored(self, size: int) -> Bytes:
         """Return `size` bytes for a chunk as stored."""
@@ -40,9 +43,20 @@ class Scratch(threading.local):
 
     def decoded(self, size: int) -> Bytes:
         """Return `size` bytes for a chunk as decoded."""
+        if self._lent is not None and size <= self._lent.size:
+            return self._lent[:size]
         if self._decoded.size < size:
             self._decoded = np.empty(size, np.uint8)
         return self._decoded[:size]
+
+    @contextmanager
+    def lending(self, buffer: Bytes) -> Iterator[None]:
+        """Let `decoded` hand out `buffer` in this thread meanwhile, where it is large enough."""
+        self._lent = buffer
+        try:
+            yield
+        finally:
+            self._lent = None
 
 
 scratch = Scratch()

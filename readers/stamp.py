@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from voxload.errors import DataError
+
+_SETTLED_NS = 5 * 10**9
+"""A file written to less than five seconds ago may change again within one tick of its clock: two seconds on some
+file systems, and the clocks of a server and its clients differ by as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,11 @@ class Stamp:
         """Return the stamp of a file as it is now, or as it was when its `status` was asked for."""
         found = status or Path(path).stat()
         return cls(path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the file gets another stamp if it is written to from now on: only then may be kept what it holds."""
+        return 0 <= self.written <= time.time_ns() - _SETTLED_NS
 
     def check_unchanged(self) -> None:
         """Refuse a file that was written to or replaced: what is known of it may no longer hold.

@@ -14,6 +14,7 @@ from voxload.readers.axes import AxisOrder
 from voxload.readers.checksums import Checksums, read_checksums
 from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched
 from voxload.readers.faults import translated
+from voxload.readers.identity import Identify, Identity
 from voxload.readers.parts import Place
 from voxload.readers.protocol import Location, ReadCost, Volume, VolumeInfo, check_request
 from voxload.readers.stored import Expect, StoredChunks
@@ -61,7 +62,8 @@ def verified(volume: ChunkedVolume, checksums: Checksums | None, name: Name) -> 
         return volume
     expect = None if volume.expect is None else _expecting(volume.expect, checksums, name)
     fetch = _checked(volume.fetch, checksums, name)
-    return ChunkedVolume(volume.subject, volume.shape, volume.pipeline, fetch, expect=expect)
+    identify = None if volume.identify is None else _identifying(volume.identify, checksums)
+    return ChunkedVolume(volume.subject, volume.shape, volume.pipeline, fetch, expect=expect, identify=identify)
 
 
 def _checked(fetch: Fetch, checksums: Checksums, name: Name) -> Fetch:
@@ -80,6 +82,16 @@ def _expecting(expect: Expect, checksums: Checksums, name: Name) -> Expect:
             yield _checked(fetch, checksums, name)
 
     return expect_checked
+
+
+def _identifying(identify: Identify, checksums: Checksums) -> Identify:
+    """Return `identify` of chunks that nobody is handed who compares them with another checksum, or with none."""
+
+    def identify_checked(places: Sequence[Place]) -> list[Identity | None]:
+        found = zip(places, identify(places), strict=True)
+        return [one and replace(one, checksum=int(checksums.values[place])) for place, one in found]
+
+    return identify_checked
 
 
 class LibraryReader(Protocol):

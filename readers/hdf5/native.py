@@ -17,6 +17,7 @@ from voxload.readers.file import FileBytes
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.reader import Hdf5Reader
 from voxload.readers.hdf5.route import NativeRoute
+from voxload.readers.identity import Identity
 from voxload.readers.parts import Place, Wanted
 from voxload.readers.protocol import ReadCost, Volume, VolumeInfo
 from voxload.readers.readahead import FileRange, announce_all, fetching
@@ -60,6 +61,7 @@ class NativeHdf5Reader:
             self._chunk,
             expect=self._expect,
             locate=self._locate if can_locate else None,
+            identify=self._identify,
         )
         self._volume = verified(volume, checksums, str)
 
@@ -138,6 +140,11 @@ class NativeHdf5Reader:
         if not self._route.pipeline.steps and found.size != expected:
             raise DataError(found=f"{found.size} bytes", expected=f"{expected}")
         return Fetched(self._file.read(found.offset, found.size), found.mask)
+
+    def _identify(self, places: Sequence[Place]) -> list[Identity | None]:
+        """Tell chunks from all others; of a file that was written to just now, from none."""
+        stamp, dataset = self._file.stamp, self._info.location.dataset
+        return [Identity(stamp, (dataset, place)) if stamp.is_settled else None for place in places]
 
     def _locate(self, places: Sequence[Place]) -> Mapped | None:
         """Return where chunks that are stored as they are lie in the map; None when one is not as it should be."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from math import prod
 
 import h5py
@@ -15,9 +14,6 @@ from voxload.readers.stamp import Stamp
 
 MAX_KEPT_BYTES = 2**26
 """Bytes of the tables that a process keeps for files it may open again."""
-_SETTLED_NS = 5 * 10**9
-"""A file written to less than five seconds ago may change again within one tick of its clock: two seconds on some
-file systems, and the clocks of a server and its clients differ by as much."""
 
 _Key = tuple[Stamp, str]
 
@@ -42,7 +38,7 @@ class Tables:
             When a chunk does not lie in the file; names it.
         """
         subject = f"{stamp.path}:{dataset.name.removeprefix('/')}"
-        if not 0 <= stamp.written <= time.time_ns() - _SETTLED_NS:
+        if not stamp.is_settled:
             table = ChunkTable.read(dataset)
             table.check(subject, stamp.size)
             return table

@@ -13,6 +13,7 @@ import numpy as np
 from voxload.errors import DataError
 from voxload.readers.chunked import Fetch, Fetched, FileNames
 from voxload.readers.growth import longest_stored
+from voxload.readers.identity import Identity
 from voxload.readers.locality import is_node_local
 from voxload.readers.parts import Place
 from voxload.readers.readahead import FEW, PIECE_BYTES, is_cold_byte, probed
@@ -20,6 +21,7 @@ from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.flight import Flight
 from voxload.readers.remote.plan import Piece, plan
 from voxload.readers.scratch import Bytes, scratch
+from voxload.readers.stamp import Stamp
 from voxload.readers.zarr.chunkindex import KeyOf
 
 # Without O_NONBLOCK, opening a pipe in a chunk's place would wait for its writer; files do not care.
@@ -142,6 +144,21 @@ class ChunkFiles:
             raise OSError(error.errno, error.strerror, path) from error  # read(2) does not say which file
         finally:
             os.close(descriptor)
+
+    def identify(self, places: Sequence[Place]) -> list[Identity | None]:
+        """Tell chunks from all others; not those whose files were written to just now, or are not there."""
+        if self._is_local or len(places) == 1:
+            return [self._identity(place) for place in places]
+        return list(fetchers().map(self._identity, places))
+
+    def _identity(self, place: Place) -> Identity | None:
+        # Not by its name: a network file system answers that from memory for seconds, but asks its server at each open.
+        try:
+            with self._opened(place) as found:
+                stamp = None if found is None else Stamp.of(found.path, os.fstat(found.descriptor))
+        except (DataError, OSError):  # which the read reports
+            return None
+        return Identity(stamp) if stamp and stamp.is_settled else None
 
     def files(self, places: Sequence[Place]) -> FileNames:
         """Return the names of chunks' files."""

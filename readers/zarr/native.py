@@ -11,6 +11,7 @@ from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched, FileNames, Mapped
 from voxload.readers.faults import translated
+from voxload.readers.identity import Identity
 from voxload.readers.locality import is_node_local
 from voxload.readers.parts import Place, Wanted
 from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo, closed
@@ -38,6 +39,10 @@ class _Chunks(Protocol):
 
     def fetch_part(self, place: Place, start: int, stop: int) -> Fetched | None:
         """Return a chunk of which only the bytes from `start` to `stop` need be what is stored."""
+        ...
+
+    def identify(self, places: Sequence[Place]) -> Sequence[Identity | None]:
+        """Tell chunks from all others; None of those of which nothing tells that they were not written anew."""
         ...
 
     def locate(self, places: Sequence[Place]) -> Mapped | None:
@@ -182,6 +187,7 @@ def _volume(location: Location, chunks: _Chunks, route: NativeRoute, missing: Mi
         expect=source.expect,
         locate=source.locate if is_plain else None,
         files=_files(chunks, route) if is_plain else None,
+        identify=chunks.identify,
     )
 
 

@@ -13,12 +13,14 @@ import numpy.typing as npt
 
 from voxload.readers.chunked import Fetch, Fetched, Mapped
 from voxload.readers.file import FileBytes
+from voxload.readers.identity import Identity
 from voxload.readers.locality import is_node_local
 from voxload.readers.parts import Place
 from voxload.readers.readahead import FileRange, Where, announce_all, fetching, quietly
 from voxload.readers.remote.flight import Flight
 from voxload.readers.remote.plan import Piece, plan
 from voxload.readers.scratch import address
+from voxload.readers.stamp import Stamp
 from voxload.readers.zarr.chunkindex import KeyOf
 from voxload.readers.zarr.shardindex import ABSENT, Entries, ShardLayout
 
@@ -121,6 +123,21 @@ class OpenShards:
         files = {at.file.path: at.file for at in planned.values()}
         pieces = [Piece(place, at.file.path, at.offset, at.offset + at.length) for place, at in planned.items()]
         return Flight(plan(pieces), lambda request: files[request.key].fresh(request.start, request.size))
+
+    def identify(self, places: Sequence[Place]) -> list[Identity | None]:
+        """Tell inner chunks from all others; not those of shards that were written to just now, or are not there."""
+        divided = [self._split(place) for place in places]
+        stamps = {outer: self._stamp(outer) for outer in {outer for outer, _ in divided}}
+        found = [(stamps[outer], inner) for outer, inner in divided]
+        return [Identity(stamp, inner) if stamp and stamp.is_settled else None for stamp, inner in found]
+
+    def _stamp(self, outer: Place) -> Stamp | None:
+        """Return the stamp of a shard as it is read now, or None where there is none."""
+        shard = self._acquire(outer)
+        try:
+            return None if shard.file is None else shard.file.stamp
+        finally:
+            self._release(outer, shard)
 
     def locate(self, places: Sequence[Place]) -> Mapped | None:
         """Return where inner chunks that are stored as they are lie in the maps of their shards."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from voxload.errors import DataError
 from voxload.readers.chunked import Fetch, Fetched, Mapped
 from voxload.readers.growth import longest_stored
+from voxload.readers.identity import Identity
 from voxload.readers.parts import Place
 from voxload.readers.remote import RemoteStore
 from voxload.readers.remote.flight import Flight, Load
@@ -15,6 +16,9 @@ from voxload.readers.remote.plan import Get, Piece, plan
 from voxload.readers.scratch import Bytes
 from voxload.readers.zarr.chunkindex import ChunkIndex
 from voxload.readers.zarr.shardindex import ABSENT
+
+_STRONG = ('"', 'ETag="', 'etag="')
+"""How versions begin that differ whenever the bytes do (RFC 9110, section 8.8.1), of obstore and of fsspec."""
 
 
 class RemoteChunks:
@@ -59,6 +63,10 @@ class RemoteChunks:
     def fetch_part(self, place: Place, start: int, stop: int) -> Fetched | None:  # noqa: ARG002 - one request either way
         """Return a chunk, whole."""
         return self.fetch(place)
+
+    def identify(self, places: Sequence[Place]) -> list[Identity | None]:
+        """Return None of each: the version of an object is told with its bytes, not before."""
+        return [None] * len(places)
 
     def locate(self, places: Sequence[Place]) -> Mapped | None:  # noqa: ARG002 - as of every source
         """Return None: nothing lies in memory."""
@@ -126,6 +134,21 @@ class RemoteShards:
     def fetch_part(self, place: Place, start: int, stop: int) -> Fetched | None:  # noqa: ARG002 - one request either way
         """Return an inner chunk, whole."""
         return self.fetch(place)
+
+    def identify(self, places: Sequence[Place]) -> list[Identity | None]:
+        """Tell inner chunks from all others, by the version of their shard; not where the storage tells no strong one.
+
+        The version is the one that the index was read of: of a shard that was written again since, chunks that are
+        kept are what this array was when it was opened, and others are refused.
+        """
+        divided = [self._index.divide(place) for place in places]
+        self._index.look_up(outer for outer, _ in divided)
+        return [self._identity(outer, inner) for outer, inner in divided]
+
+    def _identity(self, outer: Place, inner: Place) -> Identity | None:
+        version = self._index.version(outer)
+        url = self._store.locate(self._index.key_of(outer))
+        return Identity((url, version), inner) if version.startswith(_STRONG) else None
 
     def locate(self, places: Sequence[Place]) -> Mapped | None:  # noqa: ARG002 - as of every source
         """Return None: nothing lies in memory."""

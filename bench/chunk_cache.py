@@ -1,0 +1,161 @@
+"""Claim: with a chunk cache, neighbouring reads decode no chunk twice, and take less time for it.
+
+Two cases, of 512^3 int16 counts in chunks of 64^3, from memory, each with and without a cache that has room for all:
+
+- `halo`: an octant, and then the same octant with a halo of 2 voxels, by one caller.
+- `neighbours`: all eight octants with a halo of 2 voxels, as ranks of a node would read them, by two callers at once.
+
+Each is timed as in the middle of a run, with a cache full of chunks that nobody wants any more: those of the same files
+before these were given another time. Rounds without and with a cache take turns. Printed are the chunks that are
+decoded, the median times and their ratio. The exit status is 1 when a chunk is decoded twice with the cache.
+
+    python bench/chunk_cache.py [--folder DATA] [--size 512] [--rounds 7] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.reading import pagecache
+from bench.reading.fields import load_field
+from bench.reading.samples import LAYOUTS, Sample, store
+from voxload.geometry import Box, chunks_touched
+from voxload.readers import Location, chunk_cache, open_reader, set_chunk_cache
+from voxload.readers.chunkcache import ENTRY_BYTES
+
+NAMES = ("hdf5-gzip", "hdf5-zstd", "hdf5-blosc-lz4", "zarr-blosc-lz4", "zarr-gzip", "zarr-sharded-blosc")
+CHUNK = 64
+HALO = 2
+CALLERS = {"halo": 1, "neighbours": 2}
+Volume = npt.NDArray[np.int16]
+_A_MINUTE = 60 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case of one layout."""
+
+    layout: str
+    case: str
+    chunks: int
+    """Different chunks that the reads touch."""
+    decoded_without: int
+    """Chunks decoded without a cache."""
+    decoded_with: int
+    """Chunks decoded with it."""
+    milliseconds_without: float
+    """Median."""
+    milliseconds_with: float
+    """Median."""
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast the cache makes it."""
+        return self.milliseconds_without / self.milliseconds_with
+
+
+def boxes(case: str, size: int) -> list[Box]:
+    """Return what a case reads."""
+    half = size // 2
+    corners = [tuple(half * place for place in corner) for corner in product((0, 1), repeat=3)]
+    octants = [Box(corner, tuple(low + half for low in corner)) for corner in corners]
+    grown = [
+        Box(tuple(max(0, low - HALO) for low in one.start), tuple(min(size, high + HALO) for high in one.stop))
+        for one in octants
+    ]
+    return [octants[-1], grown[-1]] if case == "halo" else grown
+
+
+def time_once(sample: Sample, wanted: Sequence[Box], outs: Sequence[Volume], callers: int) -> float:
+    """Return the seconds that reading all boxes takes, by so many threads of the caller's; no chunk is kept before."""
+    for file in sample.files():
+        # Another time, so that its chunks are others; long ago, for of files written just now nothing is kept.
+        when = min(file.stat().st_mtime_ns - 1, time.time_ns() - _A_MINUTE)
+        os.utime(file, ns=(when, when))
+    location = Location(str(sample.path), "x" if sample.path.is_file() else "")
+    with closing(open_reader(location)) as reader, ThreadPoolExecutor(callers) as pool:
+        begin = time.perf_counter()
+        list(pool.map(reader.read_into, wanted, outs))
+        return time.perf_counter() - begin
+
+
+def measure(sample: Sample, case: str, rounds: int) -> Row:
+    """Time one case without and with a cache, in turns."""
+    wanted, callers = boxes(case, sample.size), CALLERS[case]
+    outs = [np.zeros((1, *box.shape), np.int16) for box in wanted]
+    places = {place for box in wanted for place in _places(box)}
+    budget = len(places) * (CHUNK**3 * 2 + ENTRY_BYTES)
+    times: dict[int, list[float]] = {0: [], budget: []}
+    misses = 0
+    try:
+        for _ in range(rounds):
+            for chosen, found in times.items():
+                set_chunk_cache(chosen)
+                time_once(sample, wanted, outs, callers)
+                cache = chunk_cache()
+                before = cache.figures().misses if cache else 0
+                found.append(time_once(sample, wanted, outs, callers))
+                misses = max(misses, cache.figures().misses - before if cache else 0)
+    finally:
+        set_chunk_cache(0)
+    return Row(
+        layout=sample.layout.name,
+        case=case,
+        chunks=len(places),
+        decoded_without=sum(len(_places(box)) for box in wanted),
+        decoded_with=misses,
+        milliseconds_without=float(np.median(times[0])) * 1e3,
+        milliseconds_with=float(np.median(times[budget])) * 1e3,
+    )
+
+
+def _places(box: Box) -> list[tuple[int, ...]]:
+    touched = chunks_touched(box, (CHUNK,) * 3)
+    return list(product(*(range(low, high) for low, high in zip(touched.start, touched.stop, strict=True))))
+
+
+def main() -> int:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, help="where samples are kept (default: a temporary folder)")
+    parser.add_argument("--size", type=int, default=512, help="voxels along each axis (default 512)")
+    parser.add_argument("--rounds", type=int, default=7, help="times that each is timed (default 7)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    words = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = words.folder or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in NAMES:
+            sample = store(LAYOUTS[name], load_field(folder, "int16", words.size), chunk=CHUNK)
+            pagecache.warm(sample.files())
+            rows += [measure(sample, case, words.rounds) for case in CALLERS]
+    if words.json:
+        print(json.dumps([asdict(row) | {"ratio": row.ratio} for row in rows], indent=1))
+    else:
+        print(f"{'layout':<18} {'case':<10} {'chunks':>6} {'decoded':>14} {'ms':>17} {'ratio':>6}")
+        for row in rows:
+            decoded = f"{row.decoded_without} -> {row.decoded_with}"
+            spent = f"{row.milliseconds_without:.1f} -> {row.milliseconds_with:.1f}"
+            print(f"{row.layout:<18} {row.case:<10} {row.chunks:>6} {decoded:>14} {spent:>17} {row.ratio:>6.2f}")
+    return int(any(row.decoded_with > row.chunks for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
