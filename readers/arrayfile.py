@@ -17,6 +17,7 @@ from voxload.readers.faults import translated
 from voxload.readers.file import FileBytes
 from voxload.readers.parts import ChunkShape, Wanted
 from voxload.readers.protocol import Location, ReadCost, Volume, VolumeInfo, check_box, check_volume, closed
+from voxload.readers.readahead import FileRange
 from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.spans import SpanVolume
 
@@ -150,4 +151,6 @@ class ArrayFileReader:
             for one in wanted:
                 np.copyto(one.view, array[one.box.slices])
             return
-        ContiguousVolume(subject, self._shape, self._file.read(offset, self._layout.nbytes)).read_all(wanted)
+        data = self._file.read(offset, self._layout.nbytes)
+        stored = FileRange(self._file, offset, self._layout.nbytes)
+        ContiguousVolume(subject, self._shape, data, stored).read_all(wanted)

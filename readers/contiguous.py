@@ -12,6 +12,7 @@ from voxload.readers.chunked import ChunkedVolume, Mapped
 from voxload.readers.codecs import Pipeline
 from voxload.readers.parts import ChunkShape, Place, Wanted
 from voxload.readers.protocol import Volume
+from voxload.readers.readahead import FileRange, announce_all
 from voxload.readers.scratch import Bytes, address
 
 _SLAB_BYTES = 2**20
@@ -28,6 +29,8 @@ class ContiguousVolume:
     """How the elements lie; its extents are those of the whole array."""
     data: Bytes
     """The elements, and nothing else."""
+    stored: FileRange | None = None
+    """Where they lie in the file that is mapped; what is not in memory is announced before it is touched."""
 
     def read_all(self, wanted: Sequence[Wanted]) -> None:
         """Fill the view of each box; raises UsageError when a view does not fit its box."""
@@ -39,12 +42,31 @@ class ContiguousVolume:
             starts = (np.array(places, np.uint64) * steps).sum(1, dtype=np.uint64)
             return Mapped(starts + np.uint64(origin), (self.data,))
 
+        for one in wanted:
+            self._announce(one.box)
         nothing = Pipeline((), self.data.nbytes)
         ChunkedVolume(self.subject, slab, nothing, lambda _: None, locate=locate).read_all(wanted, fill=_unreachable)
 
     def read(self, box: Box, view: Volume) -> None:
         """Fill `view`, in stored axis order, with `box`."""
         self.read_all([Wanted(box, view)])
+
+    def _announce(self, box: Box) -> None:
+        """Announce a box's rows, all of one index of the slowest axis at once."""
+        if self.stored is None:
+            return
+        stored, steps = self.stored, [stride * self.shape.itemsize for stride in self.shape.strides]
+        slowest = max(range(len(steps)), key=lambda axis: steps[axis])
+        first = sum(lo * step for axis, (lo, step) in enumerate(zip(box.start, steps, strict=True)) if axis != slowest)
+        last = sum(
+            (hi - 1) * step for axis, (hi, step) in enumerate(zip(box.stop, steps, strict=True)) if axis != slowest
+        )
+        length = last - first + self.shape.itemsize
+
+        def where(place: Place) -> FileRange:
+            return FileRange(stored.file, stored.offset + first + place[0] * steps[slowest], length)
+
+        announce_all([(index,) for index in range(box.start[slowest], box.stop[slowest])], where)
 
     def _slab(self, box: Box) -> ChunkShape:
         """Return the array cut along its slowest axis along which `box` is more than one element."""

@@ -113,7 +113,8 @@ class NativeHdf5Reader:
             SpanVolume(str(self._info.location), route.shape, self._file, route.offset).read_all(wanted)
             return
         whole = self._file.read(route.offset, route.pipeline.nbytes)
-        ContiguousVolume(str(self._info.location), route.shape, whole).read_all(wanted)
+        stored = FileRange(self._file, route.offset, route.pipeline.nbytes)
+        ContiguousVolume(str(self._info.location), route.shape, whole, stored).read_all(wanted)
 
     @contextmanager
     def _expect(self, places: Sequence[Place]) -> Iterator[Fetch]:
