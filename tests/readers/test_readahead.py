@@ -61,7 +61,7 @@ def test_every_range_is_announced_once_and_in_order(lengths: list[int], holes: s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(readahead, "WINDOW_BYTES", window)
         patch.setattr(readahead, "probed", lambda found: found)
-        fetch = fetching(places, ranges.get, lambda place: place)
+        fetch = fetching(places, lambda place: ranges[place], lambda place: place)
         for place in places:
             found = ranges[place]
             if found is not None and found.length:
