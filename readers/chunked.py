@@ -127,6 +127,8 @@ class ChunkedVolume:
         cache = chunk_cache()
         if cache is not None and self.identify is not None and self.pipeline.steps:
             numbers = _CachedRead(read, cache, self.identify).run()
+            if not numbers:
+                return
             places = [parts.places[number] for number in numbers]
         with self.ahead(places) as fetch:
             if self.files is not None and isinstance(read.paster, Copier):
@@ -254,12 +256,13 @@ class _CachedRead:
         places, pipeline = self.read.parts.places, self.read.volume.pipeline
         found = enumerate(self.identify(places))
         keys = {number: Key(pipeline, identity) for number, identity in found if identity is not None}
-        awaited = self._do(keys)
+        left = awaited = self._do(keys)
         for event in awaited.values():
-            event.wait()  # for another read, which this one keeps from nothing: it holds no claim now
-        # Waited for once: what others had no room for, or load yet again, is decoded without the cache.
-        left = self._do({number: keys[number] for number in awaited})
-        self.cache.pass_by(len(left))
+            event.wait()  # for another read, which this one keeps from nothing: it holds no claim and no seat now
+        if awaited:
+            # Waited for once: what others had no room for, or load yet again, is decoded without the cache.
+            left = self._do({number: keys[number] for number in awaited})
+            self.cache.pass_by(len(left))
         return [number for number in range(len(places)) if number not in keys or number in left]
 
     def _do(self, keys: dict[int, Key]) -> dict[int, threading.Event]:

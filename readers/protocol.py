@@ -59,7 +59,7 @@ class Location:
     """Where one volume is stored; hashable, and small enough to send to any process."""
 
     path: str
-    """File or folder, or an fsspec URL of a Zarr hierarchy."""
+    """File or folder, or the URL of an HDF5 file or a Zarr hierarchy."""
     dataset: str = ""
     """Name of the volume inside the file; empty where the file holds one array."""
     axes: str | None = None

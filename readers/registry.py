@@ -12,12 +12,17 @@ from voxload.readers.hdf5 import Hdf5Format
 from voxload.readers.npy import NpyFormat
 from voxload.readers.protocol import Format, Location, Missing, Reader
 from voxload.readers.raw import RawFormat
+from voxload.readers.remote import RemoteStore
 from voxload.readers.store import is_url
 from voxload.readers.stored import ChunkSource
 from voxload.readers.zarr import ZarrFormat
 
 ENTRY_POINTS = "voxload.readers"
 """Entry-point group: each entry names a class without arguments that keeps the Format contract."""
+
+
+_HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".nc", ".nc4")
+"""Ends of URLs that are asked first whether they are HDF5 files: those of HDF5, HDF-EOS5 and netCDF-4."""
 
 
 @lru_cache(maxsize=1)
@@ -40,18 +45,29 @@ def find_format(path: str) -> Format:
     with translated(path):
         if not is_url(path) and not Path(path).exists():
             raise NotFoundError(path, found="no such file or folder", remedy="check the path")
-        for known in formats():
+        for known in _in_order(path):
             if known.claims(path):
                 return known
         raw = RawFormat()
         if raw.claims(path):
             return raw
+        if is_url(path) and RemoteStore(path).size("") is None:
+            raise NotFoundError(
+                path, found="no such object, and no volume that any reader knows", remedy="check the URL"
+            )
     raise UsageError(
         path,
         found="no volume that any reader knows",
-        expected="an HDF5, Zarr, npy or raw file, or a Zarr URL",
+        expected="an HDF5, Zarr, npy or raw file, or a URL of an HDF5 file or Zarr hierarchy",
         remedy="check the path; other formats register under the entry points voxload.readers",
     )
+
+
+def _in_order(path: str) -> tuple[Format, ...]:
+    """Return all formats in the order of asking. Of a URL each costs requests, so the likelier of two comes first."""
+    if not is_url(path) or path.lower().endswith(_HDF5_SUFFIXES):
+        return formats()
+    return tuple(sorted(formats(), key=lambda known: isinstance(known, Hdf5Format)))
 
 
 def open_reader(location: Location, *, missing: str | Missing = Missing.ERROR) -> Reader:

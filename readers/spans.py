@@ -7,19 +7,22 @@ Lusk, "Data Sieving and Collective I/O in ROMIO", 1999).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers import kernels
-from voxload.readers.file import FileBytes
+from voxload.readers.coalesce import Range
 from voxload.readers.parts import ChunkShape, Parts, Wanted, plan_parts
 from voxload.readers.paste import Paster, paster
 from voxload.readers.protocol import Volume
-from voxload.readers.scratch import address
+from voxload.readers.scratch import Bytes, address
 from voxload.readers.team import team
 
 GAP_BYTES = 2**16
@@ -54,6 +57,47 @@ def sieve(shape: ChunkShape, box: Box, *, gap: int = GAP_BYTES, limit: int = SPA
     return replace(shape, extents=tuple(extents))
 
 
+class Readable(Protocol):
+    """A file, or an object; see `FileBytes`."""
+
+    def read(self, offset: int, length: int) -> Bytes:
+        """Return `length` bytes from `offset`, valid until this thread reads again."""
+        ...
+
+
+Take = Callable[[int], Bytes]
+"""Returns the bytes of a span, by its number, once; called from many threads at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A span of a read, and where its rows go."""
+
+    tile: ChunkShape
+    parts: Parts
+    number: int
+    paster: Paster
+
+    def range(self, offset: int) -> Range:
+        """Return its place in a file whose array begins at `offset`."""
+        corner = offset
+        for index, extent, stride in zip(
+            self.parts.places[self.number], self.tile.extents, self.tile.strides, strict=True
+        ):
+            corner += index * extent * stride * self.tile.itemsize
+        first, stop = self.parts.spans[self.number]
+        return corner + first, corner + stop
+
+    def paste(self, data: Bytes) -> None:
+        """Paste its rows from its bytes."""
+        bounds, first = self.parts.bounds, self.parts.spans[self.number][0]
+        rows = self.parts.table[bounds[self.number] : bounds[self.number + 1]].copy()
+        shift = np.uint64((address(data) - first) % 2**64)
+        rows[:, kernels.FIRST] += shift
+        rows[:, kernels.STOP] += shift
+        self.paster.paste_mapped(rows, (0, len(rows)))
+
+
 @dataclass(frozen=True, slots=True)
 class SpanVolume:
     """Reads boxes of an array whose elements lie in `file` in one piece, from `offset` on; threads share the spans."""
@@ -62,10 +106,13 @@ class SpanVolume:
     """What error messages are about."""
     shape: ChunkShape
     """How the elements lie; its extents are those of the whole array."""
-    file: FileBytes
+    file: Readable
     """The file, which is not mapped."""
     offset: int
     """Its first byte that belongs to the array."""
+    expect: Callable[[Sequence[Range]], AbstractContextManager[Take]] | None = None
+    """Told all spans of a read, in the order of their use; gives what hands out their bytes, and is left when the read
+    is over. For files of which many ranges are better asked for at once."""
 
     def read_all(self, wanted: Sequence[Wanted]) -> None:
         """Fill the view of each box.
@@ -81,26 +128,24 @@ class SpanVolume:
         for one in wanted:
             tile = sieve(self.shape, one.box)
             parts, target = plan_parts(tile, [one]), paster(tile, one.view.dtype)
-            spans += [(tile, parts, number, target) for number in range(len(parts.places))]
-        team().run(self._paste, spans)
+            spans += [_Span(tile, parts, number, target) for number in range(len(parts.places))]
+        ranges = [span.range(self.offset) for span in spans]
+        with (self.expect or self._one_by_one)(ranges) as take:
+            team().run(partial(self._paste, spans, take), range(len(spans)))
 
     def read(self, box: Box, view: Volume) -> None:
         """Fill `view`, in stored axis order, with `box`."""
         self.read_all([Wanted(box, view)])
 
-    def _paste(self, span: tuple[ChunkShape, Parts, int, Paster]) -> None:
+    @contextmanager
+    def _one_by_one(self, ranges: Sequence[Range]) -> Iterator[Take]:
+        """Read each span when it is wanted."""
+        yield lambda number: self.file.read(ranges[number][0], ranges[number][1] - ranges[number][0])
+
+    def _paste(self, spans: Sequence[_Span], take: Take, number: int) -> None:
         """Read one span and paste its rows."""
-        tile, parts, number, target = span
-        corner = self.offset
-        for index, extent, stride in zip(parts.places[number], tile.extents, tile.strides, strict=True):
-            corner += index * extent * stride * tile.itemsize
-        first, stop = parts.spans[number]
         try:
-            data = self.file.read(corner + first, stop - first)
+            data = take(number)
         except DataError as error:
             raise error.within(self.subject, remedy="copy or convert the file again") from error
-        rows = parts.table[parts.bounds[number] : parts.bounds[number + 1]].copy()
-        shift = np.uint64((address(data) - first) % 2**64)
-        rows[:, kernels.FIRST] += shift
-        rows[:, kernels.STOP] += shift
-        target.paste_mapped(rows, (0, len(rows)))
+        spans[number].paste(data)

@@ -6,16 +6,22 @@ from pathlib import Path
 
 import h5py
 
-from voxload.errors import NotFoundError
+from voxload.errors import DataError, NotFoundError
 from voxload.geometry import Box
 from voxload.readers.faults import translated
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.native import NativeHdf5Reader
-from voxload.readers.hdf5.openfile import find_superblock, is_open_for_writing, open_file
+from voxload.readers.hdf5.openfile import SIGNATURE, find_superblock, superblock_places
 from voxload.readers.hdf5.reader import Hdf5Reader, check_supported, check_written
 from voxload.readers.hdf5.route import find_route
+from voxload.readers.hdf5.source import open_source
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
+from voxload.readers.remote import RemoteStore
+from voxload.readers.store import is_url
 from voxload.readers.verified import VerifiedReader, load_checksums
+
+_HEAD_BYTES = 2**16
+"""Looked at first of a URL: user blocks are shorter, and a request takes no longer for it than for 8 bytes."""
 
 
 class Hdf5Format:
@@ -24,7 +30,9 @@ class Hdf5Format:
     name = "HDF5"
 
     def claims(self, path: str) -> bool:
-        """Tell whether there is a superblock."""
+        """Tell whether there is a superblock; of a URL, by one request, and some more where there is none."""
+        if is_url(path):
+            return _has_superblock(RemoteStore(path))
         return Path(path).is_file() and find_superblock(path) is not None
 
     def datasets(self, path: str) -> tuple[str, ...]:
@@ -35,7 +43,7 @@ class Hdf5Format:
             if isinstance(item, h5py.Dataset) and item.ndim in (3, 4):
                 found.append(name)
 
-        with translated(path), open_file(path) as file:
+        with translated(path), open_source(path).open() as file:
             file.visititems(visit)
         return tuple(sorted(found))
 
@@ -44,7 +52,7 @@ class Hdf5Format:
         reader = Hdf5Reader(location, missing)
         try:
             with translated(str(location)):
-                is_written = is_open_for_writing(location.path)
+                is_written = reader.source.is_open_for_writing()
                 route = "the file is open for writing" if is_written else find_route(reader.dataset)
                 if isinstance(route, str):
                     reader.routed(f"h5py: {route}")
@@ -57,7 +65,7 @@ class Hdf5Format:
 
     def read_vector(self, path: str, name: str) -> Vector:
         """Read a scalar or one-dimensional dataset."""
-        with translated(path), open_file(path) as file:
+        with translated(path), open_source(path).open() as file:
             item = file.get(name)
             if isinstance(item, h5py.Dataset):
                 check_supported(item, Location(path, name))
@@ -65,3 +73,20 @@ class Hdf5Format:
                 check_written(item, table, Box.whole(item.shape), f"{path}:{name}")
                 return as_vector(f"{path}:{name}", item)
             raise NotFoundError(path, found=f"no dataset {name!r}", expected=f"one of {sorted(file)}")
+
+
+def _has_superblock(store: RemoteStore) -> bool:
+    """Tell whether the object of a URL is an HDF5 file; it may be none, or no object at all."""
+    try:
+        head = store.edge("", _HEAD_BYTES, at_end=False)
+    except DataError:  # a folder, or an empty object
+        return False
+    if head is None:
+        return False
+    places = superblock_places(head.size)
+    width = len(SIGNATURE)
+    near = [place for place in places if place + width <= head.data.size]
+    if any(head.data[place : place + width].tobytes() == SIGNATURE for place in near):
+        return True
+    beyond = places[len(near) :]
+    return SIGNATURE in store.map(lambda place: store.read("", place, width), beyond)

@@ -11,9 +11,9 @@ import numpy as np
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched, Mapped
+from voxload.readers.coalesce import Range
 from voxload.readers.contiguous import ContiguousVolume
 from voxload.readers.faults import translated
-from voxload.readers.file import FileBytes
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.reader import Hdf5Reader
 from voxload.readers.hdf5.route import NativeRoute
@@ -21,11 +21,13 @@ from voxload.readers.identity import Identity
 from voxload.readers.parts import Place, Wanted
 from voxload.readers.protocol import ReadCost, Volume, VolumeInfo
 from voxload.readers.readahead import FileRange, announce_all, fetching
+from voxload.readers.remote import Traffic
 from voxload.readers.remote.flight import Flight
 from voxload.readers.remote.plan import Piece, plan
+from voxload.readers.remote.ranges import ObjectStamp
 from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.scratch import address
-from voxload.readers.spans import SpanVolume
+from voxload.readers.spans import SpanVolume, Take
 from voxload.readers.stored import StoredChunks
 from voxload.readers.verified import load_checksums, verified
 
@@ -51,7 +53,7 @@ class NativeHdf5Reader:
         checksums = load_checksums(self._info.location, reader.grid)
         is_plain = not route.pipeline.steps and not route.pipeline.is_shuffled
         with translated(self._info.location.path):
-            self._file = FileBytes(self._info.location.path, may_map=is_plain)
+            self._file = reader.source.ranges(may_map=is_plain)
         self._table: ChunkTable | None = None
         subject, can_locate = str(self._info.location), route.offset is None and self._file.map is not None
         volume = ChunkedVolume(
@@ -68,6 +70,11 @@ class NativeHdf5Reader:
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
         return self._info
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What was asked of the storage, since the file was opened; None of local files."""
+        return self._reader.traffic
 
     def cost(self, box: Box) -> ReadCost:
         """Return chunks and bytes of `box`; contiguous storage counts the box's own bytes."""
@@ -97,7 +104,8 @@ class NativeHdf5Reader:
         def decode(_place: Place, fetched: Fetched) -> None:
             self._route.pipeline.decode(fetched.data, mask=fetched.mask)
 
-        return StoredChunks(grid, self._reader.dataset.chunks, self._volume.fetch, decode, str)
+        expect = self._volume.expect if self.traffic else None
+        return StoredChunks(grid, self._reader.dataset.chunks, self._volume.fetch, decode, str, expect)
 
     def close(self) -> None:
         """Close the file."""
@@ -110,7 +118,8 @@ class NativeHdf5Reader:
             self._volume.read_all(wanted, fill=self._fill)
             return
         if self._file.map is None:
-            SpanVolume(str(self._info.location), route.shape, self._file, route.offset).read_all(wanted)
+            expect = self._expect_spans if self.traffic else None
+            SpanVolume(str(self._info.location), route.shape, self._file, route.offset, expect).read_all(wanted)
             return
         whole = self._file.read(route.offset, route.pipeline.nbytes)
         stored = FileRange(self._file, route.offset, route.pipeline.nbytes)
@@ -126,6 +135,13 @@ class NativeHdf5Reader:
         pieces = [Piece(place, self._file.path, at.offset, at.offset + at.size) for place, at in stored.items()]
         with Flight(plan(pieces), lambda request: self._file.fresh(request.start, request.size)) as flight:
             yield lambda place: Fetched(flight.taken(place), stored[place].mask) if place in stored else None
+
+    @contextmanager
+    def _expect_spans(self, ranges: Sequence[Range]) -> Iterator[Take]:
+        """Let spans of contiguous storage come ahead of their use, by many requests at once."""
+        pieces = [Piece((number,), self._file.path, start, stop) for number, (start, stop) in enumerate(ranges)]
+        with Flight(plan(pieces), lambda request: self._file.fresh(request.start, request.size)) as flight:
+            yield lambda number: flight.taken((number,))
 
     def _where(self, place: Place) -> FileRange | None:
         """Return where a chunk lies."""
@@ -145,7 +161,8 @@ class NativeHdf5Reader:
     def _identify(self, places: Sequence[Place]) -> list[Identity | None]:
         """Tell chunks from all others; of a file that was written to just now, from none."""
         stamp, dataset = self._file.stamp, self._info.location.dataset
-        return [Identity(stamp, (dataset, place)) if stamp.is_settled else None for place in places]
+        source = (stamp.path, stamp.version) if isinstance(stamp, ObjectStamp) else stamp
+        return [Identity(source, (dataset, place)) if stamp.is_settled else None for place in places]
 
     def _locate(self, places: Sequence[Place]) -> Mapped | None:
         """Return where chunks that are stored as they are lie in the map; None when one is not as it should be."""

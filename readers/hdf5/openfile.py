@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import h5py
 
-from voxload.errors import StorageError
+from voxload.errors import StorageError, VoxloadError
+from voxload.readers.remote.file import RemoteFile
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _FLAGS_AT = {0: 20, 1: 20, 2: 11, 3: 11}
@@ -16,39 +19,53 @@ _WRITING = 0b101
 _SUPERBLOCK_BYTES = 24
 
 
-def find_superblock(path: str) -> int | None:
-    """Return where the superblock begins: at 0, 512, 1024, ..., the places that the format allows; None without one.
+def superblock_places(size: int) -> list[int]:
+    """Return where a superblock may begin in a file of `size` bytes: at 0, 512, 1024, 2048, ...; pure.
 
     Source: HDF5 File Format Specification 3.0, section II.A (superblock).
     """
-    size = Path(path).stat().st_size
+    places = [0]
+    while (following := max(512, 2 * places[-1])) + len(SIGNATURE) <= size:
+        places.append(following)
+    return places if size >= len(SIGNATURE) else []
+
+
+def find_superblock(path: str) -> int | None:
+    """Return where the superblock of a file begins; None without one."""
     with Path(path).open("rb") as file:
-        place = 0
-        while place + len(SIGNATURE) <= size:
-            file.seek(place)
-            if file.read(len(SIGNATURE)) == SIGNATURE:
-                return place
-            place = max(512, 2 * place)
+        return _find_superblock(file)
+
+
+def _find_superblock(file: BinaryIO) -> int | None:
+    for place in superblock_places(file.seek(0, os.SEEK_END)):
+        file.seek(place)
+        if file.read(len(SIGNATURE)) == SIGNATURE:
+            return place
     return None
 
 
 def is_open_for_writing(path: str) -> bool:
+    """Tell whether a writer has a file open; see `has_writer`."""
+    with Path(path).open("rb") as file:
+        return has_writer(file)
+
+
+def has_writer(file: BinaryIO) -> bool:
     """Tell whether a writer has the file open, or died before it closed it; libhdf5 itself asks only for version 3.
 
     Source: as above: the file consistency flags; libhdf5 sets them in superblocks of every version.
     """
-    place = find_superblock(path)
+    place = _find_superblock(file)
     if place is None:
         return False
-    with Path(path).open("rb") as file:
-        file.seek(place)
-        block = file.read(_SUPERBLOCK_BYTES)
+    file.seek(place)
+    block = file.read(_SUPERBLOCK_BYTES)
     at = _FLAGS_AT.get(block[len(SIGNATURE)] if len(block) == _SUPERBLOCK_BYTES else -1)
     return at is not None and bool(block[at] & _WRITING)
 
 
-def open_file(path: str) -> h5py.File:
-    """Open a file for reading.
+def open_file(file: str | RemoteFile) -> h5py.File:
+    """Open a file for reading, by its path or as a file of Python's.
 
     Raises
     ------
@@ -58,13 +75,19 @@ def open_file(path: str) -> h5py.File:
         As h5py gives it, for all else.
     """
     try:
-        return h5py.File(path, "r")
+        return h5py.File(file, "r")
+    except VoxloadError:  # of the storage behind a file of Python's
+        raise
     except OSError as error:
-        if error.errno is not None or not is_open_for_writing(path):
+        if error.errno is not None or not _has_writer(file):
             raise
         raise StorageError(
-            path,
+            f"{file}",
             found="a file that is open for writing, or whose writer did not close it",
             expected="a finished file",
             remedy="wait for its writer; if there is none any more, run h5clear --status on it and check it",
         ) from error
+
+
+def _has_writer(file: str | RemoteFile) -> bool:
+    return is_open_for_writing(file) if isinstance(file, str) else has_writer(cast("BinaryIO", file))

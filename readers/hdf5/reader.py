@@ -16,8 +16,8 @@ from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.chunktable import ChunkTable
-from voxload.readers.hdf5.openfile import open_file
 from voxload.readers.hdf5.parameters import check_parameters
+from voxload.readers.hdf5.source import open_source
 from voxload.readers.hdf5.stored import library_chunks
 from voxload.readers.hdf5.tablecache import load_table
 from voxload.readers.protocol import (
@@ -32,7 +32,7 @@ from voxload.readers.protocol import (
     closed,
     copy_cast,
 )
-from voxload.readers.stamp import Stamp
+from voxload.readers.remote import Traffic
 from voxload.readers.stored import StoredChunks, grid_of
 
 
@@ -64,8 +64,8 @@ class Hdf5Reader:
         self._table: ChunkTable | None = None
         self._is_closed = False
         with translated(location.path):
-            self._stamp = Stamp.of(location.path)
-            self._file = open_file(location.path)
+            self.source = open_source(location.path)
+            self._file = self.source.open()
         try:
             with translated(str(location)):
                 self.dataset = _dataset(self._file, location)
@@ -79,6 +79,11 @@ class Hdf5Reader:
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
         return self._info
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What was asked of the storage, since the file was opened; None of local files."""
+        return self.source.traffic
 
     def routed(self, route: str) -> None:
         """Say in the description why this route was taken."""
@@ -121,7 +126,8 @@ class Hdf5Reader:
         with self._lock:
             if self._table is None:
                 with translated(str(self._info.location)):
-                    self._table = load_table(self.dataset, self._stamp)
+                    self._table = load_table(self.dataset, self.source.stamp)
+                    self.source.settle()
             return self._table
 
     @property
@@ -132,11 +138,11 @@ class Hdf5Reader:
     def stored_chunks(self) -> StoredChunks | None:
         """Return the chunks as they are stored; None when storage is contiguous."""
         table = self.table()
-        return None if table is None else library_chunks(self.dataset, table, self._info.location.path)
+        return None if table is None else library_chunks(self.dataset, table, self.source.ranges(may_map=False))
 
     def require(self, box: Box) -> Box:
         """Return `box` in stored indices; refuses a changed file, and voxels never written unless they are filled."""
-        self._stamp.check_unchanged()
+        self.source.stamp.check_unchanged()
         stored = self.order.box(box, self._info.shape[0])
         table = self.table()
         if self._missing is Missing.ERROR:

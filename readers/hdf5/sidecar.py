@@ -2,7 +2,8 @@
 
 Rules:
 1. A sidecar is trusted only for the very file that it was made of: same path, inode, size, time of writing, dataset
-   and shape, and the same version of this layout. Its content ends in a crc32c.
+   and shape, and the same version of this layout; for an object in a bucket, same URL, size and entity tag. Its
+   content ends in a crc32c.
 2. It is a cache. One that is damaged, foreign or unreadable is as good as none, and a folder that cannot be written
    is no error.
 3. The folder is bounded: a new sidecar pushes out those written longest ago.
@@ -29,6 +30,7 @@ import h5py
 import numpy as np
 
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.remote.ranges import ObjectStamp
 from voxload.readers.stamp import Stamp
 
 MIN_CHUNKS = 2048
@@ -74,15 +76,12 @@ class Sidecar:
         Where sidecars are kept.
     """
 
-    def __init__(self, dataset: h5py.Dataset, stamp: Stamp, folder: Path) -> None:
+    def __init__(self, dataset: h5py.Dataset, stamp: Stamp | ObjectStamp, folder: Path) -> None:
         self._chunk = tuple(dataset.chunks)
         self._grid = tuple(-(-extent // width) for extent, width in zip(dataset.shape, self._chunk, strict=True))
         self._itemsize = int(dataset.dtype.itemsize)
         key = {
-            "path": str(Path(stamp.path).absolute()),
-            "inode": stamp.inode,
-            "size": stamp.size,
-            "written": stamp.written,
+            **_identity(stamp),
             "dataset": dataset.name,
             "shape": dataset.shape,
             "chunk": self._chunk,
@@ -137,6 +136,14 @@ class Sidecar:
 
     def _prefix(self) -> bytes:
         return _MAGIC + _LENGTH.pack(len(self._head)) + self._head
+
+
+def _identity(stamp: Stamp | ObjectStamp) -> dict[str, str | int]:
+    """Return what tells a file, or an object, from all others and from itself once it was written again."""
+    if isinstance(stamp, ObjectStamp):
+        return {"path": stamp.path, "size": stamp.size, "version": stamp.version}
+    path = str(Path(stamp.path).absolute())
+    return {"path": path, "inode": stamp.inode, "size": stamp.size, "written": stamp.written}
 
 
 def _checksum(data: bytes) -> int:

@@ -6,15 +6,14 @@ import h5py
 
 from voxload.geometry import Box
 from voxload.readers.chunked import Fetched
-from voxload.readers.file import FileBytes
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.source import Ranges
 from voxload.readers.parts import Place
 from voxload.readers.stored import StoredChunks, grid_of
 
 
-def library_chunks(dataset: h5py.Dataset, table: ChunkTable, path: str) -> StoredChunks:
-    """Return the chunks of a dataset that only libhdf5 can decode; the file closes when the last of them is gone."""
-    file = FileBytes(path)
+def library_chunks(dataset: h5py.Dataset, table: ChunkTable, file: Ranges) -> StoredChunks:
+    """Return the chunks of a dataset that only libhdf5 can decode; `file` closes when the last of them is gone."""
 
     def fetch(place: Place) -> Fetched | None:
         file.check_unchanged()

@@ -10,12 +10,13 @@ import h5py
 
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.sidecar import MIN_CHUNKS, Sidecar, cache_folder
+from voxload.readers.remote.ranges import ObjectStamp
 from voxload.readers.stamp import Stamp
 
 MAX_KEPT_BYTES = 2**26
 """Bytes of the tables that a process keeps for files it may open again."""
 
-_Key = tuple[Stamp, str]
+_Key = tuple[Stamp | ObjectStamp, str]
 
 
 class Tables:
@@ -26,7 +27,7 @@ class Tables:
         self._lock = threading.Lock()
         self._kept: dict[_Key, ChunkTable] = {}
 
-    def load(self, dataset: h5py.Dataset, stamp: Stamp) -> ChunkTable:
+    def load(self, dataset: h5py.Dataset, stamp: Stamp | ObjectStamp) -> ChunkTable:
         """Return the table of a chunked dataset: a kept one, its sidecar's, or read from the file's index.
 
         `stamp` is the file's from before it was opened. Nothing is kept of a file that was written to just now, or
@@ -59,7 +60,7 @@ class Tables:
         return table
 
 
-def _load(dataset: h5py.Dataset, stamp: Stamp, subject: str) -> ChunkTable:
+def _load(dataset: h5py.Dataset, stamp: Stamp | ObjectStamp, subject: str) -> ChunkTable:
     count = prod(-(-extent // width) for extent, width in zip(dataset.shape, dataset.chunks, strict=True))
     folder = cache_folder() if count >= MIN_CHUNKS else None
     sidecar = Sidecar(dataset, stamp, folder) if folder else None
@@ -82,7 +83,7 @@ def _nbytes(table: ChunkTable) -> int:
 _tables = Tables(MAX_KEPT_BYTES)
 
 
-def load_table(dataset: h5py.Dataset, stamp: Stamp) -> ChunkTable:
+def load_table(dataset: h5py.Dataset, stamp: Stamp | ObjectStamp) -> ChunkTable:
     """Return the table of a chunked dataset, from the process's tables; see `Tables.load`."""
     return _tables.load(dataset, stamp)
 

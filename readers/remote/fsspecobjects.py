@@ -22,6 +22,9 @@ _GONE = (404, 410)
 _BUSY = frozenset({408, 425, 429, *range(500, 600)})
 _LOST: tuple[type[Exception], ...] = (*REMOTE_ERRORS, EOFError, http.client.HTTPException, ftplib.error_temp)
 """A connection that failed or was lost."""
+_THREADLESS = frozenset({"file", "local", "memory", "ftp"})
+"""What is known to do all its work in the calling thread. fsspec's asynchronous file systems, and those over SSH, have
+threads that do."""
 _STAMPS = ("ETag", "etag", "LastModified", "last_modified", "modify", "mtime", "created", "ino", "size")
 """What file systems tell of an object that differs once it was written again."""
 
@@ -43,10 +46,11 @@ class FsspecObjects:
             remedy = "install the package that fsspec needs for it"
             raise UsageError(url, found=str(error), expected="a URL that fsspec knows", remedy=remedy) from error
         self._url = url.rstrip("/")
+        self.needs_threads = not all(link.partition("://")[0] in _THREADLESS for link in url.split("::"))
 
     def locate(self, key: str) -> str:
         """Return the URL of an object."""
-        return f"{self._url}/{key}"
+        return f"{self._url}/{key}" if key else self._url
 
     def size(self, key: str) -> int | None:
         """Return the bytes of an object, or None when there is none."""
@@ -122,7 +126,7 @@ class FsspecObjects:
         return Part(np.frombuffer(data, np.uint8), int(details.get("size", stop)), _version(details))
 
     def _path(self, key: str) -> str:
-        return f"{self._root.rstrip('/')}/{key}" if self._root else key
+        return f"{self._root.rstrip('/')}/{key}" if self._root and key else self._root or key
 
     def _answer(self, key: str, ask: Callable[[], T]) -> T | None:
         """Call the file system once; None when there is no such object."""

@@ -35,8 +35,11 @@ class Objects(Protocol):
     attempt may succeed, DataError for something that is no object, and StorageError for everything else.
     """
 
+    needs_threads: bool
+    """Whether other threads of Python's than the caller's may be needed to answer a request."""
+
     def locate(self, key: str) -> str:
-        """Return the full name of an object, for messages."""
+        """Return the full name of an object, for messages; of the empty key, the URL itself, which may be one too."""
         ...
 
     def size(self, key: str) -> int | None:

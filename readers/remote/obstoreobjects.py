@@ -61,6 +61,9 @@ class ObstoreObjects:
         Where requests are counted.
     """
 
+    needs_threads = False
+    """obstore's threads are none of Python's."""
+
     def __init__(self, url: str, patience: Patience, traffic: Traffic) -> None:
         self._traffic = traffic
         parts = urllib.parse.urlsplit(url)
@@ -74,7 +77,7 @@ class ObstoreObjects:
 
     def locate(self, key: str) -> str:
         """Return the URL of an object."""
-        return f"{self._url}/{key}"
+        return f"{self._url}/{key}" if key else self._url
 
     def size(self, key: str) -> int | None:
         """Return the bytes of an object, or None when there is none."""

@@ -55,8 +55,13 @@ class RemoteStore:
         self.traffic = Traffic()
         self._objects = _open(url, self._patience, self.traffic)
 
+    @property
+    def needs_threads(self) -> bool:
+        """Whether other threads of Python's than the caller's may be needed to answer a request."""
+        return self._objects.needs_threads
+
     def locate(self, key: str) -> str:
-        """Return the URL of an object."""
+        """Return the URL of an object; the empty key is that of an object that has the store's own URL."""
         return self._objects.locate(key)
 
     def size(self, key: str) -> int | None:

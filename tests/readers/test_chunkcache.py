@@ -31,6 +31,7 @@ from voxload.readers.codecs import DEFLATE, Crc32c, Fletcher32, Pipeline, Step
 from voxload.readers.identity import Identity
 from voxload.readers.parts import ChunkShape, Place, Wanted
 from voxload.readers.scratch import Bytes
+from voxload.readers.team import default_threads, set_threads
 from voxload.readers.verified import verified
 
 EXTENT = 8
@@ -324,8 +325,10 @@ def test_a_chunk_in_the_making_is_awaited_not_made_twice() -> None:
 
 
 @pytest.mark.parametrize("first_fails", [False, True])
-def test_two_reads_of_one_chunk_decode_it_once(first_fails: bool) -> None:
+def test_two_reads_of_one_chunk_decode_it_once(monkeypatch: pytest.MonkeyPatch, first_fails: bool) -> None:
     """The second read waits for the first one, and decodes the chunk itself where that one failed."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {0, 1})  # for as many threads that work at once
+    set_threads(1)
     cache = cache_of(CHUNKS)
     inside, leave, beside = threading.Event(), threading.Event(), threading.Event()
 
@@ -351,6 +354,8 @@ def test_two_reads_of_one_chunk_decode_it_once(first_fails: bool) -> None:
         assert np.array_equal(other.result(WAIT), CUBE[:8, :8, :16])
     assert (slow.count, quick.count) == (1, 2 if first_fails else 1)
     check(cache)
+    monkeypatch.undo()
+    set_threads(default_threads())
 
 
 @dataclass(eq=False)

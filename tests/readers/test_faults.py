@@ -91,7 +91,7 @@ def rot(file: h5py.File) -> None:
 
 FAULTS: dict[str, Row] = {
     "missing path": (lambda p: Location(str(p / "no.h5")), NotFoundError, ("no.h5", "no such file")),
-    "missing url": (lambda p: Location(f"file://{p}/no.zarr"), UsageError, ("no.zarr", "no volume")),
+    "missing url": (lambda p: Location(f"file://{p}/no.zarr"), NotFoundError, ("no.zarr", "no volume")),
     "unknown protocol": (lambda _: Location("nowhere://x"), UsageError, ("nowhere", "install the package")),
     "folder of no format": (lambda p: Location(str(p)), UsageError, ("no volume that any reader knows",)),
     "file of no format": (saved("x.txt", b"words"), UsageError, ("no known header", "shape and dtype")),

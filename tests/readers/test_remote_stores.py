@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import fsspec
+import h5py
 import numpy as np
 import pytest
 import zarr
@@ -21,6 +22,10 @@ from zarr.codecs.numcodecs import Shuffle
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, find_format, open_reader
+from voxload.readers.hdf5 import tablecache
+from voxload.readers.hdf5.native import NativeHdf5Reader
+from voxload.readers.hdf5.tablecache import Tables
+from voxload.readers.remote.file import BLOCK_BYTES
 from voxload.readers.zarr import NativeZarrReader, ZarrReader
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -114,6 +119,28 @@ def test_s3_says_what_is_not_there(tmp_path: Path, laws: ModuleType, endpoint: s
     out = np.empty((1, 8, 8, 8), "<i2")
     with pytest.raises(DataError, match="changed since it was opened"):
         reader.read_into(part, out)
+
+
+def test_hdf5_in_a_bucket_keeps_its_chunk_table(
+    tmp_path: Path, laws: ModuleType, endpoint: str, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that opens the object again asks for its chunks only; of another object the index is read anew."""
+    monkeypatch.setenv("VOXLOAD_CACHE_DIR", str(tmp_path / "cache"))
+    location = Location(f"s3://{bucket}/some/x.h5", "full", axes="DHW")
+    for volume, index_requests in ((CUBE, 1), (CUBE, 0), (CUBE[::-1], 1)):
+        monkeypatch.setattr(tablecache, "_tables", Tables(2**20))
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            file.create_dataset("before", data=np.zeros(2 * BLOCK_BYTES, "u1"))
+            file.create_dataset("full", data=volume, chunks=(1, 1, 2), compression="gzip", shuffle=True)
+        put(f"{endpoint}/{bucket}/some/x.h5", (tmp_path / "x.h5").read_bytes())
+        asked.clear()
+        reader = open_reader(location)
+        assert isinstance(reader, NativeHdf5Reader)
+        opening = len(asked)
+        assert laws.same_bits(laws.read(reader, reader.describe().whole)[0], volume)
+        assert len(asked) == opening + index_requests + 1
+    path = Path(next((tmp_path / "cache").rglob("*.chunks")))
+    assert bucket.encode() in path.read_bytes()
 
 
 @pytest.fixture
