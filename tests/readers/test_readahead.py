@@ -53,7 +53,7 @@ def test_every_range_is_announced_once_and_in_order(lengths: list[int], holes: s
     """Whatever the window, by the last fetch all chunks that are there were announced, none of them late."""
     ledger = Ledger()
     starts = np.cumsum([0, *lengths]).tolist()
-    ranges = {
+    ranges: dict[tuple[int, ...], FileRange | None] = {
         (number,): None if number in holes else FileRange(ledger, start, length)
         for number, (start, length) in enumerate(zip(starts, lengths, strict=False))
     }
