@@ -23,4 +23,7 @@ from voxload.readers.protocol import Volume as Volume
 from voxload.readers.protocol import VolumeInfo as VolumeInfo
 from voxload.readers.registry import find_format as find_format
 from voxload.readers.registry import open_reader as open_reader
+from voxload.readers.requests import ManyReader as ManyReader
+from voxload.readers.requests import Request as Request
+from voxload.readers.requests import read_many as read_many
 from voxload.readers.team import set_threads as set_threads

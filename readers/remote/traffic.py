@@ -22,22 +22,28 @@ class Counts:
 
 
 class Traffic:
-    """Counts requests; safe to use from many threads at once."""
+    """Counts requests; safe to use from many threads at once.
+
+    Nothing is made while the lock is held, so that no collection of garbage begins there: at an h5py object it would
+    wait for h5py's lock, whose holder may be waiting to count a request.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts = Counts()
+        self._requests = self._retries = self._bytes = 0
 
     def add(self, *, requests: int = 0, retries: int = 0, size: int = 0) -> None:
         """Count requests, repeated ones, and bytes that arrived."""
         with self._lock:
-            now = self._counts
-            self._counts = Counts(now.requests + requests, now.retries + retries, now.bytes + size)
+            self._requests += requests
+            self._retries += retries
+            self._bytes += size
 
     def counts(self) -> Counts:
         """Return what was counted so far; the difference of two is the traffic between them."""
         with self._lock:
-            return self._counts
+            requests, retries, size = self._requests, self._retries, self._bytes
+        return Counts(requests, retries, size)
 
     def __str__(self) -> str:
         now = self.counts()
