@@ -6,11 +6,13 @@ import mmap
 import os
 import stat
 import weakref
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from voxload.errors import DataError
+from voxload.readers.direct import open_for_reading, read_range, reads_directly
 from voxload.readers.locality import is_node_local
 from voxload.readers.readahead import is_cold_byte, is_cold_page
 from voxload.readers.scratch import Bytes, address, scratch
@@ -33,8 +35,7 @@ class FileBytes:
 
     def __init__(self, path: str, *, may_map: bool = False) -> None:
         self.path = path
-        # Without O_NONBLOCK, opening a pipe would wait for its writer; files do not care.
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self._descriptor = open_for_reading(path)
         # Also closes what nobody closed: a reader that an error left behind keeps no descriptor.
         self._close = weakref.finalize(self, os.close, self._descriptor)
         self._map: Bytes | None = None
@@ -45,7 +46,7 @@ class FileBytes:
                 raise DataError(path, found="a folder or device", expected="a file")  # noqa: TRY301 - closes the file
             self.size = status.st_size
             self._stamp = Stamp.of(path, status)
-            self.is_local = is_node_local(path)
+            self.is_local = is_node_local(path) and not reads_directly()
             if may_map and self.size and self.is_local:
                 self._pages = mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ)
                 self._map = np.frombuffer(self._pages, np.uint8)
@@ -74,26 +75,23 @@ class FileBytes:
         self._check(offset, length)
         if self._map is not None:
             return self._map[offset : offset + length]
-        return self._fill(scratch.stored(length), offset)
+        return self._fetch(offset, length, scratch.stored)
 
     def _check(self, offset: int, length: int) -> None:
         # Two comparisons and no sum: a damaged table may hold numbers that overflow elsewhere.
         if not 0 <= offset <= self.size or not 0 <= length <= self.size - offset:
             raise self._short(offset, length, max(0, self.size - offset))
 
-    def _fill(self, buffer: Bytes, offset: int) -> Bytes:
-        done = 0
-        while done < buffer.size:
-            count = os.preadv(self._descriptor, [buffer[done:].data], offset + done)
-            if count == 0:
-                raise self._short(offset, buffer.size, done)
-            done += count
-        return buffer
+    def _fetch(self, offset: int, length: int, memory: Callable[[int], Bytes]) -> Bytes:
+        data = read_range(self._descriptor, offset, length, memory)
+        if data.size < length:
+            raise self._short(offset, length, data.size)
+        return data
 
     def fresh(self, offset: int, length: int) -> Bytes:
         """Return `length` bytes from `offset` in memory of their own; see `read`."""
         self._check(offset, length)
-        return self._fill(np.empty(length, np.uint8), offset)
+        return self._fetch(offset, length, lambda size: np.empty(size, np.uint8))
 
     def is_cold(self, offset: int) -> bool:
         """Tell whether the byte at `offset` is not in memory."""

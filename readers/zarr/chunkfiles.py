@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from voxload.errors import DataError
 from voxload.readers.chunked import Fetch, Fetched, FileNames
+from voxload.readers.direct import open_for_reading, read_range, reads_directly
 from voxload.readers.growth import longest_stored
 from voxload.readers.identity import Identity
 from voxload.readers.locality import is_node_local
@@ -23,9 +24,6 @@ from voxload.readers.remote.plan import Piece, plan
 from voxload.readers.scratch import Bytes, scratch
 from voxload.readers.stamp import Stamp
 from voxload.readers.zarr.chunkindex import KeyOf
-
-# Without O_NONBLOCK, opening a pipe in a chunk's place would wait for its writer; files do not care.
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 _NAMES = 2**14
 """Names remembered: those of a sample's blocks, in a few MiB."""
@@ -63,20 +61,21 @@ class ChunkFiles:
         self._key_of = key_of
         self._exact = decoded if is_plain else None
         self._limit = longest_stored(decoded, is_plain=is_plain)
-        self._is_local = is_node_local(folder)
+        self._is_local = is_node_local(folder) and not reads_directly()
         self._names: dict[Place, bytes] = {}
 
     def fetch(self, place: Place) -> Fetched | None:
         """Return a chunk as stored, or None when there is no such file."""
-        return self.fetch_part(place, 0, None)
+        with self._opened(place) as found:
+            return None if found is None else Fetched(_read(found, 0, found.size, scratch.stored))
 
-    def fetch_part(self, place: Place, start: int, stop: int | None) -> Fetched | None:
+    def fetch_part(self, place: Place, start: int, stop: int) -> Fetched | None:
         """Return a chunk of which only the bytes from `start` to `stop` are what is stored."""
         with self._opened(place) as found:
             if found is None:
                 return None
             data = scratch.stored(found.size)
-            _read(found.descriptor, data[start:stop], start, found.path)
+            _read(found, start, min(stop, found.size), lambda _: data[start:stop])
             return Fetched(data)
 
     @contextmanager
@@ -95,9 +94,7 @@ class ChunkFiles:
         with self._opened(place) as found:
             if found is None:
                 return None
-            data = np.empty(found.size, np.uint8)
-            _read(found.descriptor, data, 0, found.path)
-            return data
+            return _read(found, 0, found.size, lambda size: np.empty(size, np.uint8))
 
     @contextmanager
     def _announced(self, places: Sequence[Place]) -> Iterator[None]:
@@ -131,7 +128,7 @@ class ChunkFiles:
         """Yield a chunk's open file, or None when there is none."""
         path = self.path(place)
         try:
-            descriptor = os.open(path, _FLAGS)
+            descriptor = open_for_reading(path)
         except (FileNotFoundError, NotADirectoryError):
             yield None
             return
@@ -193,14 +190,13 @@ class ChunkFiles:
         """Do nothing: no file stays open."""
 
 
-def _read(descriptor: int, buffer: Bytes, start: int, path: str) -> None:
-    """Fill `buffer` from `start` of a file."""
-    done = 0
-    while done < buffer.size:
-        count = os.preadv(descriptor, [buffer[done:].data], start + done)
-        if count == 0:
-            raise DataError(path, found=f"{done} bytes at {start}", expected=f"{buffer.size}: the file was cut short")
-        done += count
+def _read(found: _OpenFile, start: int, stop: int, memory: Callable[[int], Bytes]) -> Bytes:
+    """Return the bytes from `start` to `stop` of a file."""
+    data = read_range(found.descriptor, start, stop - start, memory)
+    if data.size < stop - start:
+        expected = f"{stop - start}: the file was cut short"
+        raise DataError(found.path, found=f"{data.size} bytes at {start}", expected=expected)
+    return data
 
 
 def _file_size(status: os.stat_result, path: str) -> int:

@@ -10,6 +10,7 @@ from typing import NoReturn, Protocol
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched, FileNames, Mapped
+from voxload.readers.direct import reads_directly
 from voxload.readers.faults import translated
 from voxload.readers.identity import Identity
 from voxload.readers.locality import is_node_local
@@ -176,7 +177,7 @@ def _volume(location: Location, chunks: _Chunks, route: NativeRoute, missing: Mi
     # Of functions of `chunks` and not of the reader: one that refers to itself keeps its files open until the next
     # collection.
     source = chunks if missing is Missing.FILL else _Required(chunks)
-    is_here = not is_url(location.path) and is_node_local(location.path)
+    is_here = not is_url(location.path) and is_node_local(location.path) and not reads_directly()
     is_plain = is_here and not route.pipeline.steps
     return ChunkedVolume(
         str(location),

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from voxload.readers.chunked import Fetch, Fetched, Mapped
+from voxload.readers.direct import reads_directly
 from voxload.readers.file import FileBytes
 from voxload.readers.identity import Identity
 from voxload.readers.locality import is_node_local
@@ -88,7 +89,7 @@ class OpenShards:
     def expect(self, places: Sequence[Place]) -> Iterator[Fetch]:
         """Let chunks come ahead of their use: announced where they lie on this node, else by many requests at once."""
         with self._held() as where:
-            if is_node_local(self._folder):
+            if is_node_local(self._folder) and not reads_directly():
                 yield fetching(places, where, self.fetch)
                 return
             planned = {place: at for place in places if (at := quietly(where, place)) is not None}
