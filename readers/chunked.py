@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 from voxload.errors import DataError
 from voxload.geometry import Box, split
-from voxload.readers import filekernels, kernels
 from voxload.readers.chunkcache import Chunk, ChunkCache, Claim, Key, chunk_cache
 from voxload.readers.codecs import Pipeline
+from voxload.readers.filekernels import paste_files, plan_jobs
 from voxload.readers.identity import Identify
+from voxload.readers.kernels import BOX, FIRST, STOP
 from voxload.readers.parts import ChunkShape, Parts, Place, Wanted, plan_parts
 from voxload.readers.paste import Copier, Paster, paster
 from voxload.readers.protocol import Volume
@@ -197,8 +198,8 @@ class _Read:
         table, starts = self.parts.table, mapped.addresses
         if len(table) != len(starts):
             starts = np.repeat(starts, np.diff(self.parts.bounds))
-        table[:, kernels.FIRST] += starts
-        table[:, kernels.STOP] += starts
+        table[:, FIRST] += starts
+        table[:, STOP] += starts
         if not mapped.addresses.all():
             for number in np.flatnonzero(mapped.addresses == 0).tolist():
                 self._fill(number)
@@ -215,21 +216,17 @@ class _Read:
 
     def gather(self, names: FileNames, most: int) -> list[int]:
         """Read and paste chunks that are files, so `most` at once; return the numbers of those that are not so."""
-        bounds = self.parts.bounds
-        jobs = np.empty((len(bounds) - 1, filekernels.COLUMNS), np.uint64)
-        jobs[:, filekernels.NAME] = names.starts
-        jobs[:, filekernels.START : filekernels.STOP + 1] = self.parts.spans
-        jobs[:, filekernels.BEGIN], jobs[:, filekernels.END] = bounds[:-1], bounds[1:]
+        jobs = plan_jobs(names.starts, self.parts.spans, self.parts.bounds)
         done = np.zeros(len(jobs), np.uint8)
         table, width = self.parts.table, self.volume.shape.itemsize
         is_swapped = self.volume.shape.is_swapped and width > 1
         nbytes = self.volume.pipeline.nbytes
 
-        def paste_files(first: int) -> None:
+        def paste_some(first: int) -> None:
             some, chunk = slice(first, first + most), scratch.stored(nbytes)
-            filekernels.paste_files(names.data, jobs[some], table, chunk, width, is_swapped, done[some])
+            paste_files(names.data, jobs[some], table, chunk, width, is_swapped, done[some])
 
-        team().run(paste_files, range(0, len(jobs), most))
+        team().run(paste_some, range(0, len(jobs), most))
         return np.flatnonzero(done == 0).tolist()
 
     def _fill(self, number: int) -> None:
@@ -237,7 +234,7 @@ class _Read:
         place, extents = self.parts.places[number], self.volume.shape.extents
         chunk = Box.whole(extents).shift([index * extent for index, extent in zip(place, extents, strict=True)])
         for row in range(self.parts.bounds[number], self.parts.bounds[number + 1]):
-            one = self.wanted[int(self.parts.table[row, kernels.BOX])]
+            one = self.wanted[int(self.parts.table[row, BOX])]
             part = one.box.intersect(chunk)
             if part is not None:
                 self.fill(one.view[part.relative_to(one.box.start).slices])

@@ -8,11 +8,14 @@ out and named, and the careful way finds out why.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from numba import boolean, types, uint8, uint64
 
-from voxload.readers.kernels import BYTES, TABLE, compiled, part, paste_part
+from voxload.readers.kernels import BYTES, TABLE, Table, compiled, part, paste_part
 
 _open: Any = types.ExternalFunction("open", types.int32(types.uint64, types.int32))
 _lseek: Any = types.ExternalFunction("lseek", types.int64(types.int32, types.int64, types.int32))
@@ -68,3 +71,12 @@ def paste_files(names: Any, jobs: Any, table: Any, chunk: Any, width: int, is_sw
             for row in range(job[BEGIN], job[END]):
                 paste_part(chunk, table[row], width, False, is_swapped)  # noqa: FBT003 - kernels know no names
             done[number] = 1
+
+
+def plan_jobs(names: npt.NDArray[np.uint64], spans: Sequence[tuple[int, int]], bounds: Sequence[int]) -> Table:
+    """Return the jobs of `paste_files`: one row for each of a plan's chunks."""
+    jobs: Table = np.empty((len(spans), COLUMNS), np.uint64)
+    jobs[:, NAME] = names
+    jobs[:, START : STOP + 1] = spans
+    jobs[:, BEGIN], jobs[:, END] = bounds[:-1], bounds[1:]
+    return jobs

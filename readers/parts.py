@@ -11,9 +11,8 @@ import numpy as np
 
 from voxload.errors import UsageError
 from voxload.geometry import Box
-from voxload.readers import kernels
 from voxload.readers.addresses import LINE
-from voxload.readers.kernels import Table
+from voxload.readers.kernels import AXES, CHUNK, COLUMNS, FIRST, PLACE, STOP, Table, tabulate
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 
@@ -94,11 +93,11 @@ def plan_parts(shape: ChunkShape, wanted: Sequence[Wanted]) -> Parts:
     UsageError
         When an array has another shape than its box, or strides that the kernels cannot follow.
     """
-    pad = kernels.AXES - len(shape.extents)
+    pad = AXES - len(shape.extents)
     extents = (1,) * pad + shape.extents
     numbers: list[list[int]] = []
     rows = 0
-    ends = [1] * kernels.AXES
+    ends = [1] * AXES
     for one in wanted:
         box, view = one.box, one.view
         if view.shape != box.shape or not fits(view):
@@ -109,28 +108,28 @@ def plan_parts(shape: ChunkShape, wanted: Sequence[Wanted]) -> Parts:
         ends = [max(pair) for pair in zip(ends, stop, strict=True)]
     strides = [0] * pad + [stride * shape.itemsize for stride in shape.strides]
     grid = [-(-stop // extent) for stop, extent in zip(ends, extents, strict=True)]
-    table: Table = np.empty((rows, kernels.COLUMNS), np.uint64)
+    table: Table = np.empty((rows, COLUMNS), np.uint64)
     chunk = np.array([*extents, *strides, *grid], np.uint64)
-    kernels.tabulate(table, np.array(numbers, np.uint64), chunk, shape.itemsize)
-    columns = slice(kernels.PLACE + pad, kernels.PLACE + kernels.AXES)
+    tabulate(table, np.array(numbers, np.uint64), chunk, shape.itemsize)
+    columns = slice(PLACE + pad, PLACE + AXES)
     if len(wanted) == 1:
-        spans = zip(table[:, kernels.FIRST].tolist(), table[:, kernels.STOP].tolist(), strict=True)
+        spans = zip(table[:, FIRST].tolist(), table[:, STOP].tolist(), strict=True)
         return Parts(table, list(range(rows + 1)), list(map(tuple, table[:, columns].tolist())), list(spans))
-    table = table[np.argsort(table[:, kernels.CHUNK], kind="stable")]
-    chunks = table[:, kernels.CHUNK]
+    table = table[np.argsort(table[:, CHUNK], kind="stable")]
+    chunks = table[:, CHUNK]
     starts = np.append(0, np.flatnonzero(chunks[1:] != chunks[:-1]) + 1)
-    first = np.minimum.reduceat(table[:, kernels.FIRST], starts).tolist()
-    last = np.maximum.reduceat(table[:, kernels.STOP], starts).tolist()
+    first = np.minimum.reduceat(table[:, FIRST], starts).tolist()
+    last = np.maximum.reduceat(table[:, STOP], starts).tolist()
     places = list(map(tuple, table[starts, columns].tolist()))
     return Parts(table, [*starts.tolist(), rows], places, list(zip(first, last, strict=True)))
 
 
 def _numbers(start: Place, stop: Place, view: Volume, shape: ChunkShape) -> list[int]:
-    """Return a box's row for `kernels.tabulate`."""
-    pad = kernels.AXES - view.ndim
+    """Return a box's row for `tabulate`."""
+    pad = AXES - view.ndim
     steps = (0,) * pad + view.strides
     # The axis that is contiguous in the target goes last: there the kernels copy runs.
-    order = sorted(range(kernels.AXES), key=lambda axis: -steps[axis] if axis >= pad else -(2**64))
+    order = sorted(range(AXES), key=lambda axis: -steps[axis] if axis >= pad else -(2**64))
     origin = address(view)
     last = order[-1]
     is_streamed = (

@@ -7,9 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from voxload.errors import UsageError
-from voxload.readers import kernels
 from voxload.readers.castkernels import Caster
-from voxload.readers.kernels import Table
+from voxload.readers.kernels import Table, paste, paste_mapped
 from voxload.readers.parts import ChunkShape
 from voxload.readers.protocol import CASTS
 from voxload.readers.scratch import Bytes
@@ -35,11 +34,11 @@ class Copier:
 
     def paste(self, source: Bytes, table: Table, span: tuple[int, int], *, is_shuffled: bool) -> None:
         """Paste rows ``[begin, end)`` out of one decoded chunk."""
-        kernels.paste(source, table, *span, self._width, is_shuffled, self._is_swapped)
+        paste(source, table, *span, self._width, is_shuffled, self._is_swapped)
 
     def paste_mapped(self, table: Table, span: tuple[int, int]) -> None:
         """Paste rows whose FIRST and STOP are addresses."""
-        kernels.paste_mapped(table, *span, self._width, self._is_swapped)
+        paste_mapped(table, *span, self._width, self._is_swapped)
 
 
 def paster(shape: ChunkShape, target: np.dtype[Any]) -> Paster:

@@ -17,8 +17,8 @@ import numpy as np
 
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.readers import kernels
 from voxload.readers.coalesce import Range
+from voxload.readers.kernels import FIRST, STOP
 from voxload.readers.parts import ChunkShape, Parts, Wanted, plan_parts
 from voxload.readers.paste import Paster, paster
 from voxload.readers.protocol import Volume
@@ -93,8 +93,8 @@ class _Span:
         bounds, first = self.parts.bounds, self.parts.spans[self.number][0]
         rows = self.parts.table[bounds[self.number] : bounds[self.number + 1]].copy()
         shift = np.uint64((address(data) - first) % 2**64)
-        rows[:, kernels.FIRST] += shift
-        rows[:, kernels.STOP] += shift
+        rows[:, FIRST] += shift
+        rows[:, STOP] += shift
         self.paster.paste_mapped(rows, (0, len(rows)))
 
 
