@@ -15,6 +15,7 @@ from voxload.readers.chunkcache import chunk_cache as chunk_cache
 from voxload.readers.chunkcache import set_chunk_cache as set_chunk_cache
 from voxload.readers.direct import set_direct_reads as set_direct_reads
 from voxload.readers.handles import Handles as Handles
+from voxload.readers.paste import warm as warm
 from voxload.readers.protocol import Format as Format
 from voxload.readers.protocol import Location as Location
 from voxload.readers.protocol import Missing as Missing

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from voxload.errors import UsageError
 from voxload.readers.castkernels import Caster
 from voxload.readers.kernels import Table, paste, paste_mapped
 from voxload.readers.parts import ChunkShape
-from voxload.readers.protocol import CASTS
+from voxload.readers.protocol import CASTS, VolumeInfo
 from voxload.readers.scratch import Bytes
 
 
@@ -52,3 +53,16 @@ def paster(shape: ChunkShape, target: np.dtype[Any]) -> Paster:
         expected = f"{shape.dtype}, or {', '.join(str(dtype) for dtype in CASTS)}"
         raise UsageError("view", found=str(target), expected=expected)
     return Caster(shape.dtype, target, is_swapped=shape.is_swapped and shape.itemsize > 1)
+
+
+def warm(info: VolumeInfo, target: npt.DTypeLike) -> None:
+    """Compile what reading a volume as `target` needs, so that its first read does not wait for it.
+
+    Takes seconds the first time on a machine, milliseconds afterwards, and nothing where `target` is the stored type.
+
+    Raises
+    ------
+    UsageError
+        When `target` is neither the stored type nor one of the protocol's `CASTS`.
+    """
+    paster(ChunkShape.of(info.shape, info.dtype), np.dtype(target))

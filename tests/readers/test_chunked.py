@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
-from voxload.readers import chunked, contiguous, kernels
+from voxload.readers import Location, castkernels, chunked, contiguous, kernels, open_reader, warm
 from voxload.readers.chunked import ChunkedVolume, Fetched, Mapped
 from voxload.readers.codecs import DEFLATE, ZSTD, Crc32c, Fletcher32, Pipeline
 from voxload.readers.contiguous import ContiguousVolume
@@ -268,3 +268,19 @@ def test_file_ranges_are_checked(tmp_path: Path) -> None:
             file.check_unchanged()
         file.close()
         content.tofile(path)
+
+
+def test_casts_are_compiled_before_the_first_read(tmp_path: Path) -> None:
+    """After `warm`, a read as another type compiles nothing; a type that nothing is read as is refused."""
+    values = np.arange(60, dtype="<i2").reshape(3, 4, 5)
+    np.save(tmp_path / "x.npy", values)
+    reader = open_reader(Location(str(tmp_path / "x.npy")))
+    warm(reader.describe(), np.float32)
+    before = castkernels._kernel.cache_info().misses
+    out = np.zeros((1, 3, 4, 5), np.float32)
+    reader.read_into(Box.whole((3, 4, 5)), out)
+    assert np.array_equal(out[0], values.astype(np.float32))
+    assert castkernels._kernel.cache_info().misses == before
+    with pytest.raises(UsageError, match="expected int16, or float32"):
+        warm(reader.describe(), np.float64)
+    reader.close()
