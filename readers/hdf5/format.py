@@ -9,10 +9,11 @@ import h5py
 from voxload.errors import DataError, NotFoundError
 from voxload.geometry import Box
 from voxload.readers.faults import translated
+from voxload.readers.hdf5.checks import check_supported, check_written
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.native import NativeHdf5Reader
 from voxload.readers.hdf5.openfile import SIGNATURE, find_superblock, superblock_places
-from voxload.readers.hdf5.reader import Hdf5Reader, check_supported, check_written
+from voxload.readers.hdf5.reader import Hdf5Reader
 from voxload.readers.hdf5.route import find_route
 from voxload.readers.hdf5.source import open_source
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import threading
 from dataclasses import replace
 from typing import Any
@@ -11,13 +9,14 @@ from typing import Any
 import h5py
 import numpy as np
 
-from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.errors import NotFoundError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.faults import naming_chunk, translated
+from voxload.readers.hdf5.checks import check_filters, check_own_file, check_written, filters_of
 from voxload.readers.hdf5.chunktable import ChunkTable
-from voxload.readers.hdf5.parameters import check_parameters
 from voxload.readers.hdf5.source import open_source
+from voxload.readers.hdf5.sources import Linked, Opening, open_linked
 from voxload.readers.hdf5.stored import library_chunks
 from voxload.readers.hdf5.tablecache import load_table
 from voxload.readers.protocol import (
@@ -53,15 +52,17 @@ class Hdf5Reader:
     NotFoundError
         No such file or dataset; the message lists the datasets there are.
     UsageError
-        Axes without names, an element type that is no number, or a virtual or external dataset.
+        Axes without names, an element type that is no number, a link to another file, or a virtual or external
+        dataset of which HDF5 might fill in parts unseen; see `open_linked`.
     DataError
-        A truncated or damaged file, or one that differs from its catalogue row.
+        A truncated or damaged file, one that differs from its catalogue row, or one whose sources are gone.
     """
 
     def __init__(self, location: Location, missing: Missing) -> None:
         self._missing = Missing.parse(missing)
         self._lock = threading.Lock()
         self._table: ChunkTable | None = None
+        self._linked: Linked | None = None
         self._is_closed = False
         with translated(location.path):
             self.source = open_source(location.path)
@@ -70,8 +71,9 @@ class Hdf5Reader:
             with translated(str(location)):
                 self.dataset = _dataset(self._file, location)
                 self.order, self._info = _describe(self.dataset, location)
-                check_supported(self.dataset, location)
-            check_volume(self._info)
+                check_filters(self.dataset, str(location))
+                check_volume(self._info)
+                self._linked = open_linked(self.dataset, location.path, Opening(self._missing))
         except BaseException:
             self._file.close()
             raise
@@ -106,16 +108,24 @@ class Hdf5Reader:
             target = self.order.view(out)
             is_direct = target.flags.c_contiguous and out.dtype == self._info.native_dtype
             scratch = target if is_direct else np.empty(stored.shape, self._info.native_dtype)
-            unit = self.dataset.chunks or self.dataset.shape
-            with naming_chunk(str(self._info.location), stored, unit, lambda part: self.dataset[part.slices]):
-                self.dataset.read_direct(scratch, stored.slices)
+            if self._linked is not None:
+                self._linked.read_into(stored, scratch)
+            else:
+                self._read(stored, scratch)
             if not is_direct:
                 copy_cast(target, scratch)
 
     def close(self) -> None:
         """Close the file."""
         self._is_closed = True
+        if self._linked is not None:
+            self._linked.close()
         self._file.close()
+
+    def _read(self, stored: Box, scratch: Volume) -> None:
+        unit = self.dataset.chunks or self.dataset.shape
+        with naming_chunk(str(self._info.location), stored, unit, lambda part: self.dataset[part.slices]):
+            self.dataset.read_direct(scratch, stored.slices)
 
     def table(self) -> ChunkTable | None:
         """Return the table of chunks, read once and then kept; None when storage is contiguous."""
@@ -145,7 +155,7 @@ class Hdf5Reader:
         self.source.stamp.check_unchanged()
         stored = self.order.box(box, self._info.shape[0])
         table = self.table()
-        if self._missing is Missing.ERROR:
+        if self._missing is Missing.ERROR and self._linked is None:
             check_written(self.dataset, table, stored, str(self._info.location))
         return stored
 
@@ -155,26 +165,14 @@ class Hdf5Reader:
         return self.dataset.fillvalue
 
 
-def check_written(dataset: h5py.Dataset, table: ChunkTable | None, stored: Box, subject: str) -> None:
-    """Refuse values that were never written: HDF5 itself would hand out the fill value without a word.
-
-    `table` is None where storage is contiguous.
-    """
-    absent = table.first_missing(stored) if table else None
-    is_unwritten = table is None and dataset.id.get_space_status() == h5py.h5d.SPACE_STATUS_NOT_ALLOCATED
-    if absent is not None or is_unwritten:
-        raise DataError(
-            subject,
-            found=f"chunk {absent} never written" if absent is not None else "no value ever written",
-            expected="every value stored",
-            remedy='finish writing the file, or read a volume with missing="fill"',
-        )
-
-
 def _dataset(file: h5py.File, location: Location) -> h5py.Dataset:
-    """Return the dataset that `location` names; raises NotFoundError that lists those there are."""
+    """Return the dataset that `location` names; raises NotFoundError that lists those there are.
+
+    Raises UsageError for one that a link leads to in another file.
+    """
     named = file.get(location.dataset) if location.dataset else None
     if isinstance(named, h5py.Dataset):
+        check_own_file(named, file, str(location))
         return named
     found: list[str] = []
     file.visititems(
@@ -202,34 +200,6 @@ def _describe(dataset: h5py.Dataset, location: Location) -> tuple[AxisOrder, Vol
         dtype=dataset.dtype,
         chunks=order.to_volume(dataset.chunks, 1) if dataset.chunks else None,
         shards=None,
-        codecs=tuple(name for _, name, _ in _filters(dataset)),
+        codecs=tuple(name for _, name, _ in filters_of(dataset)),
     )
     return order, info
-
-
-def _filters(dataset: h5py.Dataset) -> list[tuple[int, str, tuple[int, ...]]]:
-    """Return (id, name, parameters) of the dataset's filters in the order of writing."""
-    plist: Any = dataset.id.get_create_plist()
-    rows = [plist.get_filter(index) for index in range(plist.get_nfilters())]
-    return [(int(row[0]), row[3].decode(errors="replace").split(";")[0].strip(), row[2]) for row in rows]
-
-
-def check_supported(dataset: h5py.Dataset, location: Location) -> None:
-    """Refuse layouts whose missing parts HDF5 fills without a word, and filters that are not installed."""
-    if dataset.is_virtual or dataset.external:
-        kind = "virtual" if dataset.is_virtual else "external"
-        raise UsageError(
-            str(location),
-            found=f"{kind} storage, whose missing files HDF5 replaces by fill values",
-            remedy="read its source files, or copy it with h5repack first",
-        )
-    for number, name, _ in _filters(dataset):
-        if not h5py.h5z.filter_avail(number) and importlib.util.find_spec("hdf5plugin"):
-            importlib.import_module("hdf5plugin")
-        if not h5py.h5z.filter_avail(number):
-            raise UsageError(
-                str(location),
-                found=f"filter {number} ({name}), which is not installed",
-                remedy="pip install hdf5plugin",
-            )
-    check_parameters(str(location), dataset, [(number, values) for number, _, values in _filters(dataset)])

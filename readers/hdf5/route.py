@@ -42,6 +42,10 @@ class NativeRoute:
 
 def find_route(dataset: h5py.Dataset) -> NativeRoute | str:
     """Return how to read `dataset` natively, or the reason, in words, why libhdf5 must read it."""
+    if dataset.is_virtual:
+        return f"virtual dataset of {dataset.id.get_create_plist().get_virtual_count()} sources"
+    if dataset.external:
+        return "external storage"
     itemsize = dataset.dtype.itemsize
     if itemsize not in (1, 2, 4, 8) or dataset.dtype.kind not in "biuf":
         return f"elements of type {dataset.dtype}"

@@ -141,10 +141,10 @@ FAULTS: dict[str, Row] = {
         h5(lambda f: f.create_dataset("x", (8, 8, 8), "<i2")), DataError, ("no value ever written",)
     ),
     "h5 damaged chunk": (h5(rot), DataError, ("x.h5", "chunk (1, 1, 1)", "copy or convert")),
-    "h5 virtual": (h5(link_virtual), UsageError, ("virtual storage",)),
+    "h5 virtual": (h5(link_virtual), DataError, ("absent.h5", "no such file", "restore the source")),
     "h5 external": (
         h5(lambda f: f.create_dataset("x", (8, 8, 8), "<i2", external=[("absent.raw", 0, 1024)])),
-        UsageError, ("external storage",),
+        DataError, ("absent.raw", "no such file", "external storage"),
     ),
     "h5 unknown filter": (h5(ask_unknown_filter), UsageError, ("filter 511", "not installed")),
     "h5 complex": (
