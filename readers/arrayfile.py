@@ -16,7 +16,7 @@ from voxload.readers.contiguous import ContiguousVolume
 from voxload.readers.faults import translated
 from voxload.readers.file import FileBytes
 from voxload.readers.parts import ChunkShape, Wanted
-from voxload.readers.protocol import Location, ReadCost, Volume, VolumeInfo, check_box, check_volume, closed
+from voxload.readers.protocol import Location, ReadCost, Volume, VolumeInfo, check_box, check_volume, closed, copy_cast
 from voxload.readers.readahead import FileRange
 from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.spans import SpanVolume
@@ -149,7 +149,7 @@ class ArrayFileReader:
         array = self._array
         if array is not None and sum(one.view.nbytes for one in wanted) < _SMALL_BYTES:
             for one in wanted:
-                np.copyto(one.view, array[one.box.slices])
+                copy_cast(one.view, array[one.box.slices])
             return
         data = self._file.read(offset, self._layout.nbytes)
         stored = FileRange(self._file, offset, self._layout.nbytes)

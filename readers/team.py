@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 _URGENT = -1
 """Place of an interrupt among the errors: before those of all tasks."""
+_PATIENCE = 0.1
+"""Seconds that a caller waits for a core: longer than nearly all reads from memory take."""
 _LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 """Where torchrun, Open MPI and MPICH say how many ranks share the node."""
 
@@ -34,7 +36,8 @@ class Team:
     """A bounded number of threads that take tasks from the reads that run; safe to use from many threads at once.
 
     Whatever their number, no more of them work at once than there are cores, callers included: one more would take
-    turns with the others, and every turn costs the caches their contents and the interpreter's lock a hand-over.
+    turns with the others, and every turn costs the caches their contents and the interpreter's lock a hand-over. A
+    caller waits for its turn, but not for long: who works may itself be waiting, for a server or for this caller.
 
     Parameters
     ----------
@@ -57,7 +60,8 @@ class Team:
         Raises what the first failing task raised, whichever thread came upon an error first; tasks that have not
         begun by then are dropped.
         """
-        with self._seats:
+        has_seat = self._seats.acquire(timeout=_PATIENCE)
+        try:
             left, failures = enumerate(tasks), list[tuple[int, BaseException]]()
             joined = self._join(len(tasks) - 1, _labour, work, left, failures)
             try:
@@ -66,6 +70,9 @@ class Team:
             except BaseException as error:  # noqa: BLE001 - Ctrl-C outside a task; raised once no helper writes any more
                 failures.append((_URGENT, error))
                 self._dismiss(joined)
+        finally:
+            if has_seat:
+                self._seats.release()
         if failures:
             first = min(failures, key=itemgetter(0))[1]
             try:

@@ -19,7 +19,7 @@ from voxload.readers.hdf5.reader import Hdf5Reader
 from voxload.readers.hdf5.route import NativeRoute
 from voxload.readers.identity import Identity
 from voxload.readers.parts import Place, Wanted
-from voxload.readers.protocol import ReadCost, Volume, VolumeInfo
+from voxload.readers.protocol import ReadCost, Volume, VolumeInfo, copy_cast
 from voxload.readers.readahead import FileRange, announce_all, fetching
 from voxload.readers.remote import Traffic
 from voxload.readers.remote.flight import Flight
@@ -89,10 +89,11 @@ class NativeHdf5Reader:
         check_requests(self._info, requests)
         subject = f"{self._info.location}, box {requests[0].box}" if requests else str(self._info.location)
         with translated(subject):
+            self._reader.source.stamp.check_unchanged()
+            self._file.check_unchanged()
             for request in requests:
                 self._reader.require(request.box)
             self._table = self._reader.table()
-            self._file.check_unchanged()
             read_wanted(self._info, self._reader.order, requests, self._read)
 
     def stored_chunks(self) -> StoredChunks | None:
@@ -177,4 +178,4 @@ class NativeHdf5Reader:
         return Mapped(np.where(is_there, offsets + np.uint64(address(whole)), np.uint64(0)), (whole,))
 
     def _fill(self, view: Volume) -> None:
-        view[...] = self._reader.fill_value
+        copy_cast(view, np.asarray(self._reader.fill_value))

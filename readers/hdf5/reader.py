@@ -104,6 +104,7 @@ class Hdf5Reader:
         """Read `box` into `out`; only its chunks, or its rows, are asked of the file."""
         check_request(self._info, box, out)
         with translated(f"{self._info.location}, box {box}"):
+            self.source.stamp.check_unchanged()
             stored = self.require(box)
             target = self.order.view(out)
             is_direct = target.flags.c_contiguous and out.dtype == self._info.native_dtype
@@ -151,8 +152,7 @@ class Hdf5Reader:
         return None if table is None else library_chunks(self.dataset, table, self.source.ranges(may_map=False))
 
     def require(self, box: Box) -> Box:
-        """Return `box` in stored indices; refuses a changed file, and voxels never written unless they are filled."""
-        self.source.stamp.check_unchanged()
+        """Return `box` in stored indices; refuses voxels never written unless they are to be filled."""
         stored = self.order.box(box, self._info.shape[0])
         table = self.table()
         if self._missing is Missing.ERROR and self._linked is None:

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import NoReturn, Protocol
 
+import numpy as np
+
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched, FileNames, Mapped
@@ -15,7 +17,7 @@ from voxload.readers.faults import translated
 from voxload.readers.identity import Identity
 from voxload.readers.locality import is_node_local
 from voxload.readers.parts import Place, Wanted
-from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo, closed
+from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo, closed, copy_cast
 from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.store import is_url
@@ -170,7 +172,7 @@ class NativeZarrReader:
         self._volume.read_all(wanted, fill=self._fill)
 
     def _fill(self, view: Volume) -> None:
-        view[...] = self._reader.fill_value
+        copy_cast(view, np.asarray(self._reader.fill_value))
 
 
 def _volume(location: Location, chunks: _Chunks, route: NativeRoute, missing: Missing) -> ChunkedVolume:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 import zlib
 from collections.abc import Sequence
@@ -217,6 +218,29 @@ def test_a_team_does_each_task_once() -> None:
         reader.join(60)
     shared.close()
     assert [sorted(mine) for mine in done] == [list(range(200))] * 4
+
+
+def test_reads_that_wait_do_not_stop_others() -> None:
+    """While as many reads as there are cores wait for something, another one is done, and so is one inside a task."""
+    crew, gate = Team(2), threading.Event()
+    cores = len(os.sched_getaffinity(0))
+    held = threading.Barrier(cores + 1)
+
+    def wait_for_it(_: int) -> None:
+        held.wait(60)
+        assert gate.wait(60)
+
+    waiting = [threading.Thread(target=crew.run, args=(wait_for_it, [0])) for _ in range(cores)]
+    for one in waiting:
+        one.start()
+    held.wait(60)
+    done: list[int] = []
+    crew.run(lambda task: crew.run(done.append, [task]), range(3))
+    assert sorted(done) == [0, 1, 2]
+    gate.set()
+    for one in waiting:
+        one.join(60)
+    crew.close()
 
 
 @pytest.mark.parametrize("threads", [1, 3])

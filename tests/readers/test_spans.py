@@ -177,3 +177,13 @@ def test_damaged_headers_are_errors(tmp_path: Path, damage: Callable[[bytes], by
     (tmp_path / "x.npy").write_bytes(damage((tmp_path / "x.npy").read_bytes()))
     with pytest.raises(DataError, match=words):
         open_reader(Location(str(tmp_path / "x.npy")))
+
+
+def test_what_is_too_large_for_a_cast_becomes_infinite(tmp_path: Path) -> None:
+    """In small arrays too, which numpy casts, and without a warning."""
+    np.save(tmp_path / "x.npy", np.full((3, 4, 5), 1e9))
+    reader = open_reader(Location(str(tmp_path / "x.npy")))
+    out = np.zeros((1, 3, 4, 5), np.float16)
+    reader.read_into(Box.whole((3, 4, 5)), out)
+    reader.close()
+    assert np.isinf(out).all()
