@@ -160,7 +160,10 @@ class Catalog:
             raise StorageError(f"catalogue {path}", found="permission denied") from error
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(
-                f"catalogue {path}", found=str(error).splitlines()[0], expected="a complete Parquet file"
+                f"catalogue {path}",
+                found=str(error).splitlines()[0].rstrip("."),
+                expected="a complete Parquet file",
+                remedy="name a catalogue, which voxload convert writes, or its folder; restore one that is damaged",
             ) from error
 
     def write(self, path: str | Path) -> None:

@@ -172,7 +172,7 @@ class ObstoreObjects:
             return DataError(self.locate(key), found="no such bytes", expected="an object that is not cut short")
         if status in _BUSY or (status is None and "HTTP error" in text and "builder error" not in text):
             return TransientError(text)
-        return StorageError(self.locate(key), found=text, remedy="check URL, region and endpoint")
+        return StorageError(self.locate(key), found=text, remedy="check URL, credentials, region and endpoint")
 
 
 def _part(result: Any) -> Part:

@@ -10,8 +10,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import stamina
 
 from voxload.cli.main import run
+from voxload.cli.retries import show_retries
 from voxload.errors import UsageError
 
 
@@ -110,3 +112,18 @@ def test_ctrl_c_ends_quietly() -> None:
             assert process.stderr.read() == "voxload: interrupted\n"
         finally:
             process.kill()
+
+
+def test_a_retry_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who waits for a storage sees which attempt failed, why, and when the next one comes."""
+    show_retries()
+    show_retries()
+    calls = iter([ConnectionError("no route\nto host"), None])
+    for attempt in stamina.retry_context(on=ConnectionError, attempts=3, wait_initial=0, wait_jitter=0, wait_max=0):
+        with attempt:
+            error = next(calls)
+            if error is not None:
+                raise error
+    assert capsys.readouterr().err.splitlines() == [
+        "voxload: attempt 1 failed, next in 0.0 s: ConnectionError('no route\\nto host')"
+    ]

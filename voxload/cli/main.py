@@ -19,6 +19,7 @@ from voxload.cli.demo import EPILOG as DEMO_EPILOG
 from voxload.cli.demo import demo
 from voxload.cli.info import EPILOG as INFO_EPILOG
 from voxload.cli.info import info
+from voxload.cli.retries import show_retries
 from voxload.cli.train import EPILOG as TRAIN_EPILOG
 from voxload.cli.train import train
 from voxload.cli.verify import EPILOG as VERIFY_EPILOG
@@ -57,6 +58,7 @@ def root(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status."""
+    show_retries()
     given = [argument for argument in arguments if argument != _TRACEBACK]
     try:
         status = app(args=given, standalone_mode=False)

@@ -77,6 +77,9 @@ def _faults(report: VerifyReport) -> Table:
     for fault in report.faults:
         file = f"{fault.file}:{fault.dataset}" if fault.dataset else fault.file
         table.add_row(file, ",".join(map(str, fault.chunk)) if fault.chunk else "-", fault.error)
-    if report.damaged > len(report.faults):
-        table.caption = f"and {report.damaged - len(report.faults)} more"
+    more = report.damaged - len(report.faults)
+    table.caption = (
+        f"and {more} more\n" if more > 0 else ""
+    ) + "copy these files again, or convert their samples again"
+    table.caption_justify = "left"
     return table
