@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import boolean, types, uint8, uint64
+from numba import boolean, int64, types, uint8, uint64
 
 from voxload.readers.kernels import BYTES, TABLE, Table, compiled, part, paste_part
 
@@ -71,6 +71,33 @@ def paste_files(names: Any, jobs: Any, table: Any, chunk: Any, width: int, is_sw
             for row in range(job[BEGIN], job[END]):
                 paste_part(chunk, table[row], width, False, is_swapped)  # noqa: FBT003 - kernels know no names
             done[number] = 1
+
+
+@compiled(BYTES, WRITABLE, returns=int64)
+def load_file(name: Any, buffer: Any) -> Any:
+    """Read a file into the front of `buffer` and return its size; nothing is read where it is longer than `buffer`.
+
+    Between the four calls that this takes, an interpreter would hand its lock over four times.
+
+    Parameters
+    ----------
+    name
+        The file's name, ended by a zero byte.
+    buffer
+        Bytes.
+
+    Returns
+    -------
+    The file's size, or -1 where it cannot be opened or did not come whole.
+    """
+    descriptor = _open(uint64(name.ctypes.data), _FLAGS)
+    if descriptor < 0:
+        return -1
+    size = _lseek(descriptor, 0, _END)
+    if 0 < size <= len(buffer) and _pread(descriptor, uint64(buffer.ctypes.data), size, 0) != size:
+        size = -1
+    _close(descriptor)
+    return size
 
 
 def plan_jobs(names: npt.NDArray[np.uint64], spans: Sequence[tuple[int, int]], bounds: Sequence[int]) -> Table:

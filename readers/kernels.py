@@ -68,12 +68,12 @@ _AHEAD = uint64(8)
 """Rows that are asked for before they are copied, where they lie too far apart for the processor to guess."""
 
 
-def compiled(*arguments: Any) -> Callable[[F], F]:
+def compiled(*arguments: Any, returns: Any = types.void) -> Callable[[F], F]:
     """Compile for these types now, or take the code from the cache on disk."""
 
     def compile_(function: F) -> F:
         jit: Any = numba.njit
-        signature = types.void(*arguments)
+        signature = returns(*arguments)
         try:
             found: F = jit([signature], nogil=True, boundscheck=False, cache=True)(function)
         except RuntimeError:  # neither the package nor the home folder can be written: every process compiles

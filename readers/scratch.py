@@ -37,6 +37,10 @@ class Scratch(threading.local):
             self._stored = np.empty(size, np.uint8)
         return self._stored[:size]
 
+    def room(self) -> Bytes:
+        """Return all bytes that `stored` hands out without growing."""
+        return self._stored
+
     def is_stored(self, data: Bytes) -> bool:
         """Tell whether `data` lie in what `stored` hands out: they are this thread's own to change."""
         return data.base is self._stored

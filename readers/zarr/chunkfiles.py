@@ -13,6 +13,7 @@ import numpy as np
 from voxload.errors import DataError
 from voxload.readers.chunked import Fetch, Fetched, FileNames
 from voxload.readers.direct import open_for_reading, read_range, reads_directly
+from voxload.readers.filekernels import load_file
 from voxload.readers.growth import longest_stored
 from voxload.readers.identity import Identity
 from voxload.readers.locality import is_node_local
@@ -62,12 +63,24 @@ class ChunkFiles:
         self._exact = decoded if is_plain else None
         self._limit = longest_stored(decoded, is_plain=is_plain)
         self._is_local = is_node_local(folder) and not reads_directly()
-        self._names: dict[Place, bytes] = {}
+        self._names: dict[Place, Bytes] = {}
 
     def fetch(self, place: Place) -> Fetched | None:
         """Return a chunk as stored, or None when there is no such file."""
+        if self._is_local and (data := self._load(place)) is not None:
+            return Fetched(data)
         with self._opened(place) as found:
             return None if found is None else Fetched(_read(found, 0, found.size, scratch.stored))
+
+    def _load(self, place: Place) -> Bytes | None:
+        """Return a chunk as stored; None where anything is unusual, for the careful way to say what."""
+        name, room = self._encoded(place), scratch.room()
+        size = load_file(name, room)
+        if not 0 < size <= self._limit or self._exact not in (None, size):
+            return None
+        data = scratch.stored(size)
+        # Scratch that had to grow is empty. It does so a few times only: the largest chunk decides.
+        return data if size <= room.size or load_file(name, data) == size else None
 
     def fetch_part(self, place: Place, start: int, stop: int) -> Fetched | None:
         """Return a chunk of which only the bytes from `start` to `stop` are what is stored."""
@@ -161,15 +174,16 @@ class ChunkFiles:
         """Return the names of chunks' files."""
         names = [self._encoded(place) for place in places]
         starts = np.cumsum([0, *map(len, names[:-1])], dtype=np.uint64)
-        return FileNames(np.frombuffer(b"".join(names), np.uint8), starts)
+        return FileNames(np.frombuffer(b"".join(name.data for name in names), np.uint8), starts)
 
-    def _encoded(self, place: Place) -> bytes:
+    def _encoded(self, place: Place) -> Bytes:
         """Return a chunk's name as the C library takes it; remembered, for a key takes longer to make than to open."""
         name = self._names.get(place)
         if name is None:
             if len(self._names) >= _NAMES:
                 self._names.clear()
-            name = self._names[place] = os.fsencode(self.path(place)) + b"\0"
+            name = np.frombuffer(os.fsencode(self.path(place)) + b"\0", np.uint8)
+            self._names[place] = name
         return name
 
     def locate(self, places: Sequence[Place]) -> None:
