@@ -1,1 +1,1 @@
-"""The place of tiers that keep blocks near; this version has none."""
+"""Tiers: places near a rank that keep blocks, and the peers that lend theirs."""
