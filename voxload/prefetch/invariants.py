@@ -1,0 +1,114 @@
+"""check: what always holds between two events of a planner."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from voxload.errors import InternalError
+from voxload.prefetch.access import Access, Lane, Phase
+from voxload.prefetch.state import State
+
+Findings = Iterator[tuple[str, str]]
+"""What was found, and what was expected."""
+
+
+def check(state: State) -> None:
+    """Raise an `InternalError` that names the first invariant that does not hold."""
+    for name, rule in RULES.items():
+        for found, expected in rule(state):
+            raise InternalError(f"planner: {name}", found=found, expected=expected)
+
+
+def _accesses(state: State) -> list[Access]:
+    return [access for step in state.steps.values() for access in step.accesses]
+
+
+def _slots(state: State) -> Findings:
+    uses = Counter([*state.free, *state.draining, *state.lent, *(step.slot for step in state.steps.values())])
+    for slot, count in uses.items():
+        if count != 1:
+            yield f"slot {slot} in {count} places", "1"
+
+
+def _order(state: State) -> Findings:
+    steps = [state.now_at, *state.out, *state.steps, state.next]
+    if any(one >= other for one, other in pairwise(steps)):
+        yield f"delivered, ready, being filled, next: {steps}", "ascending"
+    if state.schedule.end is not None and state.next > max(state.schedule.end, state.now_at + 1):
+        yield f"next step {state.next}", f"at most {state.schedule.end}"
+
+
+def _blocks(state: State) -> Findings:
+    flying = Counter(id(access) for flight in state.flights.values() for access in flight.accesses)
+    for access in _accesses(state):
+        if flying[id(access)] != (access.phase is Phase.FLYING):
+            yield f"block {access.key} {access.phase.value} in {flying[id(access)]} fetches", "one if it is flying"
+    for step in state.steps.values():
+        missing = sum(access.phase not in {Phase.THERE, Phase.FAILED} for access in step.accesses)
+        unkept = sum(not access.is_kept for access in step.accesses)
+        if (step.missing, step.to_keep) != (missing, unkept):
+            yield f"step {step.number}: {step.missing} missing, {step.to_keep} to keep", f"{missing}, {unkept}"
+
+
+def _under_way(state: State) -> Findings:
+    busy: Counter[int] = Counter()
+    for access in (access for flight in state.flights.values() for access in flight.accesses):
+        busy[id(access.step)] += 1
+    for access in state.holdings.storing.values():
+        busy[id(access.step)] += 1
+    for step in [*state.steps.values(), *state.draining.values()]:
+        if step.busy != busy[id(step)]:
+            yield f"step {step.number} busy {step.busy} times", str(busy[id(step)])
+    for step in state.draining.values():
+        if not step.is_cut or step.busy == 0:
+            yield f"step {step.number} draining, busy {step.busy} times", "cut and busy"
+
+
+def _seats(state: State) -> Findings:
+    taken = Counter(flight.lane for flight in state.flights.values())
+    for lane in Lane:
+        if state.taken[lane] != taken[lane] or taken[lane] > state.seats[lane]:
+            yield f"{state.taken[lane]} of {lane.value} counted, {taken[lane]} taken", f"at most {state.seats[lane]}"
+
+
+def _idle(state: State) -> Findings:
+    for lane in Lane:
+        queued = sum(access.lane is lane for access in _accesses(state))
+        if state.lanes.length(lane) != queued:
+            yield f"{state.lanes.length(lane)} in the lane of {lane.value}", str(queued)
+        if queued and state.free_seats(lane):
+            yield f"{queued} waiting for {lane.value}", f"none while {state.free_seats(lane)} seats are free"
+    if state.free and state.schedule.end is not None and state.next < state.schedule.end:
+        yield f"free slots {list(state.free)}", f"none while step {state.next} has none"
+
+
+def _progress(state: State) -> Findings:
+    is_waiting = state.flights or state.holdings.storing or state.out or state.lanes.next_time() is not None
+    if state.steps and not is_waiting:
+        yield f"steps {list(state.steps)} with nothing under way", "a fetch, a store, a delivery or a time to wait for"
+
+
+def _bytes(state: State) -> Findings:
+    holdings = state.holdings
+    used = Counter[int]()
+    for sample, tier in holdings.held.items():
+        used[tier] += holdings.size(sample)
+    for sample, access in holdings.storing.items():
+        used[access.keep] += holdings.size(sample)
+    for tier, room in holdings.rooms.items():
+        if holdings.used[tier] != used[tier] or used[tier] > room:
+            yield f"tier {tier}: {holdings.used[tier]} bytes counted, {used[tier]} used", f"at most {room}"
+
+
+RULES: dict[str, Callable[[State], Findings]] = {
+    "a slot belongs to one step": _slots,
+    "steps come in order": _order,
+    "a block has one phase": _blocks,
+    "what is under way is counted": _under_way,
+    "seats are limited": _seats,
+    "nothing waits without need": _idle,
+    "something always happens": _progress,
+    "tiers have room": _bytes,
+}
