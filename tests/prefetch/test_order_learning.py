@@ -53,6 +53,10 @@ class Endless(Sampler[list[int]]):
             yield batch
 
 
+class Named(DistributedSampler[int]):
+    """A subclass that draws as torch's."""
+
+
 class Reversed(DistributedSampler[int]):
     """A subclass that draws otherwise than torch's."""
 
@@ -198,6 +202,26 @@ def test_a_generator_that_others_draw_from_brings_the_horizon_near() -> None:
         list(other)
 
 
+def test_a_generator_that_is_replaced_is_the_one_to_replay() -> None:
+    """A generator of the epoch's own is looked at as the epoch begins; the loader's seed is then not drawn from it."""
+    sampler = RandomSampler(DATA, generator=torch.Generator().manual_seed(0))
+    loader = DataLoader(DATA, 3, sampler=sampler, generator=sampler.generator)
+    source = OrderSource(loader, ALONE)
+    for epoch in range(3):
+        if epoch:
+            sampler.generator = torch.Generator().manual_seed(epoch)
+        assert source.begin_epoch() == (epoch == 0)
+        assert np.array_equal(source.own_ahead(1)[0], pack(_epoch(loader), 10))
+
+
+def test_a_subclass_that_draws_as_torchs_is_replayed() -> None:
+    """What counts is the method that draws."""
+    loader = DataLoader(DATA, 2, sampler=Named(DATA, 2, 1))
+    source = OrderSource(loader, ProcessGrid(world_size=2, rank=1))
+    source.begin_epoch()
+    assert np.array_equal(source.ahead(1)[0].samples[1], pack(_epoch(loader), 10))
+
+
 def test_a_list_that_its_owner_changes_is_noticed() -> None:
     """A list in a sampler's place, or of batches, is told as it stands when the epoch begins."""
     order = list(DATA)
@@ -228,6 +252,7 @@ def test_a_draw_that_was_not_foretold_replaces_what_was() -> None:
     assert source.ahead(3) == ()
     assert np.array_equal(source.own_ahead(3)[0], pack(drawn, 10))
     assert source.horizon.epochs == 1
+    assert source.horizon.is_of_line  # or this rank alone would begin an exchange
     assert "drawn otherwise" in source.horizon.reason
     source.begin_epoch()
     assert np.array_equal(source.ahead(1)[0].samples[0], pack(_epoch(loader), 10))

@@ -20,9 +20,11 @@ class Horizon:
     """How far ahead orders are known."""
 
     epochs: int | None
-    """Epochs, from the one begun last on; None where there is no end to them."""
+    """Epochs of this group, from the one begun last on; None where there is no end to them. May differ among ranks,
+    for it follows what happened on this one: nothing that all of them must do together may depend on it."""
     is_of_line: bool
-    """Whether other groups' orders are known too, or this group's only."""
+    """Whether other groups' orders are replayed here too, and need no exchange. It never changes, whatever an epoch
+    brings, and is equal on all ranks that made their loaders alike."""
     reason: str
     """For people."""
 
@@ -70,14 +72,13 @@ class OrderSource:
 
     @property
     def horizon(self) -> Horizon:
-        """How many epochs `own_ahead`, and `ahead` where it is of the line, can give now, and why not more."""
-        is_alone = self._grid.groups == 1
+        """How many epochs `own_ahead` can give now, whether `ahead` gives them for all groups, and why."""
+        is_of_line = self._grid.groups == 1 or (self._replay is not None and self._replay.is_of_line)
         if self._observed is not None:
             why = f"{self._why}; this epoch was drawn otherwise than foretold" if self._replay else self._why
-            return Horizon(1, is_alone, why)
+            return Horizon(1, is_of_line, why)
         if self._replay is None:
-            return Horizon(0, is_alone, self._why)
-        is_of_line = is_alone or self._replay.is_of_line
+            return Horizon(0, is_of_line, self._why)
         if self._misses < self._replay.patience:
             return Horizon(None, is_of_line, self._why)
         return Horizon(1, is_of_line, f"{self._why}; the epoch before went on otherwise")
@@ -133,11 +134,12 @@ class OrderSource:
     def ahead(self, count: int) -> tuple[EpochOrder, ...]:
         """Return the orders of all groups, from the epoch begun last on; from the first one before that.
 
-        Fewer than `count` where the horizon is nearer, and none where other groups' orders are not known: these come
-        from the groups themselves, which exchange `own_ahead` and call `assemble`.
+        Fewer than `count` where the horizon is nearer. None where other groups' orders are not known: because the
+        horizon is not of the line, and groups have to exchange `own_ahead` and call `assemble`; or because this group
+        drew otherwise than was foretold, and what the others drew nobody can tell before the next epoch.
         """
-        horizon = self.horizon
-        if not horizon.is_of_line:
+        is_alone = self._grid.groups == 1
+        if not is_alone and (self._observed is not None or not self.horizon.is_of_line):
             return ()
         first = max(self._epoch, 0)
         return tuple(EpochOrder(first + place, drawn) for place, drawn in enumerate(self._draws(count)))

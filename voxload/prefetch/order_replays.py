@@ -113,14 +113,14 @@ class SeededReplay:
         self._loader = loader
         self._cut = cut
         self._samples = len(loader.dataset)  # type: ignore[arg-type] # map-style data sets have a length
-        self._is_shared = sampler.generator is loader.generator
         self._is_kept = loader.persistent_workers and loader.num_workers > 0
         self.reason = f"{type(sampler).__name__}: replayed from its generator, if nothing else draws from that"
 
     def begin(self, last: Drawing | None) -> Drawing:  # noqa: ARG002 - the contract's
         """Return the generator's state, and whether an iterator is made first: each draws a seed as it is made."""
-        is_due = self._is_shared and not (self._is_kept and self._loader._iterator is not None)  # noqa: SLF001 - torch has no public word for it
-        return Drawing(_state_of(self._sampler.generator), is_due)
+        is_shared = self._sampler.generator is self._loader.generator
+        is_new = not (self._is_kept and self._loader._iterator is not None)  # noqa: SLF001 - torch has no public word for it
+        return Drawing(_state_of(self._sampler.generator), is_shared and is_new)
 
     def draw(self, state: Drawing) -> tuple[Ints, Drawing]:
         """Return the batches that torch's own code draws from a copy of the generator."""
@@ -129,7 +129,7 @@ class SeededReplay:
         if state.is_seed_due:
             torch.empty((), dtype=torch.int64).random_(generator=generator)
         drawn = flatten(_copy(self._sampler, generator=generator), self._samples)
-        return self._cut.of(drawn[None]), Drawing(_state_of(generator), self._is_shared and not self._is_kept)
+        return self._cut.of(drawn[None]), Drawing(_state_of(generator), state.is_seed_due and not self._is_kept)
 
 
 @dataclass(frozen=True, slots=True)
