@@ -46,6 +46,8 @@ def test_the_links_are_there(name: str) -> None:
 
 
 def test_what_the_package_data_name_is_there(project: dict[str, Any]) -> None:
-    """Type checkers find the marker that says: typed."""
-    assert project["tool"]["setuptools"]["package-data"] == {"voxload": ["py.typed"]}
+    """Type checkers find the marker that says: typed; the simulator its machines."""
+    data = {"voxload": ["py.typed"], "voxload.prefetch.machines": ["*.toml"]}
+    assert project["tool"]["setuptools"]["package-data"] == data
     assert (ROOT / "voxload" / "py.typed").is_file()
+    assert list((ROOT / "voxload" / "prefetch" / "machines").glob("*.toml"))

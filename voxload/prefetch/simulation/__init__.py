@@ -1,0 +1,1 @@
+"""Simulation: training and its planners in virtual time, over a described machine; pure."""
