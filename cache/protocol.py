@@ -2,11 +2,14 @@
 
 Rules for every implementation, which `tests/laws/tier.py` checks:
 
-1. A tier never returns wrong bytes. What it stores carries a CRC-32C, its type and its shape, and is compared with
-   them and with the key whenever it is read. What does not agree is dropped, and the answer is no.
-2. A tier never fails a run. Full, broken or vanished, it answers no, and warns once of each kind of trouble.
-3. The capacity is hard: stored bytes, headers included, never exceed it, not for a moment.
-4. All methods may be called from many threads at once. `out` and `block` are not kept after the call.
+1. A tier never returns wrong bytes. What it stores carries a CRC-32C of key, type, shape and bytes, which is compared
+   whenever it is read. What is damaged is dropped, and the answer is no; who asks for another type or shape than was
+   stored is answered no as well, and the block stays.
+2. A tier never fails a run. Full, it answers no; broken or vanished, it answers no and warns (RuntimeWarning) once of
+   each kind of trouble. A tier that cannot be made as it was asked for raises an error then.
+3. The capacity is hard: stored bytes, headers and tables included, never exceed it, not for a moment.
+4. All methods may be called from many threads at once. `out` and `block` may be strided, and are not kept after the
+   call.
 5. A block is there whole or not at all, whoever is killed and whenever.
 """
 

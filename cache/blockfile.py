@@ -1,0 +1,195 @@
+"""Block files: one block a file, 256 bytes of header and the bytes as stored.
+
+=========  ==========================================================================================================
+bytes      what, little-endian
+=========  ==========================================================================================================
+0 - 7      magic; its last byte is the version
+8 - 23     the key's digest
+24 - 55    name of the type, such as ``<int16``, and zeros
+56 - 59    number of axes, at most 8
+60 - 123   shape, eight bytes an axis
+124 - 127  number of the codec
+128 - 143  bytes as stored, bytes of the block
+144 - 147  checksum of digest, form and bytes, as `voxload.cache.stored` says
+148 - 151  CRC-32C of all before
+152 - 239  zeros
+240 - 255  the tier that owns the file; not summed: it changes when another tier adopts the block
+=========  ==========================================================================================================
+
+Files appear by rename, so one is there whole or not at all. They are not flushed to the device: what a power cut leaves
+of one does not agree with its checksum, and the block is still where it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from voxload.cache.block import BlockKey
+from voxload.cache.checksum import checksum
+from voxload.cache.codec import Codec
+from voxload.cache.peer.protocol import Answer
+from voxload.cache.stored import Form, bytes_of, type_name
+from voxload.errors import UsageError
+from voxload.readers.protocol import Volume
+from voxload.readers.scratch import Bytes, Scratch
+
+HEADER_BYTES = 256
+OWNER_AT = 240
+OWNER_BYTES = 16
+SUFFIX = ".block"
+_MAGIC = b"voxlblk\x01"
+_HEADER = struct.Struct("<8s16s32sI64sIQQI")
+_SHAPE = struct.Struct("<8Q")
+_ONE_CALL = 2**30
+"""Linux moves at most 2 GiB in one call."""
+_bytes = Scratch()
+"""Each thread's buffer for a block as stored, where that is not what its taker wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came of reading a block file."""
+
+    answer: Answer
+    inode: int = 0
+    """Which file it was: another one may have its name by now. 0 where there was none."""
+
+
+def path_of(folder: Path, key: BlockKey) -> Path:
+    """Return the name of a block's file: by the identity of the data, then by digest."""
+    data = hashlib.blake2b(key.data.encode(), digest_size=8).hexdigest()
+    digest = key.digest.hex()
+    return folder / data / digest[:2] / f"{digest}{SUFFIX}"
+
+
+def header_of(digest: bytes, block: Volume, form: Form, owner: bytes) -> bytes:
+    """Return the header of a block's file; raises UsageError for what has no header."""
+    name = type_name(block.dtype).encode()
+    if block.ndim > 8 or len(name) > 32:
+        raise UsageError("block", found=f"{name.decode()} of {block.ndim} axes", expected="at most 8 axes")
+    shape = _SHAPE.pack(*block.shape, *(0,) * (8 - block.ndim))
+    fields = (digest, name, block.ndim, shape, form.codec.number, form.stored, form.raw, form.crc)
+    head = _HEADER.pack(_MAGIC, *fields)
+    summed = head + checksum(head).to_bytes(4, "little")
+    return summed.ljust(OWNER_AT, b"\0") + owner
+
+
+def form_of(header: bytes, digest: bytes) -> Form | None:
+    """Return the form that a header tells of; None where the header is damaged or another block's."""
+    size = _HEADER.size
+    if len(header) != HEADER_BYTES or header[size : size + 4] != checksum(header[:size]).to_bytes(4, "little"):
+        return None
+    magic, found, name, axes, shape, number, stored, raw, crc = _HEADER.unpack_from(header)
+    codec = Codec.numbered(number)
+    if magic != _MAGIC or found != digest or codec is None:
+        return None
+    kind = checksum(f"{name.rstrip(bytes(1)).decode()} {_SHAPE.unpack(shape)[:axes]}".encode())
+    return Form(kind, codec, stored, raw, crc)
+
+
+def write_whole(path: Path, parts: Sequence[Bytes | bytes]) -> None:
+    """Write all bytes of all parts into a file that is there, from its beginning.
+
+    Raises OSError where the system does not take them.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        at = 0
+        for part in parts:
+            view = memoryview(part) if isinstance(part, bytes) else part.data
+            while view:
+                written = os.pwrite(descriptor, view[:_ONE_CALL], at)
+                at, view = at + written, view[written:]
+    finally:
+        os.close(descriptor)
+
+
+def read_block(path: Path, digest: bytes, out: Volume) -> Found:
+    """Fill `out` with the block of a file; bytes stored as they are go right where they are wanted.
+
+    Raises OSError where the system does not give them.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return Found(Answer.ABSENT)
+    try:
+        status = os.fstat(descriptor)
+        header = bytearray(HEADER_BYTES)
+        stored = status.st_size - HEADER_BYTES
+        is_direct = out.flags.c_contiguous and stored == out.nbytes
+        if not is_direct and stored > 2 * out.nbytes:
+            return Found(_odd(os.pread(descriptor, HEADER_BYTES, 0), digest, stored), status.st_ino)
+        data = bytes_of(out) if is_direct else _bytes.stored(max(0, stored))
+        if _read(descriptor, header, data) != status.st_size:
+            return Found(Answer.WRONG, status.st_ino)
+    finally:
+        os.close(descriptor)
+    form = form_of(bytes(header), digest)
+    if form is None or form.stored != stored:
+        return Found(Answer.WRONG, status.st_ino)
+    if not form.suits(out):
+        return Found(Answer.ABSENT, status.st_ino)
+    return Found(Answer.GOT if form.takes(digest, data, out) else Answer.WRONG, status.st_ino)
+
+
+def _odd(header: bytes, digest: bytes, stored: int) -> Answer:
+    """Tell whether a file that is far too large for its taker is a block of another type or shape, or damaged."""
+    form = form_of(header, digest)
+    return Answer.WRONG if form is None or form.stored != stored else Answer.ABSENT
+
+
+def _read(descriptor: int, header: bytearray, data: Bytes) -> int:
+    """Fill both from the beginning of a file; return how many bytes came."""
+    found = os.preadv(descriptor, [header, data.data[:_ONE_CALL]], 0)
+    while HEADER_BYTES <= found < HEADER_BYTES + len(data):
+        more = os.preadv(descriptor, [data.data[found - HEADER_BYTES :][:_ONE_CALL]], found)
+        if not more:
+            break
+        found += more
+    return found
+
+
+def owner_of(path: Path) -> bytes:
+    """Return which tier owns a file; empty where it does not say. Raises OSError where there is none."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return os.pread(descriptor, OWNER_BYTES, OWNER_AT)
+    finally:
+        os.close(descriptor)
+
+
+def set_owner(path: Path, owner: bytes) -> None:
+    """Let a tier own a file; raises OSError where there is none."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.pwrite(descriptor, owner, OWNER_AT)
+    finally:
+        os.close(descriptor)
+
+
+class BlockFiles:
+    """Reads the blocks of a `DiskTier` by its folder, whoever owns it; safe to use from many threads at once."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(folder)
+
+    def fetch(self, key: BlockKey, out: Volume) -> Answer:
+        """Fill `out` with a block of its type and shape; LOST where the system does not give the bytes."""
+        try:
+            return read_block(path_of(self._folder, key), key.digest, out).answer
+        except OSError:
+            return Answer.LOST
+
+    def get_into(self, key: BlockKey, out: Volume) -> bool:
+        """Fill `out` with a block of its type and shape; False, with `out` undefined, where that cannot be."""
+        return self.fetch(key, out) is Answer.GOT
+
+    def holds(self, key: BlockKey) -> bool:
+        """Tell whether a block is there."""
+        return path_of(self._folder, key).exists()

@@ -1,0 +1,137 @@
+"""Segment: a named file in memory that goes with its process.
+
+1. It appears under its name when it is whole: allocated to the last byte, locked and with its head written. A process
+   killed before leaves nothing.
+2. Its bytes are allocated when it is made, so that a full file system is an error then and no SIGBUS later.
+3. Its owner holds an flock on it. The kernel releases that with the last process that has it; the next owner of any
+   segment removes those that nobody holds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import re
+import secrets
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from voxload.cache.room import allowed_bytes
+from voxload.errors import StorageError, UsageError
+from voxload.readers.scratch import Bytes
+
+SHARED = Path("/dev/shm")  # noqa: S108 - where POSIX shared memory is on Linux
+"""The memory file system of a node."""
+PREFIX = "voxload-tier-"
+"""How names of segments begin."""
+_JOB = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+
+
+class Segment:
+    """A file of `size` bytes in `folder`, mapped, private to its user (0600), removed by `close` or with this object.
+
+    Parameters
+    ----------
+    name
+        Part of the file's name; a random part makes it unique.
+    head
+        First bytes.
+
+    Raises
+    ------
+    UsageError
+        Where the memory file system, the machine or a cgroup has no such room.
+    StorageError
+        Where the file system refuses the file.
+    """
+
+    def __init__(self, name: str, *, size: int, head: bytes, folder: Path = SHARED) -> None:
+        if not _JOB.fullmatch(name):
+            raise UsageError(
+                "job", found=repr(name), expected="1 to 100 letters, digits, points, dashes or underscores"
+            )
+        remove_dead(folder)
+        self.path = str(folder / f"{PREFIX}{name}-{secrets.token_hex(4)}")
+        descriptor = _allocate(folder, size)
+        try:
+            self._mapping = mmap.mmap(descriptor, size)
+            self._mapping[: len(head)] = head
+            _link(descriptor, folder, self.path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._finaliser = weakref.finalize(self, _remove, self.path, descriptor, os.getpid())
+
+    @property
+    def memory(self) -> Bytes:
+        """All bytes; who still has them after `close` keeps the memory, though nobody finds it any more."""
+        return np.frombuffer(self._mapping, np.uint8)
+
+    def close(self) -> None:
+        """Remove the file and its mapping."""
+        self._finaliser()
+        with suppress(BufferError):  # somebody, such as an MPI window, still has the memory
+            self._mapping.close()
+
+
+def _allocate(folder: Path, size: int) -> int:
+    """Return a locked file without a name."""
+    allowed = allowed_bytes(folder)
+    refusal = UsageError(
+        f"memory tier in {folder}",
+        found=f"{size} bytes projected",
+        expected=f"at most {allowed} bytes allowed",
+        remedy=f"lower the tier's capacity, or enlarge {folder} (Docker: --shm-size) or the memory limit",
+    )
+    if size > allowed:
+        raise refusal
+    try:
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StorageError(
+            f"memory tier in {folder}",
+            found=os.strerror(error.errno or 0),
+            remedy="make it writable, or use no memory tier",
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.posix_fallocate(descriptor, 0, size)
+    except BaseException as error:
+        os.close(descriptor)
+        if isinstance(error, OSError):
+            raise refusal from error
+        raise
+    return descriptor
+
+
+def _link(descriptor: int, folder: Path, path: str) -> None:
+    """Give a file its name; fails where the name is taken."""
+    # With a folder, os.link calls linkat(2), which follows the link in /proc to a file without a name.
+    where = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=where, follow_symlinks=True)
+    finally:
+        os.close(where)
+
+
+def _remove(path: str, descriptor: int, owner: int) -> None:
+    if os.getpid() == owner:  # a fork has the object too, but not the file
+        with suppress(OSError):
+            os.unlink(path)  # noqa: PTH108 - may run while the interpreter ends
+    os.close(descriptor)
+
+
+def remove_dead(folder: Path = SHARED) -> None:
+    """Remove the segments of this user that no process holds any more."""
+    for path in folder.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # another user's, or just removed by its owner
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,33 @@
+"""Trouble: says each kind of trouble once."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+
+class Trouble:
+    """What has gone wrong with one tier; may be told of from many threads at once.
+
+    Parameters
+    ----------
+    subject
+        What the trouble is with.
+    """
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+        self._told: set[object] = set()
+        self._lock = threading.Lock()
+
+    def tell(self, kind: object, what: str, *, remedy: str) -> None:
+        """Warn (RuntimeWarning), unless of this kind it was warned before."""
+        with self._lock:
+            if kind in self._told:
+                return
+            self._told.add(kind)
+        warnings.warn(
+            f"{self._subject}: {what}; blocks come from elsewhere, the run goes on; {remedy}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
