@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from voxload.prefetch.events import Part, Source
 
 
-class Lane(enum.Enum):
+class Lane(enum.IntEnum):
     """What fetches queue for: each has its own number of fetches under way at once."""
 
-    LOCAL = "local"
+    LOCAL = 0
     """This rank's own memory and disk."""
-    PEER = "peer"
-    AWAITED = "awaited"
+    PEER = 1
+    AWAITED = 2
     """Peers that may have to wait for the block."""
-    STORAGE = "storage"
+    STORAGE = 3
 
 
 class Phase(enum.Enum):

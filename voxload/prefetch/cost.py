@@ -21,6 +21,9 @@ HANDICAP = 8.0
 """How many times faster than another place the storage must be to be preferred to it. All ranks share the storage: a
 read that one rank spares is bandwidth for the others, and where all others read there it is far slower than measured
 alone. A slower peer, on the other hand, costs nothing as long as its blocks come in time."""
+GRACE = 0.02
+"""Seconds by which another place may be slower than that besides: fetching ahead hides them, so that small blocks are
+not read from a storage that merely answers quickly."""
 MEMORY_OF = 0.95
 """Weight of an observation against that of the next one: about the last twenty count."""
 OUTLIER = 4.0
@@ -108,7 +111,9 @@ class CostModel:
     Parameters
     ----------
     handicap
-        See `HANDICAP`; 1 for none.
+        See `HANDICAP`; 1 for none, infinity to read from the storage only what nobody else has.
+    grace
+        See `GRACE`; 0 for none.
     priors
         What is expected of each kind of place before it was tried.
 
@@ -120,10 +125,14 @@ class CostModel:
     0.02
     """
 
-    def __init__(self, *, handicap: float = HANDICAP, priors: Mapping[From, Speed] = PRIORS) -> None:
-        if not handicap >= 1:
-            raise UsageError("handicap of the storage", found=str(handicap), expected="1 or more")
-        self._handicap = handicap
+    def __init__(
+        self, *, handicap: float = HANDICAP, grace: float = GRACE, priors: Mapping[From, Speed] = PRIORS
+    ) -> None:
+        if not (handicap >= 1 and grace >= 0):
+            raise UsageError(
+                "handicap and grace of the storage", found=f"{handicap}, {grace}", expected="1 or more, 0 or more"
+            )
+        self._handicap, self._grace = handicap, grace
         self._priors = priors
         self._kinds = {kind: Estimate(priors[kind]) for kind in From}
         self._peers: dict[int, Estimate] = {}
@@ -135,9 +144,9 @@ class CostModel:
         return (own if own and own.count >= KNOWN else self._kinds[source.kind]).predicted(nbytes)
 
     def weighed(self, source: Source, nbytes: int) -> float:
-        """Return the same, times the handicap where the source is the storage: what sources are compared by."""
+        """Return the same, with handicap and grace where the source is the storage: what sources are compared by."""
         seconds = self.predicted(source, nbytes)
-        return seconds * self._handicap if source.kind is From.STORAGE else seconds
+        return seconds * self._handicap + self._grace if source.kind is From.STORAGE else seconds
 
     def observe(self, source: Source, nbytes: int, seconds: float) -> None:
         """Learn from a fetch that ended well and did not wait for its block."""

@@ -44,7 +44,7 @@ def _blocks(state: State) -> Findings:
     flying = Counter(id(access) for flight in state.flights.values() for access in flight.accesses)
     for access in _accesses(state):
         if flying[id(access)] != (access.phase is Phase.FLYING):
-            yield f"block {access.key} {access.phase.value} in {flying[id(access)]} fetches", "one if it is flying"
+            yield f"block {access.key} {access.phase.name} in {flying[id(access)]} fetches", "one if it is flying"
     for step in state.steps.values():
         missing = sum(access.phase not in {Phase.THERE, Phase.FAILED} for access in step.accesses)
         unkept = sum(not access.is_kept for access in step.accesses)
@@ -70,16 +70,16 @@ def _seats(state: State) -> Findings:
     taken = Counter(flight.lane for flight in state.flights.values())
     for lane in Lane:
         if state.taken[lane] != taken[lane] or taken[lane] > state.seats[lane]:
-            yield f"{state.taken[lane]} of {lane.value} counted, {taken[lane]} taken", f"at most {state.seats[lane]}"
+            yield f"{state.taken[lane]} of {lane.name} counted, {taken[lane]} taken", f"at most {state.seats[lane]}"
 
 
 def _idle(state: State) -> Findings:
     for lane in Lane:
         queued = sum(access.lane is lane for access in _accesses(state))
         if state.lanes.length(lane) != queued:
-            yield f"{state.lanes.length(lane)} in the lane of {lane.value}", str(queued)
+            yield f"{state.lanes.length(lane)} in the lane of {lane.name}", str(queued)
         if queued and state.free_seats(lane):
-            yield f"{queued} waiting for {lane.value}", f"none while {state.free_seats(lane)} seats are free"
+            yield f"{queued} waiting for {lane.name}", f"none while {state.free_seats(lane)} seats are free"
     if state.free and state.schedule.end is not None and state.next < state.schedule.end:
         yield f"free slots {list(state.free)}", f"none while step {state.next} has none"
 

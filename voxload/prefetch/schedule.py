@@ -17,7 +17,8 @@ class Schedule:
     """What one rank's plans say, from the first step that was not yet delivered."""
 
     def __init__(self) -> None:
-        self._plans: deque[tuple[RankPlan, int]] = deque()  # each with the step behind its last one
+        # Each with the step behind its last one, and which of its steps have blocks.
+        self._plans: deque[tuple[RankPlan, int, list[bool]]] = deque()
         self._drops: list[tuple[int, int, int]] = []  # a heap of step, order, sample
         self._count = 0
         self.end: int | None = None
@@ -30,7 +31,7 @@ class Schedule:
                 f"plan of epoch {plan.epoch}", found=f"first step {plan.first_step}", expected=f"{self.end} or later"
             )
         self.end = plan.first_step + len(plan.samples)
-        self._plans.append((plan, self.end))
+        self._plans.append((plan, self.end, (plan.samples >= 0).any(axis=1).tolist()))
         for step, sample in zip(plan.drop_steps.tolist(), plan.drop_samples.tolist(), strict=True):
             heapq.heappush(self._drops, (step, self._count, sample))
             self._count += 1
@@ -39,14 +40,14 @@ class Schedule:
         """Forget everything from a step on."""
         if self.end is None or step >= self.end:
             return
-        self._plans = deque((plan, min(stop, step)) for plan, stop in self._plans if plan.first_step < step)
+        self._plans = deque((plan, min(stop, step), full) for plan, stop, full in self._plans if plan.first_step < step)
         self._drops = [drop for drop in self._drops if drop[0] < step]
         heapq.heapify(self._drops)
         self.end = step
 
     def row(self, step: int) -> Row:
         """Return the blocks of a step; empty where this rank has no such step."""
-        for plan, stop in self._plans:
+        for plan, stop, _ in self._plans:
             if plan.first_step <= step < stop:
                 at = step - plan.first_step
                 columns = (plan.samples, plan.owner, plan.ready, plan.keep)
@@ -56,9 +57,9 @@ class Schedule:
 
     def is_empty(self, step: int) -> bool:
         """Tell whether a step has no block on this rank: it is never delivered."""
-        for plan, stop in self._plans:
+        for plan, stop, full in self._plans:
             if plan.first_step <= step < stop:
-                return bool((plan.samples[step - plan.first_step] < 0).all())
+                return not full[step - plan.first_step]
         return True
 
     def drops(self, step: int) -> Iterator[tuple[int, int]]:
