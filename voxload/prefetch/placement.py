@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from voxload.prefetch.line import Ints
+from voxload.prefetch.line import MEMORY, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,19 @@ class RankPlan:
     """Steps at which this rank drops a block of its own, ascending."""
     drop_samples: Ints
     """Which sample's."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBytes:
+    """Bytes that accesses take, by where they come from."""
+
+    storage: int
+    memory: int
+    """The accessing group's own."""
+    disk: int
+    """The accessing group's own."""
+    peer_memory: int
+    peer_disk: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +89,22 @@ class Placement:
             keep=self.keep[group],
             drop_steps=self.drop_steps[drops],
             drop_samples=self.drop_samples[drops],
+        )
+
+    def storage_bytes(self, sizes: Ints) -> int:
+        """Return the bytes that all groups together read from the storage; `sizes` by sample index."""
+        return self.bytes_by_source(sizes).storage
+
+    def bytes_by_source(self, sizes: Ints) -> SourceBytes:
+        """Return the bytes of all accesses by where they come from; `sizes` by sample index."""
+        is_used = self.samples >= 0
+        taken = np.where(is_used, sizes[np.where(is_used, self.samples, 0)], 0)
+        is_own = self.owner == np.arange(len(self.owner), dtype=self.owner.dtype)[:, None, None]
+        is_kept, is_memory = self.owner >= 0, self.tier == MEMORY
+        return SourceBytes(
+            storage=int(taken[~is_kept].sum()),
+            memory=int(taken[is_own & is_memory].sum()),
+            disk=int(taken[is_own & ~is_memory].sum()),
+            peer_memory=int(taken[is_kept & ~is_own & is_memory].sum()),
+            peer_disk=int(taken[is_kept & ~is_own & ~is_memory].sum()),
         )

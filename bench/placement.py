@@ -1,0 +1,132 @@
+"""Claim: 2,048 groups, 262,144 samples and 10 epochs are placed in under 60 s and 8 GiB on one core.
+
+Each policy plans all epochs in a process of its own, epoch by epoch, with the orders of all coming ones known; the time
+is that of planning alone, without compiling the kernels and drawing the orders, the memory the peak of the whole
+process. Every group's tiers hold a part of its share of the data set, half in memory and half on disk. Printed are also
+what is read from the storage, as a multiple of the data set, and its ratio to the fewest reads that one cache of all
+rooms could make (Belady's MIN with bypass). The exit status is 1 when the clairvoyant policy exceeds a limit.
+
+    python bench/placement.py [--groups 2048] [--samples 262144] [--epochs 10] [--room 0.5] [--policies ...] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import resource
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from voxload.prefetch.held import Held
+from voxload.prefetch.line import EpochOrder, Line, Room
+from voxload.prefetch.order_shuffled import shuffled_orders
+from voxload.prefetch.policies import NAMES, named
+from voxload.prefetch.policies.optimum import fewest_reads
+
+SECONDS, BYTES = 60, 8 << 30
+"""Limits of the claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What is placed."""
+
+    groups: int
+    samples: int
+    epochs: int
+    batch: int
+    room: float
+    """Part of the data set that all tiers together hold."""
+
+    def line(self) -> Line:
+        """Return a line of blocks of one byte."""
+        share = round(self.room * self.samples / self.groups)
+        return Line(np.ones(self.samples, np.int64), (Room(share - share // 2, share // 2),) * self.groups)
+
+    def orders(self) -> tuple[EpochOrder, ...]:
+        """Return the orders of all epochs."""
+        return shuffled_orders(self.samples, self.groups, batch=self.batch, seed=0, epochs=self.epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one policy takes and gives."""
+
+    policy: str
+    seconds: float
+    peak_bytes: int
+    reads: int
+    """Of the storage, in blocks."""
+    stores: int
+    """Blocks that a tier stores."""
+
+    def keeps_limits(self) -> bool:
+        """Tell whether it is within the claim's."""
+        return self.seconds < SECONDS and self.peak_bytes < BYTES
+
+
+def measure(name: str, scale: Scale) -> Row:
+    """Plan all epochs; runs in a process of its own."""
+    policy, line, orders = named(name), scale.line(), scale.orders()
+    begin, reads, stores = time.perf_counter(), 0, 0
+    state = policy.begin(line, Held.nothing())
+    for number, epoch in enumerate(orders):
+        placement, state = policy.place(state, epoch, orders[number + 1 :])
+        reads += placement.storage_bytes(line.sizes)
+        stores += int((placement.keep >= 0).sum())
+    seconds = time.perf_counter() - begin
+    return Row(name, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10, reads, stores)
+
+
+def fewest(scale: Scale) -> int:
+    """Return the bound; runs in a process of its own, for the same orders."""
+    return int(fewest_reads(scale.line(), Held.nothing(), scale.orders()).sum())
+
+
+def run(names: list[str], scale: Scale) -> tuple[list[Row], int]:
+    """Measure policies one after the other, and the bound."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, max_tasks_per_child=1) as pool:
+        rows = [pool.submit(measure, name, scale).result() for name in names]
+        return rows, pool.submit(fewest, scale).result()
+
+
+def main() -> int:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--groups", type=int, default=2048, help="sample groups on the line (default 2048)")
+    parser.add_argument("--samples", type=int, default=262_144, help="samples (default 262144)")
+    parser.add_argument("--epochs", type=int, default=10, help="epochs (default 10)")
+    parser.add_argument("--batch", type=int, default=16, help="samples in a group's batch (default 16)")
+    parser.add_argument(
+        "--room", type=float, default=0.5, help="part of the data set that all tiers hold (default 0.5)"
+    )
+    parser.add_argument("--policies", nargs="+", choices=NAMES, default=["clairvoyant"], help="default: clairvoyant")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    words = parser.parse_args()
+    scale = Scale(words.groups, words.samples, words.epochs, words.batch, words.room)
+    rows, bound = run(words.policies, scale)
+    if words.json:
+        print(
+            json.dumps({"scale": asdict(scale), "fewest_reads": bound, "rows": [asdict(row) for row in rows]}, indent=1)
+        )
+    else:
+        print(
+            f"{'policy':<12} {'seconds':>8} {'GiB':>6} {'reads':>7} {'of bound':>9} {'stores':>7}   (of the data set)"
+        )
+        for row in rows:
+            figures = f"{row.seconds:>8.2f} {row.peak_bytes / 2**30:>6.2f} {row.reads / scale.samples:>7.3f}"
+            print(f"{row.policy:<12} {figures} {row.reads / bound:>9.4f} {row.stores / scale.samples:>7.3f}")
+    return int(any(row.policy == "clairvoyant" and not row.keeps_limits() for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
