@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
-import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
 from voxload.cache.block import BlockKey
+from voxload.cache.checksum import checksum
 from voxload.cache.peer.lending import LendingBuffers
 from voxload.cache.peer.protocol import Answer
-from voxload.cache.peer.request import Request, flat_bytes
+from voxload.cache.peer.request import Request
 from voxload.cache.peer.shelf import Shelf
 from voxload.cache.peer.tls import Tls
+from voxload.cache.stored import bytes_of
+from voxload.cache.trouble import Trouble
 from voxload.errors import StorageError, UsageError, VoxloadError
 from voxload.readers.protocol import Volume
-from voxload.readers.scratch import Bytes
+from voxload.readers.scratch import Bytes, Scratch
 
 BATCH = 2**20
 """Bytes of a record batch: as measured by bench/peers.py, smaller and larger ones are slower."""
@@ -40,6 +41,8 @@ _HEADER = "authorization"
 _ANSWER = b"voxload.answer"
 _ANSWERS = {answer.value.encode(): answer for answer in (Answer.GOT, Answer.ABSENT, Answer.WRONG)}
 _CRC_BYTES = 4
+_whole = Scratch()
+"""Each thread's buffer for a block that its taker wants in pieces."""
 _SHORTEST_TOKEN = 16
 
 
@@ -132,23 +135,23 @@ class FlightPeers:
         }
 
     def get_into(self, group: int, key: BlockKey, out: Volume, *, wait: float) -> Answer:
-        """Fill `out`, a C-contiguous array, with a block out of a group's tiers; see `Peers`.
-
-        Raises UsageError for a group without an address, or an array that is not contiguous.
-        """
+        """Fill `out` with a block out of a group's tiers; see `Peers`. Raises UsageError for an unknown group."""
         if group not in self._clients:
             raise UsageError("group", found=str(group), expected=f"one of {sorted(self._clients)}")
-        target = flat_bytes(out)
+        target = bytes_of(out) if out.flags.c_contiguous else _whole.stored(out.nbytes)
         request = Request(key, out.dtype, out.shape, wait)
         options = fl.FlightCallOptions(timeout=wait + self._timeout, headers=self._headers)
         try:
             reader = self._clients[group].do_get(fl.Ticket(request.encode()), options)
             try:
-                return _receive(reader, key, target)
+                answer = _receive(reader, key, target)
             finally:
                 reader.cancel()
         except (pa.ArrowException, OSError):
             return Answer.LOST
+        if answer is Answer.GOT and not out.flags.c_contiguous:
+            np.copyto(out, target.view(out.dtype).reshape(out.shape))
+        return answer
 
     def close(self) -> None:
         """Close all connections."""
@@ -171,7 +174,7 @@ def _receive(reader: Any, key: BlockKey, target: Bytes) -> Answer:
         if stop > len(target):
             return Answer.WRONG
         target[place:stop] = came
-        crc = google_crc32c.extend(crc, cast("bytes", target[place:stop]))
+        crc = checksum(target[place:stop], crc)
         if chunk.app_metadata is None or chunk.app_metadata.to_pybytes() != crc.to_bytes(_CRC_BYTES, "little"):
             return Answer.WRONG
         place = stop
@@ -193,6 +196,7 @@ class _Service(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no type
     def __init__(self, shelf: Shelf, buffers: LendingBuffers, **words: Any) -> None:
         self._shelf = shelf
         self._buffers = buffers
+        self._trouble = Trouble("peer server")
         self.is_closing = False
         super().__init__(**words)
 
@@ -211,7 +215,10 @@ class _Service(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no type
         if not self._shelf.wait_for(request.key, request.wait):
             return Answer.ABSENT, None
         if request.nbytes > self._buffers.limit:
-            _warn_of_size(request.nbytes, self._buffers.limit)
+            limit = self._buffers.limit
+            self._trouble.tell(
+                "size", f"a block of {request.nbytes} bytes, at most {limit} are lent", remedy="raise what it may lend"
+            )
             return Answer.ABSENT, None
         block = self._buffers.take(request.nbytes, patience=PATIENCE)
         if block is None:
@@ -228,7 +235,7 @@ class _Service(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no type
             if self.is_closing:
                 raise fl.FlightUnavailableError("the server closes")
             part = block[start : start + BATCH]
-            crc = google_crc32c.extend(crc, cast("bytes", part))
+            crc = checksum(part, crc)
             column = pa.Array.from_buffers(pa.uint8(), len(part), [None, whole.slice(start, len(part))])
             batch = pa.RecordBatch.from_arrays([column], schema=schema)
             yield batch, crc.to_bytes(_CRC_BYTES, "little")
@@ -258,7 +265,7 @@ def _credentials(token: bytes) -> bytes:
 
 def _seed(key: BlockKey) -> int:
     """Return what the checksum of a block's bytes goes on from."""
-    return int(google_crc32c.value(key.digest))
+    return checksum(key.digest)
 
 
 def _scheme(tls: Tls | None) -> str:
@@ -284,12 +291,3 @@ def _check_token(token: bytes) -> None:
             expected=f"at least {_SHORTEST_TOKEN}, random",
             remedy="make it with job_token()",
         )
-
-
-def _warn_of_size(nbytes: int, limit: int) -> None:
-    """Say that a block is never lent; the warnings filter says it once."""
-    warnings.warn(
-        f"a block of {nbytes} bytes was asked for and not lent: a server lends at most {limit} bytes at once",
-        RuntimeWarning,
-        stacklevel=2,
-    )

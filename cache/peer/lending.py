@@ -38,6 +38,8 @@ class LendingBuffers:
         It comes back when the last reference to the returned array and to buffers exported by it is gone; views of the
         array do not count.
         """
+        if nbytes > self.limit:
+            return None
         with self._back:
             if not self._back.wait_for(lambda: self._lent + nbytes <= self.limit, patience):
                 return None

@@ -11,10 +11,8 @@ from typing import Any, Self
 import numpy as np
 
 from voxload.cache.block import BlockKey
-from voxload.errors import DataError, UsageError
+from voxload.errors import DataError
 from voxload.geometry import Boundary, Box
-from voxload.readers.protocol import Volume
-from voxload.readers.scratch import Bytes
 
 LONGEST = 65_536
 """Bytes of a request that are looked at, at most."""
@@ -59,13 +57,6 @@ class Request:
         if dtype.hasobject or min(shape, default=0) < 0 or not 0 <= wait < float("inf"):
             raise DataError("request", found=f"type {dtype}, shape {shape}, wait {wait}", expected="a block of numbers")
         return cls(key, dtype, shape, wait)
-
-
-def flat_bytes(out: Volume) -> Bytes:
-    """Return the bytes of an array without a copy; raises UsageError unless they lie in one piece, in C order."""
-    if not (out.flags.c_contiguous and out.flags.writeable):
-        raise UsageError("out", found=f"strides {out.strides}", expected="a writable, C-contiguous array")
-    return out.reshape(-1).view(np.uint8)
 
 
 def _integers(values: Sequence[int]) -> tuple[int, ...]:

@@ -11,6 +11,9 @@ from voxload.cache.block import BlockKey
 from voxload.cache.peer.protocol import Answer
 from voxload.readers.protocol import Volume
 
+_LOOK = 0.05
+"""Seconds between looks without a bell: another rank may store a block in a disk tier that both share."""
+
 
 class Lender(Protocol):
     """What a block can be had from: the reading half of a `Tier`."""
@@ -52,8 +55,10 @@ class Shelf:
                 return True
             with self._changed:
                 left = deadline - time.monotonic()
-                if not self._changed.wait_for(lambda: self._is_closed or self._rung != seen, max(left, 0.0)):  # noqa: B023 - called at once
+                if left <= 0:
                     return False
+                if self._rung == seen and not self._is_closed:
+                    self._changed.wait(min(left, _LOOK))
 
     def get_into(self, key: BlockKey, out: Volume) -> Answer:
         """Fill `out` from the first tier that can; WRONG where a tier holds the block and none can give it as asked."""

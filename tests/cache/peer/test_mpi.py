@@ -1,0 +1,88 @@
+"""Blocks by one-sided gets: the laws of peers under mpiexec, and what becomes of fewer threads and absent ranks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+LAUNCHERS = ("RANK", "WORLD_SIZE", "PMI", "OMPI", "SLURM", "LOCAL_", "GROUP_", "TORCHELASTIC")
+
+pytestmark = pytest.mark.skipif(not MPIEXEC.exists(), reason="needs the mpich wheel")
+
+ONE_RANK = """
+import sys
+from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from mpi4py import MPI
+import numpy as np
+from voxload.cache.block import BlockKey
+from voxload.cache.memory import MemoryTier
+from voxload.cache.peer.mpi import MpiPeers
+from voxload.cache.peer.protocol import Answer
+from voxload.errors import UsageError
+from voxload.geometry import Boundary, Box
+
+block = np.arange(60_000, dtype=np.int16).reshape(3, 20, 20, 50)
+key = BlockKey("data", "sample", "x", Box((0, 0, 0), block.shape[1:]), Boundary.ZERO)
+
+def work(peers):
+    out = np.zeros_like(block)
+    return peers.get_into(0, key, out, wait=0) is Answer.GOT and (out == block).all()
+
+with closing(MemoryTier(2**22, job="test-peers")) as memory:
+    memory.put(key, block)
+    try:
+        with closing(MpiPeers(MPI.COMM_SELF, memory.memory)) as peers, ThreadPoolExecutor(4) as pool:
+            print(all(pool.map(work, [peers] * 40)))
+    except UsageError as error:
+        print(error)
+"""
+
+
+def _environ(**words: str) -> dict[str, str]:
+    """Return this process's environment without what launchers leave, as a user's shell has it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)} | words
+
+
+def test_laws(tmp_path: Path) -> None:
+    """One-sided gets keep the laws of peers, with three owners that do not call MPI; nothing is left in memory.
+
+    Ranks talk as if each had a node for itself: inside a node MPICH would have owners answer.
+    """
+    python, owner = sys.executable, str(HERE / "owner.py")
+    command = [str(MPIEXEC), "-n", "1", python, str(HERE / "rank_laws.py"), str(tmp_path)]
+    command += [":", "-n", "3", python, owner, str(tmp_path / "orders"), "mpi"]
+    run = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env=_environ(MPIR_CVAR_NOLOCAL="1", OMP_NUM_THREADS="1"),
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines()[-1] == "all laws hold"
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [("serialized", "True"), ("funneled", "MPI: found support for one thread only, expected MPI_THREAD_MULTIPLE")],
+)
+def test_fewer_threads(level: str, expected: str) -> None:
+    """Where one thread at a time may call MPI, calls take turns; where only the main thread may, that is an error."""
+    run = subprocess.run(
+        [sys.executable, "-c", ONE_RANK],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=_environ(MPI4PY_RC_THREAD_LEVEL=level),
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith(expected), run.stderr
