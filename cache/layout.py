@@ -37,7 +37,7 @@ from voxload.readers.scratch import Bytes
 MAGIC = b"voxlmem\x01"
 """Its last byte is the version of the layout."""
 WINDOW = 64
-"""Rows that one block may have its row in. Of a table half full, one window in 200,000 is."""
+"""Rows that one block may have its row in; of a table three quarters full, hardly any window is full."""
 BLOCK_BYTES = 2**16
 """A table has a row for each so many bytes of the capacity, unless its maker knows better."""
 

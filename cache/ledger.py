@@ -23,7 +23,7 @@ LEDGER_BYTES = 8
 """Of the folder's capacity, the ledger itself takes so much."""
 PATIENCE = 30.0
 """Seconds; counting the files of a large folder on a cold disk takes some of them."""
-_LONGEST_NAP = 0.05
+_LONGEST_NAP = 0.01
 
 
 class Ledger:
