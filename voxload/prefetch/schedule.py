@@ -31,7 +31,7 @@ class Schedule:
                 f"plan of epoch {plan.epoch}", found=f"first step {plan.first_step}", expected=f"{self.end} or later"
             )
         self.end = plan.first_step + len(plan.samples)
-        self._plans.append((plan, self.end, (plan.samples >= 0).any(axis=1).tolist()))
+        self._plans.append((plan, self.end, [max(row, default=-1) >= 0 for row in plan.samples.tolist()]))
         for step, sample in zip(plan.drop_steps.tolist(), plan.drop_samples.tolist(), strict=True):
             heapq.heappush(self._drops, (step, self._count, sample))
             self._count += 1

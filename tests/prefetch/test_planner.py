@@ -1,0 +1,432 @@
+"""Planner: one rule a test, each told event by event."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from voxload.errors import InternalError, UsageError
+from voxload.prefetch.access import Lane
+from voxload.prefetch.cost import CostModel
+from voxload.prefetch.events import (
+    Delivered,
+    Drop,
+    Event,
+    Failed,
+    Failure,
+    Fetch,
+    FetchDone,
+    FetchFailed,
+    From,
+    Instruction,
+    PeerLost,
+    Ready,
+    SlotFree,
+    Source,
+    Store,
+    Stored,
+    Waited,
+    Wake,
+)
+from voxload.prefetch.limits import Limits
+from voxload.prefetch.line import DISK, MEMORY, Line, Room
+from voxload.prefetch.placement import RankPlan
+from voxload.prefetch.planner import Planner
+
+SIZE = 100
+STORAGE = Source(From.STORAGE)
+OWN_MEMORY = Source(From.MEMORY)
+Cell = tuple[int, ...]
+"""Sample, owner, ready and keep of an access; what is left out is -1, but `ready` is 0."""
+
+
+def peer(group: int) -> Source:
+    """Return a peer."""
+    return Source(From.PEER, group)
+
+
+def plan(*steps: list[Cell], first_step: int = 0, drops: tuple[tuple[int, int], ...] = ()) -> RankPlan:
+    """Return a plan; `drops` are steps and samples."""
+    batch = max(len(step) for step in steps)
+    rows = [[*step, *[(-1,)] * (batch - len(step))] for step in steps]
+    cells = np.array([[(*cell, *(-1, 0, -1)[len(cell) - 1 :]) for cell in row] for row in rows])
+    owner = cells[..., 1].astype(np.int32)
+    return RankPlan(
+        epoch=0,
+        first_step=first_step,
+        samples=cells[..., 0],
+        owner=owner,
+        tier=np.where(owner < 0, -1, MEMORY).astype(np.int8),
+        ready=cells[..., 2],
+        keep=cells[..., 3].astype(np.int8),
+        drop_steps=np.array([step for step, _ in drops], np.int64),
+        drop_samples=np.array([sample for _, sample in drops], np.int64),
+    )
+
+
+class Bench:
+    """A planner of group 0 of three, told by hand; every answer is validated."""
+
+    def __init__(
+        self,
+        *plans: RankPlan,
+        slots: int = 1,
+        limits: Limits | None = None,
+        files: list[int] | None = None,
+        held: dict[int, int] | None = None,
+        room: int = 10 * SIZE,
+        costs: CostModel | None = None,
+    ) -> None:
+        line = Line(sizes=np.full(50, SIZE), rooms=(Room(memory=room, disk=room),) * 3)
+        self.planner = Planner(
+            line,
+            0,
+            limits=limits or Limits(),
+            costs=costs or CostModel(handicap=math.inf),
+            files=np.array(files or range(50)),
+            held=held or {},
+        )
+        self.now = 0.0
+        for one in plans:
+            self.planner.extend(one)
+        self.answer: list[Instruction] = []
+        for slot in range(slots):
+            self.answer += self.tell(SlotFree(self.now, slot))
+
+    def tell(self, event: Event) -> list[Instruction]:
+        """Tell the planner."""
+        answer = self.planner.handle(event)
+        self.planner.validate()
+        return answer
+
+    def done(self, ticket: int, seconds: float = 0.01) -> list[Instruction]:
+        """End a fetch well."""
+        return self.tell(FetchDone(self.now, ticket, SIZE, seconds))
+
+    def failed(self, ticket: int, failure: Failure) -> list[Instruction]:
+        """End a fetch badly."""
+        return self.tell(FetchFailed(self.now, ticket, failure, 0.01))
+
+    def stored(self, sample: int, *, is_kept: bool = True) -> list[Instruction]:
+        """End a store."""
+        return self.tell(Stored(self.now, sample, is_kept=is_kept))
+
+    def delivered(self, step: int) -> list[Instruction]:
+        """Let the consumer have a step."""
+        return self.tell(Delivered(self.now, step))
+
+
+def fetches(answer: list[Instruction]) -> list[tuple[int, Source, list[tuple[int, int]]]]:
+    """Return ticket, source, and steps and places of the fetches."""
+    return [
+        (one.ticket, one.source, [(part.step, part.place) for part in one.parts])
+        for one in answer
+        if isinstance(one, Fetch)
+    ]
+
+
+def stores(answer: list[Instruction]) -> list[tuple[int, int]]:
+    """Return samples and tiers of the stores."""
+    return [(one.part.sample, one.tier) for one in answer if isinstance(one, Store)]
+
+
+def test_a_step_is_ready_when_all_its_blocks_are_there() -> None:
+    """Ready comes with the last block, not before."""
+    bench = Bench(plan([(1,), (2,)]))
+    assert fetches(bench.answer) == [(0, STORAGE, [(0, 0)]), (1, STORAGE, [(0, 1)])]
+    assert bench.done(1) == []
+    assert bench.done(0) == [Ready(0, 0)]
+
+
+def test_steps_come_out_in_order_whatever_ends_first() -> None:
+    """A later step that is complete waits for the one before."""
+    bench = Bench(plan([(1,)], [(2,)]), slots=2)
+    assert bench.done(1) == []
+    assert bench.done(0) == [Ready(0, 0), Ready(1, 1)]
+
+
+def test_the_step_at_hand_is_never_behind_a_later_one() -> None:
+    """With one seat, blocks are fetched in the order of need."""
+    bench = Bench(plan([(1,), (2,)], [(3,)]), slots=2, limits=Limits(storage=1))
+    issued = fetches(bench.answer)
+    for ticket in range(2):
+        issued += fetches(bench.done(ticket))
+    assert [parts for _, _, parts in issued] == [[(0, 0)], [(0, 1)], [(1, 0)]]
+
+
+def test_a_slot_that_comes_back_before_delivery_is_used_again() -> None:
+    """A batch that was copied to a device needs its slot no longer, delivered or not."""
+    bench = Bench(plan([(1,)], [(2,)]))
+    bench.done(0)
+    assert fetches(bench.tell(SlotFree(0.0, 0))) == [(1, STORAGE, [(1, 0)])]
+    assert bench.done(1) == [Ready(1, 0)]
+    assert bench.delivered(0) == []
+
+
+def test_steps_without_blocks_pass_by_themselves() -> None:
+    """An empty step is neither ready nor delivered, but what is dropped at it is dropped."""
+    bench = Bench(plan([(1,)], [], [(2,)], drops=((2, 9),)), held={9: DISK})
+    bench.done(0)
+    assert Drop(9) in bench.delivered(0)
+    assert bench.planner.clock == 1
+    assert fetches(bench.tell(SlotFree(0.0, 0))) == [(1, STORAGE, [(2, 0)])]
+
+
+def test_blocks_of_one_file_share_a_fetch_when_seats_are_short() -> None:
+    """As many as leave no seat idle; neither another file's nor, with the step at hand, a later step's."""
+    files = [0] * 10 + [1] * 40
+    bench = Bench(plan([(1,), (20,), (2,)], [(3,), (4,)]), slots=1, limits=Limits(storage=1), files=files)
+    assert fetches(bench.answer) == [(0, STORAGE, [(0, 0), (0, 2)])]
+    bench.tell(SlotFree(0.0, 1))
+    assert fetches(bench.done(0)) == [(1, STORAGE, [(0, 1)])]
+    assert fetches(bench.done(1)) == [(2, STORAGE, [(1, 0), (1, 1)])]
+    many = Bench(plan([(1,), (2,), (3,)]), limits=Limits(storage=3), files=files)
+    assert len(fetches(many.answer)) == 3
+
+
+def test_blocks_of_later_steps_ride_along_within_the_window() -> None:
+    """A fetch that is not for the step at hand brings blocks of the next steps, up to its limits."""
+    steps: list[list[Cell]] = [[(20,)], [(1,)], [(2,)], [(3,)], [(4,)]]
+    files = [0] * 10 + [1] * 40
+    bench = Bench(plan(*steps), slots=5, limits=Limits(storage=1, window=2), files=files)
+    # Step 0 is ready but not delivered: step 1 is not at hand.
+    assert fetches(bench.done(0)) == [(1, STORAGE, [(1, 0), (2, 0), (3, 0)])]
+    bench = Bench(plan(*steps), slots=5, limits=Limits(storage=1, window=2, bytes=2 * SIZE), files=files)
+    assert fetches(bench.done(0)) == [(1, STORAGE, [(1, 0), (2, 0)])]
+
+
+def test_of_a_fetch_of_several_that_failed_each_is_fetched_alone() -> None:
+    """One broken block fails its own step only."""
+    bench = Bench(plan([(1,), (2,)]), limits=Limits(storage=1), files=[0] * 50)
+    assert fetches(bench.answer) == [(0, STORAGE, [(0, 0), (0, 1)])]
+    assert fetches(bench.failed(0, Failure.ERROR)) == [(1, STORAGE, [(0, 0)])]
+    assert fetches(bench.done(1)) == [(2, STORAGE, [(0, 1)])]
+    assert bench.failed(2, Failure.ERROR) == [Failed(0, 0, 2)]
+
+
+def test_a_failed_step_is_told_when_its_turn_comes_and_later_ones_are_unharmed() -> None:
+    """The error comes in place of its own batch."""
+    bench = Bench(plan([(1,)], [(2,)], [(3,)]), slots=3)
+    assert bench.failed(1, Failure.ERROR) == []
+    assert bench.done(2) == []
+    assert bench.done(0) == [Ready(0, 0), Failed(1, 1, 1), Ready(2, 2)]
+
+
+def test_what_the_storage_cannot_read_comes_from_whoever_has_it() -> None:
+    """Only what no place has fails."""
+    costs = CostModel(handicap=1, grace=0)
+    for _ in range(20):
+        costs.observe(peer(1), SIZE, 10.0)
+    bench = Bench(plan([(1, 1)]), costs=costs)
+    assert fetches(bench.answer) == [(0, STORAGE, [(0, 0)])]
+    assert fetches(bench.failed(0, Failure.ERROR)) == [(1, peer(1), [(0, 0)])]
+    assert bench.done(1) == [Ready(0, 0)]
+
+
+def test_the_storage_is_preferred_only_where_it_is_many_times_faster() -> None:
+    """A peer ten times slower than the storage is left, one three times slower is not."""
+    for factor, expected in ((3, peer(1)), (20, STORAGE)):
+        costs = CostModel(grace=0)
+        for _ in range(40):
+            costs.observe(STORAGE, SIZE, 0.1)
+            costs.observe(peer(1), SIZE, 0.1 * factor)
+        assert fetches(Bench(plan([(1, 1)]), costs=costs).answer) == [(0, expected, [(0, 0)])]
+
+
+def test_a_peer_is_asked_when_its_block_is_nearly_due_and_holds_up_nothing() -> None:
+    """Two own steps before, with leave to wait; later steps' blocks are fetched meanwhile."""
+    bench = Bench(plan([(1,)], [(2,)], [(3,)], [(4, 1, 3), (5,)]), slots=4)
+    assert [parts for _, _, parts in fetches(bench.answer)] == [[(0, 0)], [(1, 0)], [(2, 0)], [(3, 1)]]
+    bench.done(0)
+    assert fetches(bench.delivered(0)) == []
+    bench.done(1)
+    (fetch,) = bench.delivered(1)
+    assert isinstance(fetch, Fetch)
+    assert (fetch.source, fetch.wait) == (peer(1), Limits().wait)
+
+
+def test_a_peer_that_must_have_the_block_is_not_waited_for() -> None:
+    """What is due since two steps is there, or will not come: then the storage has it."""
+    bench = Bench(plan([(1,)], [(2,)], [(3,)], [(4, 1, 0)]), slots=3)
+    for step in range(2):
+        bench.done(step)
+        bench.delivered(step)
+    (fetch,) = bench.tell(SlotFree(0.0, 0))
+    assert isinstance(fetch, Fetch)
+    assert (fetch.source, fetch.wait) == (peer(1), 0.0)
+    assert fetches(bench.failed(fetch.ticket, Failure.ABSENT)) == [(4, STORAGE, [(3, 0)])]
+
+
+def test_a_block_that_may_still_come_is_asked_for_until_patience_ends() -> None:
+    """The step at hand waits so long and no longer; a `Wake` sees to it."""
+    limits = Limits(wait=0.5, patience=2.0)
+    bench = Bench(plan([(1, 1, 0)]), limits=limits)
+    asked = 0
+    answer = bench.answer
+    while fetches(answer)[0][1] == peer(1):
+        asked += 1
+        answer = bench.failed(fetches(answer)[0][0], Failure.ABSENT)
+        if wakes := [one for one in answer if isinstance(one, Wake)]:
+            bench.now = wakes[0].at
+            answer = bench.tell(Waited(bench.now))
+    assert asked == 5
+    assert bench.now == 2.0
+    assert fetches(answer)[0][1] == STORAGE
+
+
+def test_a_step_that_is_not_at_hand_waits_longer() -> None:
+    """Patience ends only where the consumer may be waiting."""
+    bench = Bench(plan([(1,)], [(2, 1, 1)]), slots=2)
+    bench.failed(1, Failure.ABSENT)
+    bench.now = 100.0
+    ((ticket, source, _),) = fetches(bench.tell(Waited(bench.now)))
+    assert source == peer(1)
+    bench.now = 101.0
+    ((_, source, _),) = fetches(bench.failed(ticket, Failure.ABSENT))
+    assert source == peer(1)
+
+
+def test_a_damaged_block_is_asked_for_once_more() -> None:
+    """It may have been damaged on the way; then the storage has it."""
+    bench = Bench(plan([(1, 1)]))
+    assert fetches(bench.failed(0, Failure.WRONG)) == [(1, peer(1), [(0, 0)])]
+    assert fetches(bench.failed(1, Failure.WRONG)) == [(2, STORAGE, [(0, 0)])]
+
+
+def test_a_peer_that_fails_again_and_again_is_left() -> None:
+    """After three bad answers in a row; a good one in between starts anew."""
+    bench = Bench(plan([(sample, 1) for sample in range(10)]), limits=Limits(awaited=1))
+    answer = bench.answer
+    for failure in (Failure.LOST, Failure.LOST, None, Failure.LOST, Failure.WRONG):
+        (ticket,) = [ticket for ticket, source, _ in fetches(answer) if source == peer(1)]
+        answer = bench.done(ticket) if failure is None else bench.failed(ticket, failure)
+    assert bench.planner.distrusted == frozenset()
+    (ticket,) = [ticket for ticket, source, _ in fetches(answer) if source == peer(1)]
+    left = fetches(bench.failed(ticket, Failure.LOST))
+    assert bench.planner.distrusted == {1}
+    assert {source for _, source, _ in left} == {STORAGE}
+
+
+def test_a_peer_that_is_slow_again_and_again_is_left() -> None:
+    """Slow is many times slower than the storage, and more than a second."""
+    costs = CostModel()
+    for _ in range(10):
+        costs.observe(STORAGE, SIZE, 0.01)
+    bench = Bench(plan([(sample, 1) for sample in range(3)], [(9, 1)]), costs=costs)
+    for ticket in range(3):
+        bench.done(ticket, seconds=5.0)
+    assert bench.planner.distrusted == {1}
+
+
+def test_nothing_is_asked_of_a_lost_peer() -> None:
+    """What waited for it, for a step even, comes from the storage at once."""
+    bench = Bench(plan([(1,)], [(2,)], [(3, 1, 2)], [(4, 1, 3)]), slots=4)
+    assert fetches(bench.answer) == [(0, STORAGE, [(0, 0)]), (1, STORAGE, [(1, 0)])]
+    assert fetches(bench.tell(PeerLost(0.0, 1))) == [(2, STORAGE, [(2, 0)]), (3, STORAGE, [(3, 0)])]
+
+
+def test_blocks_are_stored_before_the_step_is_ready() -> None:
+    """The consumer may change its batch, so what is kept is kept before."""
+    bench = Bench(plan([(1, -1, 0, MEMORY)]))
+    assert stores(bench.done(0)) == [(1, MEMORY)]
+    assert bench.stored(1) == [Ready(0, 0)]
+    assert dict(bench.planner.held) == {1: MEMORY}
+
+
+def test_a_store_without_room_waits_for_the_drops_of_its_step() -> None:
+    """It begins when the step before was delivered, after the drop that makes the room."""
+    bench = Bench(plan([(1,)], [(2, -1, 1, MEMORY)], drops=((1, 7),)), slots=2, held={7: MEMORY}, room=SIZE)
+    bench.done(1)
+    bench.done(0)
+    answer = bench.delivered(0)
+    assert answer[0] == Drop(7)
+    assert stores(answer[1:]) == [(2, MEMORY)]
+    assert bench.stored(2) == [Ready(1, 1)]
+
+
+def test_a_later_store_does_not_take_the_room_of_an_earlier_one() -> None:
+    """Stores of a tier begin in the order of need, whatever is there first."""
+    bench = Bench(plan([(1, -1, 0, MEMORY)], [(2, -1, 1, MEMORY)]), slots=2, room=SIZE)
+    assert stores(bench.done(1)) == []
+    assert stores(bench.done(0)) == [(1, MEMORY)]
+
+
+def test_a_store_that_was_refused_is_not_planned_on() -> None:
+    """An own access that relied on it goes to the storage at once."""
+    bench = Bench(plan([(1, -1, 0, MEMORY)], [(1, 0, 0)]), slots=2)
+    bench.done(0)
+    answer = bench.stored(1, is_kept=False)
+    assert Ready(0, 0) in answer
+    assert fetches(answer) == [(1, STORAGE, [(1, 0)])]
+
+
+def test_an_own_access_waits_for_the_store_it_relies_on() -> None:
+    """The storage is read once for a sample that comes again soon."""
+    bench = Bench(plan([(1, -1, 0, MEMORY)], [(1, 0, 0)]), slots=2)
+    assert len(fetches(bench.answer)) == 1
+    assert fetches(bench.done(0)) == []
+    assert fetches(bench.stored(1)) == [(1, OWN_MEMORY, [(1, 0)])]
+
+
+def test_an_own_block_that_is_damaged_is_dropped_and_read_again() -> None:
+    """The storage has it, and nobody is sent to the tier for it again."""
+    bench = Bench(plan([(1, 0)], [(1, 0)]), slots=1, held={1: MEMORY})
+    answer = bench.failed(0, Failure.ABSENT)
+    assert Drop(1) in answer
+    assert fetches(answer) == [(1, STORAGE, [(0, 0)])]
+    bench.done(1)
+    assert fetches(bench.tell(SlotFree(0.0, 0))) == [(2, STORAGE, [(1, 0)])]
+
+
+def test_a_cut_slot_comes_back_when_what_is_under_way_there_ended() -> None:
+    """Neither its block nor its store counts; the new plan's step gets the slot then."""
+    bench = Bench(plan([(1, -1, 0, MEMORY), (2,)]))
+    bench.done(0)
+    bench.planner.cut(0)
+    bench.planner.extend(plan([(3,)]))
+    assert bench.tell(Waited(0.0)) == []
+    assert bench.done(1) == []
+    answer = bench.stored(1)
+    assert answer[0] == Drop(1)
+    assert fetches(answer) == [(2, STORAGE, [(0, 0)])]
+    assert not bench.planner.held
+
+
+def test_what_cannot_be_is_refused() -> None:
+    """Each names what was found and expected."""
+    bench = Bench(plan([(1,)], [(2,)]))
+    with pytest.raises(InternalError, match="slot 0"):
+        bench.tell(SlotFree(0.0, 0))
+    with pytest.raises(InternalError, match="ticket 9"):
+        bench.done(9)
+    with pytest.raises(InternalError, match="sample 9"):
+        bench.stored(9)
+    with pytest.raises(InternalError, match="step 1"):
+        bench.delivered(1)
+    with pytest.raises(InternalError, match="first step 1"):
+        bench.planner.extend(plan([(1,)], first_step=1))
+    with pytest.raises(InternalError, match="step -1"):
+        bench.planner.cut(-1)
+    with pytest.raises(UsageError, match="bytes in tier"):
+        Bench(held={1: MEMORY, 2: MEMORY}, room=SIZE)
+    with pytest.raises(UsageError, match=r"limits\.storage"):
+        Limits(storage=0)
+
+
+def test_validate_names_what_does_not_hold() -> None:
+    """A broken count is found, whichever it is."""
+    bench = Bench(plan([(1, -1, 0, MEMORY)], [(2,)]), held={5: MEMORY})
+    state = bench.planner._state
+    state.taken[Lane.STORAGE] += 1
+    with pytest.raises(InternalError, match="seats are limited"):
+        bench.planner.validate()
+    state.taken[Lane.STORAGE] -= 1
+    state.holdings.used[MEMORY] += 1
+    with pytest.raises(InternalError, match="tiers have room"):
+        bench.planner.validate()
+    state.holdings.used[MEMORY] -= 1
+    state.free.append(0)
+    with pytest.raises(InternalError, match="a slot belongs to one step"):
+        bench.planner.validate()
