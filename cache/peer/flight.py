@@ -29,7 +29,8 @@ from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes, Scratch
 
 BATCH = 2**20
-"""Bytes of a record batch: as measured by bench/peers.py, smaller and larger ones are slower."""
+"""Bytes of a record batch: many enough that what a message costs does not count, and still in a core's cache when they
+are summed after they were copied."""
 
 LENT = 2**28
 """Bytes of blocks on their way out of one server."""

@@ -10,6 +10,9 @@ import numpy as np
 from voxload.errors import UsageError
 from voxload.readers.scratch import Bytes
 
+_SMALL = 2**16
+"""Bytes that anything may take; more than this, no buffer of over twice what is asked for."""
+
 
 class LendingBuffers:
     """Buffers that come back by themselves once nothing refers to them; safe to use from many threads at once.
@@ -50,7 +53,8 @@ class LendingBuffers:
         return lent
 
     def _pick(self, nbytes: int) -> Bytes:
-        fits = [place for place, buffer in enumerate(self._free) if nbytes <= buffer.nbytes <= self.limit - self._lent]
+        largest = min(max(2 * nbytes, _SMALL), self.limit - self._lent)
+        fits = [place for place, buffer in enumerate(self._free) if nbytes <= buffer.nbytes <= largest]
         if fits:
             return self._free.pop(min(fits, key=lambda place: self._free[place].nbytes))
         while self._free and self._lent + sum(buffer.nbytes for buffer in self._free) + nbytes > self.limit:

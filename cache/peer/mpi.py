@@ -106,8 +106,10 @@ class MpiPeers:
 
     def close(self) -> None:
         """Take the windows down together with the other ranks; bounded, and with a warning where one does not come."""
-        is_quiet = all(self._test(request) for request, _ in self._given_up)
-        if not _do_all_come(self._line, self._turn, self._timeout) or not is_quiet:
+        deadline = time.monotonic() + self._timeout
+        is_quiet = _poll(lambda: all(self._test(request) for request, _ in self._given_up), deadline)
+        # Twice: a rank that gave up waiting the first time does not come the second time, and nobody frees alone.
+        if not (is_quiet and all(_do_all_come(self._line, self._turn, self._timeout) for _ in range(2))):
             self._trouble.tell(
                 "close", "a get or another rank is still under way", remedy="the window stays until the process ends"
             )
@@ -132,6 +134,10 @@ class MpiPeers:
                 return Answer.ABSENT
             if not row.form.suits(out) or row.form.stored > out.nbytes:
                 return Answer.WRONG
+            if row.form.stored > self._buffers.limit:
+                what = f"a block of {row.form.stored} bytes, at most {self._buffers.limit} are fetched"
+                self._trouble.tell("size", what, remedy="raise what may be received")
+                return Answer.ABSENT
             answer = self._fetch(group, row, key, out, deadline)
             if answer is not None:
                 return answer
