@@ -26,7 +26,7 @@ def _accesses(state: State) -> list[Access]:
 
 
 def _slots(state: State) -> Findings:
-    uses = Counter([*state.free, *state.draining, *state.lent, *(step.slot for step in state.steps.values())])
+    uses = Counter([*state.free, *state.draining, *(step.slot for step in state.steps.values())])
     for slot, count in uses.items():
         if count != 1:
             yield f"slot {slot} in {count} places", "1"

@@ -11,8 +11,9 @@ and when, and does what it answers, in the order of the answers::
         event = next of: FetchDone, FetchFailed, Stored, Delivered, SlotFree, PeerLost, Waited(when Wake says so)
         carry_out(planner.handle(event))
 
-1. A slot belongs to the planner from `SlotFree` on until `Ready` or `Failed` of its step. Steps come out in order, one
-   slot each; steps without a block on this rank do not come out. `Delivered` follows each, a failed one too.
+1. A slot, whatever its number, belongs to the planner from `SlotFree` on until `Ready` or `Failed` of its step. Steps
+   come out in order, one slot each; steps without a block on this rank do not come out, but pass by themselves as soon
+   as the one before was delivered. `Delivered` follows each that came out, a failed one too.
 2. `Ready` is given when all blocks of the step are there and what is to be stored of them is stored: from then on the
    consumer may change the batch.
 3. Fetches are issued in the order of need, step before place, each kind (`Lane`) by itself. A block comes from where
@@ -181,7 +182,6 @@ class Planner:
         state = self._state
         if slot in state.free or slot in state.draining or any(step.slot == slot for step in state.steps.values()):
             raise InternalError("SlotFree", found=f"slot {slot}", expected="one that is not being filled")
-        state.lent.discard(slot)
         state.free.append(slot)
 
     def _delivered(self, step: int) -> None:
@@ -346,7 +346,6 @@ class Planner:
                 return
             del state.steps[step.number]
             state.out.append(step.number)
-            state.lent.add(step.slot)
             if step.failure >= 0:
                 yield Failed(step.number, step.slot, step.failure)
             else:

@@ -40,8 +40,6 @@ class State:
         """Slots that wait for a step."""
         self.draining: dict[int, Step] = {}
         """By slot: steps that were cut while something was under way."""
-        self.lent: set[int] = set()
-        """Slots of steps that are ready, until they come back."""
         self.out: deque[int] = deque()
         """Steps that are ready and not yet delivered, in order."""
         self.next = 0
