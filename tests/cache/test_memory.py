@@ -19,6 +19,7 @@ from voxload.cache.layout import ROW, WINDOW, Layout
 from voxload.cache.memory import MemoryTier
 from voxload.cache.peer.protocol import Answer
 from voxload.cache.segment import SHARED
+from voxload.cache.stored import Form
 from voxload.errors import DataError, NotFoundError, UsageError
 
 CODECS = ("none", "bitshuffle-lz4")
@@ -222,18 +223,49 @@ def test_attaching_to_something_else(tmp_path: Path, tier: MemoryTier) -> None:
         AttachedMemory(str(other))
 
 
+@pytest.mark.parametrize("is_stored_again", [False, True])
+def test_a_block_that_moves_while_it_is_read(
+    tier_laws: ModuleType,
+    tier: MemoryTier,
+    attached: AttachedMemory,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_stored_again: bool,
+) -> None:
+    """What takes the place of a block between a look at its row and one at its bytes is not taken for damage."""
+    key, other, block = tier_laws.key_of("a"), tier_laws.key_of("b"), tier_laws.block_of(0)
+    assert tier.put(key, block)
+    takes, calls = Form.takes, []
+
+    def interrupted(self: Form, *rest: Any) -> bool:
+        calls.append(self)
+        if len(calls) == 1:
+            tier.drop(key)
+            tier.put(other, block + 1)
+            if is_stored_again:
+                tier.put(key, block)
+        return takes(self, *rest)
+
+    monkeypatch.setattr(Form, "takes", interrupted)
+    out = tier_laws.fresh(block)
+    assert attached.fetch(key, out) is (Answer.GOT if is_stored_again else Answer.ABSENT)
+    assert not is_stored_again or tier_laws.same_bits(out, block)
+
+
 OVERWRITE = """
 import tier as laws
 from voxload.cache.attached import AttachedMemory
+from voxload.cache.peer.protocol import Answer
 blocks = [laws.block_of(n, (1, 8 + n, 32, 64)) for n in range(6)]
 attached, got, asked = AttachedMemory(sys.argv[1]), 0, 0
 print("ready", flush=True)
 while not attached.holds(laws.key_of("end")):
     number, asked = asked % 6, asked + 1
-    found = laws.get(attached, laws.key_of(str(number)), blocks[number])
-    got += found is not None
-    if found is not None and not laws.same_bits(found, blocks[number]):
-        print("wrong", flush=True)
+    out = laws.fresh(blocks[number])
+    answer = attached.fetch(laws.key_of(str(number)), out)
+    got += answer is Answer.GOT
+    if answer is Answer.WRONG or (answer is Answer.GOT and not laws.same_bits(out, blocks[number])):
+        print(answer, flush=True)
 print(got, flush=True)
 attached.close()
 """
