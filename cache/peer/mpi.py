@@ -36,7 +36,7 @@ RECEIVED = 2**28
 _MEETING = 60.0
 """Seconds in which all ranks of a line must come to set up or take down the windows."""
 _LOOKS_AT_ONCE = 16
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 20e-6, 1e-3
+_SHORTEST_PAUSE, _LONGEST_PAUSE, _PAUSING = 20e-6, 1e-3, 1e-3
 _SHORTEST_LOOK, _LONGEST_LOOK = 1e-3, 20e-3
 """Pauses between looks for a block that is to come, in seconds: they double from the one to the other."""
 
@@ -229,13 +229,16 @@ def _do_all_come(line: Any, turn: AbstractContextManager[Any], seconds: float) -
 
 
 def _poll(is_done: Callable[[], bool], deadline: float) -> bool:
-    """Look until something is done, at first without a pause; tell whether it was before the deadline."""
-    looks, pause = 0, _SHORTEST_PAUSE
+    """Look until something is done, at first without a pause; tell whether it was before the deadline.
+
+    Some networks move a piece of the data in every look: pauses are a small part of what was waited already.
+    """
+    looks, begin = 0, time.monotonic()
     while not is_done():
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             return False
         looks += 1
         if looks > _LOOKS_AT_ONCE:
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            time.sleep(min(max((now - begin) * _PAUSING, _SHORTEST_PAUSE), _LONGEST_PAUSE))
     return True
