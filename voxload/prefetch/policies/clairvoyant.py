@@ -24,8 +24,9 @@ largest share exceeds the mean one; rooms that are unequal lose in the first epo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ from voxload.prefetch.policies.copies import (
 from voxload.prefetch.policies.heap import GROUP, KEY, PRIMARY, READY, SAMPLE, TIER
 from voxload.prefetch.policies.protocol import State
 from voxload.prefetch.policies.tables import ANSWERS, WORK, Tables
-from voxload.prefetch.policies.uses import NEVER, NUMBERS, ORDER
+from voxload.prefetch.policies.uses import NEVER, NUMBERS, ORDER, TABLE
 from voxload.readers.kernels import compiled, part
 
 _WINDOW = 8
@@ -99,8 +100,10 @@ def _settle(work: Any, group: int, sample: int, floor: int, step: int) -> Any:
 def _reader(work: Any, sample: int, step: int) -> Any:
     """Return which of the groups that use a sample at a step reads and keeps it."""
     _, blocks, rooms, _, uses, _ = work
-    size, best, best_room, best_uses = blocks[sample, SIZE], -1, -1, -1
-    use = blocks[sample, USE]
+    size, use = blocks[sample, SIZE], blocks[sample, USE]
+    if use + 1 == blocks[sample, END] or uses[use + 1, STEP] != step:
+        return uses[use, USER]
+    best, best_room, best_uses = -1, -1, -1
     while use < blocks[sample, END] and uses[use, STEP] == step:
         group = uses[use, USER]
         use += 1
@@ -116,13 +119,25 @@ def _reader(work: Any, sample: int, step: int) -> Any:
 
 
 @part
-def _read(work: Any, ends: Any, order: Any, keep: Any, first: int, at: int) -> None:
+def _sort(pairs: Any, count: int) -> None:
+    """Sort the first (key, sample) pairs in place (Shell 1959): numpy's own sort takes seconds to compile."""
+    gap = count
+    while gap > 1:
+        gap = max(1, 5 * gap // 11)
+        for begin in range(gap, count):
+            place, key, sample = begin, pairs[begin, 0], pairs[begin, 1]
+            while place >= gap and (pairs[place - gap, 0], pairs[place - gap, 1]) > (key, sample):
+                pairs[place, 0], pairs[place, 1] = pairs[place - gap, 0], pairs[place - gap, 1]
+                place -= gap
+            pairs[place, 0], pairs[place, 1] = key, sample
+
+
+@part
+def _read(work: Any, ends: Any, order: Any, keep: Any, missed: Any, first: int, at: int) -> None:
     """Store what is read at a step, what is used again soonest first."""
     _, blocks, _, _, uses, _ = work
     groups, _, batch = order.shape
     step, count = first + at, 0
-    missed = np.empty(groups * batch, np.int64)
-    keys = np.empty(groups * batch, np.int64)
     for group in range(groups):
         for place in range(batch):
             sample = order[group, at, place]
@@ -131,10 +146,12 @@ def _read(work: Any, ends: Any, order: Any, keep: Any, first: int, at: int) -> N
             blocks[sample, SEEN] = step
             use = blocks[sample, USE] + 1
             is_shared = use < blocks[sample, END] and uses[use, STEP] == step
-            missed[count], keys[count] = sample, step if is_shared else next_use(work, sample, step)
+            missed[count, 0] = step if is_shared else next_use(work, sample, step)
+            missed[count, 1] = sample
             count += 1
-    for number in np.argsort(keys[:count], kind="mergesort"):
-        sample, key = missed[number], keys[number]
+    _sort(missed, count)
+    for number in range(count):
+        key, sample = missed[number, 0], missed[number, 1]
         reader = _reader(work, sample, step)
         tier, use = -1, blocks[sample, USE] - 1
         while tier < 0:
@@ -224,8 +241,7 @@ def _advance(work: Any, order: Any, first: int, at: int) -> None:
                 rank(work, sample)
 
 
-@compiled(WORK, ORDER, NUMBERS, ANSWERS, int64)
-def _place(work: Any, order: Any, ends: Any, answers: Any, first: int) -> None:
+def _place(work: Any, order: Any, ends: Any, answers: Any, missed: Any, first: int) -> None:
     """Plan one epoch, step by step."""
     rows, blocks, _, _, _, _ = work
     owner, tier, ready, keep = answers
@@ -234,7 +250,7 @@ def _place(work: Any, order: Any, ends: Any, answers: Any, first: int) -> None:
     for at in range(steps):
         step = first + at
         release(work, step)
-        _read(work, ends, order, keep, first, at)
+        _read(work, ends, order, keep, missed, first, at)
         for group in range(groups):
             for place in range(batch):
                 sample = order[group, at, place]
@@ -253,6 +269,13 @@ def _place(work: Any, order: Any, ends: Any, answers: Any, first: int) -> None:
         _advance(work, order, first, at)
 
 
+@cache
+def _kernel() -> Callable[..., None]:
+    """Return `_place`, compiled when it is first asked for: that takes many seconds, and other policies need it not."""
+    kernel: Callable[..., None] = compiled(WORK, ORDER, NUMBERS, ANSWERS, TABLE, int64)(_place)
+    return kernel
+
+
 @dataclass(frozen=True, slots=True)
 class Clairvoyant:
     """Belady's policy over all tiers of a line, as far as blocks can move; see above."""
@@ -267,5 +290,7 @@ class Clairvoyant:
     def place(self, state: State, epoch: EpochOrder, ahead: Sequence[EpochOrder]) -> tuple[Placement, State]:
         """Plan one epoch."""
         tables = Tables.of(state, epoch, ahead)
-        _place(tables.work, tables.order, tables.ends, tables.answers, state.step)
+        groups, _, batch = tables.order.shape
+        missed = np.zeros((groups * batch, 2), np.int64)
+        _kernel()(tables.work, tables.order, tables.ends, tables.answers, missed, state.step)
         return tables.placement(), State(line=state.line, step=state.step + epoch.steps, held=tables.held())
