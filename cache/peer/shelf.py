@@ -61,7 +61,10 @@ class Shelf:
                     self._changed.wait(min(left, _LOOK))
 
     def get_into(self, key: BlockKey, out: Volume) -> Answer:
-        """Fill `out` from the first tier that can; WRONG where a tier holds the block and none can give it as asked."""
+        """Fill `out` from the first tier that can; WRONG where a tier holds the block and none can give it as asked.
+
+        A block that is dropped at this very moment may be WRONG too: tiers do not tell why they say no.
+        """
         is_held = False
         for tier in self._tiers:
             if tier.holds(key):
