@@ -259,6 +259,17 @@ def test_a_peer_that_must_have_the_block_is_not_waited_for() -> None:
     assert fetches(bench.failed(fetch.ticket, Failure.ABSENT)) == [(4, STORAGE, [(3, 0)])]
 
 
+def test_a_peer_that_has_the_block_by_now_needs_no_seat_of_those_that_wait() -> None:
+    """What queued behind a block that is to come moves on when its own must be there."""
+    bench = Bench(plan([(1,)], [(5,)], [(2, 1, 0), (3, 1, 0)]), slots=3, limits=Limits(awaited=1))
+    assert [parts for _, source, parts in fetches(bench.answer) if source == peer(1)] == [[(2, 0)]]
+    for ticket, source, _ in fetches(bench.answer):
+        if source == STORAGE:
+            bench.done(ticket)
+    assert fetches(bench.delivered(0)) == []
+    assert [parts for _, _, parts in fetches(bench.delivered(1))] == [[(2, 1)]]
+
+
 def test_a_block_that_may_still_come_is_asked_for_until_patience_ends() -> None:
     """The step at hand waits so long and no longer; a `Wake` sees to it."""
     limits = Limits(wait=0.5, patience=2.0)
@@ -344,6 +355,20 @@ def test_a_store_without_room_waits_for_the_drops_of_its_step() -> None:
     assert answer[0] == Drop(7)
     assert stores(answer[1:]) == [(2, MEMORY)]
     assert bench.stored(2) == [Ready(1, 1)]
+
+
+def test_a_drop_is_not_for_what_was_stored_for_a_later_step() -> None:
+    """A store was refused, and the next one of its sample came before the drop that was meant for the first."""
+    steps: list[list[Cell]] = [[(1, -1, 0, MEMORY)], [(2,)], [(3,)], [(1, -1, 3, MEMORY)]]
+    bench = Bench(plan(*steps, drops=((2, 1),)), slots=4)
+    bench.done(0)
+    bench.stored(1, is_kept=False)
+    assert stores(bench.done(3)) == [(1, MEMORY)]
+    bench.stored(1)
+    for step in (1, 2):
+        bench.done(step)
+    assert Drop(1) not in bench.delivered(0) + bench.delivered(1)
+    assert dict(bench.planner.held) == {1: MEMORY}
 
 
 def test_a_later_store_does_not_take_the_room_of_an_earlier_one() -> None:
