@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from voxload.geometry import Box as Box
     from voxload.geometry import Halo as Halo
     from voxload.grid import ProcessGrid as ProcessGrid
+    from voxload.loader.cache import Cache as Cache
     from voxload.loader.dataloader import DataLoader as DataLoader
 
 _HOMES = {
     "Box": "voxload.geometry",
+    "Cache": "voxload.loader.cache",
     "Catalog": "voxload.catalog",
     "DataLoader": "voxload.loader.dataloader",
     "Halo": "voxload.geometry",
@@ -31,7 +33,18 @@ _HOMES = {
 _MODULES = ("engine", "models", "transforms")
 """Public modules."""
 
-__all__ = ["Box", "Catalog", "DataLoader", "Halo", "ProcessGrid", "VolumeDataset", "engine", "models", "transforms"]
+__all__ = [
+    "Box",
+    "Cache",
+    "Catalog",
+    "DataLoader",
+    "Halo",
+    "ProcessGrid",
+    "VolumeDataset",
+    "engine",
+    "models",
+    "transforms",
+]
 
 
 def __getattr__(name: str) -> Any:

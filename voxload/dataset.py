@@ -17,7 +17,7 @@ from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
 from voxload.readers.block import block_cost, read_block
 from voxload.readers.handles import Handles
-from voxload.readers.protocol import Missing, ReadCost, Volume, VolumeInfo
+from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo
 from voxload.readers.registry import find_format
 from voxload.samples import Axes, Sample, Source, list_samples
 
@@ -94,7 +94,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self.boundary = Boundary.parse(boundary)
         self.target_names = (targets,) if isinstance(targets, str) else tuple(targets or ())
         self._samples = list_samples(source, fields=fields, targets=self.target_names, axes=axes)
-        self._handles = Handles(Missing.parse(missing))
+        self.missing = Missing.parse(missing)
+        self._handles = Handles(self.missing)
 
     @property
     def sample_ids(self) -> tuple[str, ...]:
@@ -132,12 +133,20 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         Raises DataError when the fields of the sample differ in their spatial shape.
         """
         found = self._describe(index)
-        box = self._box(found[0].spatial)
+        box = self.box(found[0].spatial)
         return tuple(FieldLayout((info.shape[0], *box.shape), info.native_dtype) for info in found)
 
     def volume_shape(self, index: int) -> tuple[int, int, int]:
         """Return the extents (D, H, W) of a whole sample, of which this rank has a block; opens its files."""
         return self._describe(index)[0].spatial
+
+    def locations(self, index: int) -> tuple[Location, ...]:
+        """Return where each field's volume of a sample is; opens nothing."""
+        return self._sample(index).locations
+
+    def box(self, spatial: tuple[int, ...]) -> Box:
+        """Return this rank's box of a sample of extents (D, H, W), halo included."""
+        return self.grid.block(spatial).expand(self.halo)
 
     def read_into(self, index: int, volumes: Sequence[Volume]) -> ReadCost:
         """Read a sample's blocks into `volumes`, one array per field as `layout` says; return what it cost.
@@ -150,7 +159,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         total = ReadCost()
         for location, volume in zip(sample.locations, volumes, strict=True):
             with self._handles.lease(location) as reader:
-                box = self._box(reader.describe().spatial)
+                box = self.box(reader.describe().spatial)
                 read_block(reader, box, volume, boundary=self.boundary)
                 total += block_cost(reader, box, boundary=self.boundary)
         return total
@@ -186,9 +195,6 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
                 expected="fields of one spatial shape",
             )
         return found
-
-    def _box(self, spatial: tuple[int, ...]) -> Box:
-        return self.grid.block(spatial).expand(self.halo)
 
     def _stored_targets(self, sample: Sample) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Read targets that stand in the sample's own file."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -15,7 +15,10 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from voxload.dataset import VolumeDataset
 from voxload.errors import UsageError
 from voxload.loader.agreement import GroupAgreement
-from voxload.loader.readahead import Batch, ReadAhead
+from voxload.loader.batch import Batch, Batches
+from voxload.loader.cache import Cache
+from voxload.loader.clairvoyance import Clairvoyance
+from voxload.loader.readahead import ReadAhead
 from voxload.loader.sampler import GroupSampler
 from voxload.loader.staging import LEAST_SLOTS, BatchLayout, StagingRing
 from voxload.loader.stats import LoaderStats, StatsRecorder
@@ -53,6 +56,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         Applied to each batch's volumes: a callable for the first field, or a mapping from field names.
     staging
         Most bytes of the buffers read ahead into, as a number or like ``"1GiB"``.
+    cache
+        Where blocks are kept near, and by which policy; None reads each block from the storage in every epoch.
 
     Raises
     ------
@@ -68,16 +73,20 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         *args: Any,
         transform: Transform | Mapping[str, Transform] | None = None,
         staging: int | str = DEFAULT_STAGING,
+        cache: Cache | None = None,
         **kwargs: Any,
     ) -> None:
         self.transform = transform
         self.staging = staging
+        self.cache = cache
         self._volumes = dataset if isinstance(dataset, VolumeDataset) else None
         self._recorder = StatsRecorder()
         self._ring: StagingRing | None = None
+        self._clairvoyance: Clairvoyance | None = None
         if self._volumes is None:
-            if transform is not None:
-                raise UsageError("transform", found="a data set of another kind", remedy="use it on a VolumeDataset")
+            for name, given in (("transform", transform), ("cache", cache)):
+                if given is not None:
+                    raise UsageError(name, found="a data set of another kind", remedy="use it on a VolumeDataset")
             super().__init__(dataset, *args, **kwargs)
             return
         bound = inspect.signature(super().__init__).bind(dataset, *args, **kwargs)
@@ -94,7 +103,17 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         """Return bytes, stalls and utilisation of all epochs so far; raises UsageError without a VolumeDataset."""
         if self._volumes is None:
             raise UsageError("stats", found="a data set of another kind", remedy="use a VolumeDataset")
-        return self._recorder.snapshot()
+        return self._recorder.snapshot(None if self._clairvoyance is None else self._clairvoyance.meter.totals())
+
+    def close(self) -> None:
+        """Stop all threads and give back memory, files and connections; a further epoch begins with nothing kept.
+
+        Happens by itself when the loader goes. Ranks that share blocks close at about the same time: what a rank
+        still asks of one that closed comes from the storage. Call it when no iterator is in use.
+        """
+        clairvoyance, self._clairvoyance = self._clairvoyance, None
+        if clairvoyance is not None:
+            clairvoyance.close()
 
     def check_worker_number_rationality(self) -> None:
         """Warn of more worker processes than cores, as torch does; reader threads are none."""
@@ -104,40 +123,69 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     def _get_iterator(self) -> _BaseDataLoaderIter:
         return super()._get_iterator() if self._volumes is None else VolumeIterator(self, self._volumes)
 
-    def _read_ahead(self, indices: Iterator[Sequence[int]]) -> ReadAhead:
-        """Return the reader of one epoch; the ring is made by the first and serves all of them."""
+    def _begin(self) -> bool:
+        """Begin an epoch, right before its iterator is made; tells whether its batches come by way of the cache."""
+        if self._volumes is None or self.cache is None or not len(self._volumes):
+            return False
+        if self._clairvoyance is None:
+            volumes, threads = self._volumes, self._threads
+            self._clairvoyance = Clairvoyance(
+                self,
+                volumes,
+                cache=self.cache,
+                ring=lambda notify: self._new_ring(volumes, notify),
+                threads=threads,
+            )
+        if self._clairvoyance.is_busy:  # with another iterator: this one reads for itself
+            return False
+        self._clairvoyance.begin()
+        return True
+
+    def _batches(self, indices: Iterator[Sequence[int]], *, is_cached: bool) -> Batches:
+        """Return the batches of one epoch."""
         if self._volumes is None:
             raise UsageError("read-ahead", found="a data set of another kind", remedy="use a VolumeDataset")
-        threads = self.num_workers or DEFAULT_READERS
-        if self._ring is None:
-            ahead = threads * (self.prefetch_factor or _PREFETCH_FACTOR)
-            layout = BatchLayout(_largest_batch(self), self._volumes.layout(0))
-            self._ring = StagingRing(layout, budget=self._budget, most=ahead + LEAST_SLOTS)
-        return ReadAhead(self._volumes, indices, ring=self._ring, threads=threads, timeout=self.timeout or None)
+        timeout = self.timeout or None
+        if is_cached and self._clairvoyance is not None:
+            return self._clairvoyance.epoch(indices, timeout)
+        if self._ring is None:  # made by the first epoch, and used by all of them
+            self._ring = self._new_ring(self._volumes, None)
+        return ReadAhead(self._volumes, indices, ring=self._ring, threads=self._threads, timeout=timeout)
+
+    @property
+    def _threads(self) -> int:
+        return self.num_workers or DEFAULT_READERS
+
+    def _new_ring(self, volumes: VolumeDataset, notify: Callable[[], None] | None) -> StagingRing:
+        """Return slots for as many batches as are read ahead."""
+        ahead = self._threads * (self.prefetch_factor or _PREFETCH_FACTOR)
+        layout = BatchLayout(_largest_batch(self), volumes.layout(0))
+        return StagingRing(layout, budget=self._budget, most=ahead + LEAST_SLOTS, notify=notify)
 
 
 class VolumeIterator(_BaseDataLoaderIter):
     """One epoch over a VolumeDataset; used by one thread."""
 
     def __init__(self, loader: DataLoader, volumes: VolumeDataset) -> None:
+        is_cached = loader._begin()  # noqa: SLF001 - its own iterator
         super().__init__(loader)
         self._loader = loader
         self._volumes = volumes
-        self._begin()
+        self._begin(is_cached=is_cached)
 
-    def _begin(self) -> None:
-        self._ahead: ReadAhead | None = self._loader._read_ahead(self._index_lists()) if len(self._volumes) else None  # noqa: SLF001 - its own iterator
+    def _begin(self, *, is_cached: bool) -> None:
+        self._ahead: Batches | None = None
+        if len(self._volumes):
+            drawn = _index_lists(self._sampler_iter, are_lists=self._auto_collation)
+            self._ahead = self._loader._batches(drawn, is_cached=is_cached)  # noqa: SLF001 - its own iterator
         self._delivered: float | None = None
         self._step = 0
 
     def _reset(self, loader: torch.utils.data.DataLoader[Any], first_iter: bool = False) -> None:
         """Start the next epoch with the same iterator, as persistent workers ask for."""
+        is_cached = self._loader._begin()  # noqa: SLF001 - its own iterator
         super()._reset(loader, first_iter)
-        self._begin()
-
-    def _index_lists(self) -> Iterator[Sequence[int]]:
-        for index in self._sampler_iter:
-            yield list(index) if self._auto_collation else [index]
+        self._begin(is_cached=is_cached)
 
     def _next_data(self) -> Any:
         """Return the next batch, checked against the other ranks of the group."""
@@ -174,6 +222,12 @@ class VolumeIterator(_BaseDataLoaderIter):
             samples: Any = [tuple(column[place] for column in columns) for place in range(len(batch.indices))]
             data = self._collate_fn(samples if self._auto_collation else samples[0])
         return pin_memory(data, self._pin_memory_device) if self._pin_memory else data  # type: ignore[no-untyped-call] # torch's
+
+
+def _index_lists(drawn: Iterator[Any], *, are_lists: bool) -> Iterator[Sequence[int]]:
+    """Yield each batch's indices; knows no iterator, which would otherwise hold itself alive."""
+    for index in drawn:
+        yield list(index) if are_lists else [index]
 
 
 def _sample_over_groups(data: VolumeDataset, arguments: dict[str, Any]) -> None:

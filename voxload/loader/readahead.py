@@ -19,23 +19,10 @@ from dataclasses import dataclass
 import torch
 
 from voxload.dataset import FieldLayout, VolumeDataset
-from voxload.errors import DataError
+from voxload.loader.batch import Batch
+from voxload.loader.blocks import unequal
 from voxload.loader.staging import StagingRing
 from voxload.readers.protocol import ReadCost, Volume
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One batch, read."""
-
-    indices: tuple[int, ...]
-    """Samples, in order."""
-    volumes: tuple[torch.Tensor, ...]
-    """One ``(B, C, d, h, w)`` tensor per field, looking into a slot."""
-    targets: torch.Tensor | None
-    """``(B, T)`` float32, or None when none were asked for."""
-    cost: ReadCost
-    """What it took to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +124,5 @@ def _read(
     """Read one sample into its places of a slot; runs in a reader thread."""
     layout = dataset.layout(index)
     if layout != expected:
-        raise DataError(
-            f"sample {dataset.sample_ids[index]!r}",
-            found=", ".join(f"{field.dtype} {field.shape}" for field in layout),
-            expected=", ".join(f"{field.dtype} {field.shape}" for field in expected) + " as the first sample",
-            remedy="batches need blocks of one shape and type: convert or crop the samples to one",
-        )
+        raise unequal(dataset.sample_ids[index], layout, expected)
     return dataset.read_into(index, volumes), dataset.read_targets(index)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import queue
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -59,9 +59,9 @@ class BatchLayout:
 class Slot:
     """One buffer of the ring, cut into a ``(B, C, d, h, w)`` array per field."""
 
-    def __init__(self, layout: BatchLayout, free: queue.SimpleQueue[Slot]) -> None:
+    def __init__(self, layout: BatchLayout, give_back: Callable[[Slot], None]) -> None:
         self.layout = layout
-        self._free = free
+        self._give_back = give_back
         whole = np.empty(layout.nbytes + _ALIGNMENT, np.uint8)
         first = -whole.ctypes.data % _ALIGNMENT
         self._memory: npt.NDArray[np.uint8] = whole[first : first + max(layout.nbytes, 1)]
@@ -75,7 +75,7 @@ class Slot:
         whose own base is no array, here the memoryview. The end of `lease` is thus the end of all of them.
         """
         lease = np.frombuffer(self._memory.data, np.uint8)
-        weakref.finalize(lease, self._free.put, self).atexit = False
+        weakref.finalize(lease, self._give_back, self).atexit = False
         offsets = self.layout.offsets
         found = []
         for field, offset in zip(self.layout.fields, offsets, strict=False):
@@ -98,6 +98,8 @@ class StagingRing:
         Most bytes of all slots together.
     most
         Most slots, however large the budget.
+    notify
+        Called in any thread whenever a slot came back, be it in the middle of this very call in the same thread.
 
     Raises
     ------
@@ -105,7 +107,9 @@ class StagingRing:
         When the budget does not hold two slots; nothing is allocated then.
     """
 
-    def __init__(self, layout: BatchLayout, *, budget: int, most: int) -> None:
+    def __init__(
+        self, layout: BatchLayout, *, budget: int, most: int, notify: Callable[[], None] | None = None
+    ) -> None:
         count = min(most, budget // max(layout.nbytes, 1))
         if count < LEAST_SLOTS:
             largest = max(layout.fields, key=lambda field: field.nbytes)
@@ -120,9 +124,10 @@ class StagingRing:
         # SimpleQueue: its put may be called by a finaliser in the middle of another put.
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._surplus = 0
+        self._give_back = _way_back(self._free, notify)
         self.slots = count
         for _ in range(count):
-            self._free.put(Slot(layout, self._free))
+            self._free.put(Slot(layout, self._give_back))
 
     def acquire(self) -> Slot | None:
         """Return a free slot, or None when all are in use; slots that were replaced meanwhile are dropped."""
@@ -137,9 +142,20 @@ class StagingRing:
     def replace(self) -> Slot:
         """Return a new slot in place of one whose batch the consumer keeps (rule 3)."""
         self._surplus += 1
-        return Slot(self.layout, self._free)
+        return Slot(self.layout, self._give_back)
 
     def give_back(self, slots: Sequence[Slot]) -> None:
         """Return slots that were acquired and never lent."""
         for slot in slots:
             self._free.put(slot)
+
+
+def _way_back(free: queue.SimpleQueue[Slot], notify: Callable[[], None] | None) -> Callable[[Slot], None]:
+    """Return what puts a slot back; it does not know the ring, which could not go while a slot is lent otherwise."""
+
+    def give_back(slot: Slot) -> None:
+        free.put(slot)
+        if notify is not None:
+            notify()
+
+    return give_back if notify else free.put

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from voxload.prefetch.events import From
+from voxload.prefetch.meter import Traffic
 from voxload.readers.protocol import ReadCost
 
 TIMELINE_STEPS = 65536
@@ -44,6 +47,8 @@ class LoaderStats:
     """Time between a batch's delivery and the request for the next one."""
     steps: tuple[Step, ...]
     """The latest steps, oldest first."""
+    sources: Mapping[str, Traffic] = field(default_factory=dict)
+    """What came from where, by kind of place: ``storage``, ``memory``, ``disk``, ``peer``. Empty without a cache."""
 
     @property
     def read_amplification(self) -> float:
@@ -105,8 +110,9 @@ class StatsRecorder:
             last = self._steps[-1]
             self._steps[-1] = Step(last.asked, last.stall, seconds)
 
-    def snapshot(self) -> LoaderStats:
-        """Return the totals so far."""
+    def snapshot(self, sources: Mapping[From, Traffic] | None = None) -> LoaderStats:
+        """Return the totals so far, with what a meter counted."""
+        named = {kind.value: traffic for kind, traffic in (sources or {}).items()}
         with self._lock:
             return LoaderStats(
                 batches=self._batches,
@@ -117,4 +123,5 @@ class StatsRecorder:
                 seconds_stalled=self._stall,
                 seconds_computing=self._compute,
                 steps=tuple(self._steps),
+                sources=named,
             )

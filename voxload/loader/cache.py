@@ -1,0 +1,96 @@
+"""Cache: where blocks are kept near the ranks that need them, and by which policy."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from voxload.cache.peer.tls import Tls
+from voxload.errors import UsageError
+from voxload.prefetch import policies
+from voxload.units import parse_bytes
+
+CODECS = ("none", "bitshuffle-lz4")
+PEERS = ("auto", "node", "flight", "mpi", "none")
+CLAIRVOYANT = "clairvoyant"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache:
+    """Room for blocks on every node, and what is done with it; immutable.
+
+    All sizes are those of a node, and hard: its ranks share them in equal parts.
+
+    Parameters
+    ----------
+    memory
+        Bytes of each node's memory, such as ``"8GiB"``; they are set aside when the first epoch begins.
+    disk
+        Folder on each node's own disk; what lies there survives the job and is found by the next one.
+    disk_size
+        Bytes of it.
+    codec
+        ``bitshuffle-lz4`` keeps blocks of integers compressed; ``none`` as they are.
+    peers
+        How blocks come from other ranks. ``auto`` reads those of this node in place, and asks other nodes by one-sided
+        MPI where the job runs under it, else by Arrow Flight; ``node`` asks no other node; ``flight`` and ``mpi`` ask
+        every rank so; ``none`` leaves each rank to itself.
+    interface
+        Network interface that peers use; the one that leads to MASTER_ADDR by default.
+    tls
+        Certificates that encrypt what goes by Arrow Flight; in the clear without.
+    policy
+        Who keeps what: ``clairvoyant``, or one of those to compare with, `voxload.prefetch.policies.NAMES`.
+    clairvoyant
+        Whether orders beyond the epoch at hand are used; False for benchmarks that forbid to know the seed.
+    epochs
+        How many epochs there will be, so that nothing is fetched for a further one; None where that is open.
+
+    Raises
+    ------
+    UsageError
+        When a size is none, a name is unknown, or a folder comes without its size.
+    """
+
+    memory: int | str = 0
+    disk: str | os.PathLike[str] | None = None
+    disk_size: int | str = 0
+    codec: str = "none"
+    peers: str = "auto"
+    interface: str | None = None
+    tls: Tls | None = None
+    policy: str = CLAIRVOYANT
+    clairvoyant: bool = True
+    epochs: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.disk is None) != (self.disk_bytes == 0):
+            raise UsageError(
+                "cache", found=f"disk {self.disk!r} with disk_size {self.disk_size!r}", expected="both or neither"
+            )
+        for name, found, known in (
+            ("codec", self.codec, CODECS),
+            ("peers", self.peers, PEERS),
+            ("policy", self.policy, policies.NAMES),
+        ):
+            if found not in known:
+                raise UsageError(f"cache {name}", found=repr(found), expected=f"one of {list(known)}")
+        if self.epochs is not None and self.epochs < 1:
+            raise UsageError("cache epochs", found=str(self.epochs), expected="1 or more, or None")
+        _ = self.memory_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of a node's memory."""
+        return parse_bytes(self.memory)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of a node's disk."""
+        return parse_bytes(self.disk_size)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder on a node's disk."""
+        return None if self.disk is None else Path(self.disk)

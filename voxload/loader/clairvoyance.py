@@ -1,0 +1,130 @@
+"""Clairvoyance: all that one loader's cache is made of, from the sampler to the tiers."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import torch
+
+from voxload.dataset import VolumeDataset
+from voxload.loader.blocks import DatasetBlocks
+from voxload.loader.cache import Cache
+from voxload.loader.foresight import Foresight, Members
+from voxload.loader.nearby import Nearby
+from voxload.loader.prefetched import Prefetched, PrefetchedEpoch
+from voxload.loader.rendezvous import Rendezvous
+from voxload.loader.sampler import GroupSampler
+from voxload.loader.staging import StagingRing
+from voxload.prefetch import policies
+from voxload.prefetch.cost import CostModel
+from voxload.prefetch.executor import Executor
+from voxload.prefetch.limits import Limits
+from voxload.prefetch.line import Ints
+from voxload.prefetch.meter import Meter
+from voxload.prefetch.order import OrderSource
+from voxload.prefetch.planner import Planner
+
+_LIMITS = Limits()
+_NEAR_THREADS = _LIMITS.local + _LIMITS.peer + _LIMITS.awaited + 2
+"""Threads for memory, disk and peers, of which most wait for peers, and two for what is stored."""
+
+
+class Clairvoyance:
+    """Fetches batches ahead and keeps blocks near; made by all ranks together at their first epoch.
+
+    Parameters
+    ----------
+    loader
+        Whose sampler is replayed.
+    volumes
+        Its data set.
+    cache
+        What the user asked for.
+    ring
+        Makes the staging slots, given what to call whenever one came back.
+    threads
+        Reader threads.
+    """
+
+    def __init__(
+        self,
+        loader: torch.utils.data.DataLoader[Any],
+        volumes: VolumeDataset,
+        *,
+        cache: Cache,
+        ring: Callable[[Callable[[], None]], StagingRing],
+        threads: int,
+    ) -> None:
+        with ExitStack() as stack:
+            rendezvous = Rendezvous(volumes.grid)
+            stack.callback(rendezvous.close)
+            blocks = DatasetBlocks(volumes, volumes.layout(0))
+            nearby = Nearby(cache, volumes.grid, rendezvous, blocks, len(volumes))
+            stack.callback(nearby.close)
+            costs = CostModel()
+            runner = Executor(
+                _planner(nearby, volumes, costs, threads),
+                blocks,
+                costs=costs,
+                near=nearby.near,
+                slots=ring,
+                threads=(threads, _NEAR_THREADS),
+            )
+            stack.callback(runner.close)
+            source = OrderSource(loader, volumes.grid, advancing=(GroupSampler,))
+            members = Members(
+                line=nearby.line,
+                group=nearby.group,
+                gather=lambda own: [order for rank, order in enumerate(rendezvous.gather(own)) if rank in nearby.ranks],
+                holds=lambda tier, sample: nearby.holds(tier, blocks.keys(sample)),
+            )
+            foresight = Foresight(
+                source,
+                policies.named(cache.policy),
+                members,
+                held=nearby.held,
+                epochs=cache.epochs,
+                is_clairvoyant=cache.clairvoyant,
+            )
+            self._prefetched = Prefetched(foresight, runner, len(volumes))
+            stack.callback(self._prefetched.close)
+            self.meter: Meter = runner.meter
+            self.nearby = nearby
+            self._close = weakref.finalize(loader, stack.pop_all().close)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an iterator is under way that somebody still holds."""
+        return self._prefetched.is_busy
+
+    def begin(self) -> None:
+        """Begin an epoch, right before its iterator is made."""
+        self._prefetched.begin()
+
+    def epoch(self, drawn: Iterator[Sequence[int]], timeout: float | None) -> PrefetchedEpoch:
+        """Return the batches of the epoch begun last."""
+        return self._prefetched.epoch(drawn, timeout)
+
+    def close(self) -> None:
+        """Stop all threads and give everything back; what lies on disk stays."""
+        self._close()
+
+
+def _planner(nearby: Nearby, volumes: VolumeDataset, costs: CostModel, threads: int) -> Planner:
+    """Return this rank's planner."""
+    limits = Limits(storage=threads)
+    mine = nearby.held.group == nearby.group
+    held = dict(zip(nearby.held.sample[mine].tolist(), nearby.held.tier[mine].tolist(), strict=True))
+    files = _files(volumes)
+    return Planner(nearby.line, nearby.group, limits=limits, costs=costs, files=files, held=held)
+
+
+def _files(volumes: VolumeDataset) -> Ints:
+    """Return a number for each sample's file: equal ones mean the same."""
+    numbers: dict[str, int] = {}
+    paths = (volumes.locations(sample)[0].path for sample in range(len(volumes)))
+    return np.array([numbers.setdefault(path, len(numbers)) for path in paths], np.int64)
