@@ -41,7 +41,8 @@ class MemoryTier:
     Parameters
     ----------
     capacity
-        Bytes of the file, all allocated at once: its table (about 1/1000) and the blocks.
+        Bytes of the file, all allocated and mapped at once, which takes some tenths of a second for each GiB: its table
+        (about 1/1000) and the blocks.
     job, rank
         Parts of the file's name, for people.
     codec

@@ -28,6 +28,10 @@ SHARED = Path("/dev/shm")  # noqa: S108 - where POSIX shared memory is on Linux
 """The memory file system of a node."""
 PREFIX = "voxload-tier-"
 """How names of segments begin."""
+_MADV_POPULATE_WRITE = 23
+"""Not yet named by Python's mmap; madvise(2)."""
+_PIECE = 2**26
+"""What is mapped in one call: signals and other threads wait no longer than for that."""
 _JOB = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
@@ -59,6 +63,7 @@ class Segment:
         descriptor = _allocate(folder, size)
         try:
             self._mapping = mmap.mmap(descriptor, size)
+            _populate(self._mapping)
             self._mapping[: len(head)] = head
             _link(descriptor, folder, self.path)
         except BaseException:
@@ -106,6 +111,13 @@ def _allocate(folder: Path, size: int) -> int:
             raise refusal from error
         raise
     return descriptor
+
+
+def _populate(mapping: mmap.mmap) -> None:
+    """Map all pages now, where the kernel can: one by one, at the first write, that takes longer than the writing."""
+    with suppress(OSError):  # older than Linux 5.14
+        for start in range(0, len(mapping), _PIECE):
+            mapping.madvise(_MADV_POPULATE_WRITE, start, min(_PIECE, len(mapping) - start))
 
 
 def _link(descriptor: int, folder: Path, path: str) -> None:
