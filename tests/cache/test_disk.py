@@ -178,6 +178,16 @@ def test_a_folder_deleted_under_way(tier: DiskTier, tier_laws: ModuleType, folde
     assert not folder.exists()
 
 
+def test_a_folder_made_anew(tier: DiskTier, tier_laws: ModuleType, folder: Path) -> None:
+    """Where another job has made the folder again, the tier whose folder it was stores nothing there uncounted."""
+    shutil.rmtree(folder)
+    with closing(DiskTier(folder, CAPACITY)) as other:
+        assert other.put(tier_laws.key_of("a"), tier_laws.block_of(0))
+        with pytest.warns(RuntimeWarning, match="the folder is gone"):
+            assert not tier.put(tier_laws.key_of("b"), tier_laws.block_of(0))
+        assert other.used == sum(files_of(folder).values())
+
+
 LIMITED = """
 import resource, warnings
 import tier as laws
