@@ -20,6 +20,8 @@ from voxload.cli.demo import demo
 from voxload.cli.info import EPILOG as INFO_EPILOG
 from voxload.cli.info import info
 from voxload.cli.retries import show_retries
+from voxload.cli.simulate import EPILOG as SIMULATE_EPILOG
+from voxload.cli.simulate import simulate
 from voxload.cli.train import EPILOG as TRAIN_EPILOG
 from voxload.cli.train import train
 from voxload.cli.verify import EPILOG as VERIFY_EPILOG
@@ -34,6 +36,7 @@ app = typer.Typer(name="voxload", no_args_is_help=True, add_completion=False, pr
 app.command(epilog=CONVERT_EPILOG)(convert)
 app.command(epilog=INFO_EPILOG)(info)
 app.command(epilog=VERIFY_EPILOG)(verify)
+app.command(epilog=SIMULATE_EPILOG)(simulate)
 app.command(epilog=TRAIN_EPILOG)(train)
 app.command(epilog=DEMO_EPILOG)(demo)
 
