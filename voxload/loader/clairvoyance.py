@@ -48,6 +48,8 @@ class Clairvoyance:
         Makes the staging slots, given what to call whenever one came back.
     threads
         Reader threads.
+    meter
+        Counts what comes from where.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Clairvoyance:
         cache: Cache,
         ring: Callable[[Callable[[], None]], StagingRing],
         threads: int,
+        meter: Meter,
     ) -> None:
         with ExitStack() as stack:
             rendezvous = Rendezvous(volumes.grid)
@@ -73,6 +76,7 @@ class Clairvoyance:
                 near=nearby.near,
                 slots=ring,
                 threads=(threads, _NEAR_THREADS),
+                meter=meter,
             )
             stack.callback(runner.close)
             source = OrderSource(loader, volumes.grid, advancing=(GroupSampler,))
@@ -92,7 +96,6 @@ class Clairvoyance:
             )
             self._prefetched = Prefetched(foresight, runner, len(volumes))
             stack.callback(self._prefetched.close)
-            self.meter: Meter = runner.meter
             self.nearby = nearby
             self._close = weakref.finalize(loader, stack.pop_all().close)
 

@@ -22,6 +22,7 @@ from voxload.loader.readahead import ReadAhead
 from voxload.loader.sampler import GroupSampler
 from voxload.loader.staging import LEAST_SLOTS, BatchLayout, StagingRing
 from voxload.loader.stats import LoaderStats, StatsRecorder
+from voxload.prefetch.meter import Meter
 from voxload.transforms import Transform
 from voxload.units import parse_bytes
 
@@ -83,6 +84,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self._recorder = StatsRecorder()
         self._ring: StagingRing | None = None
         self._clairvoyance: Clairvoyance | None = None
+        self._meter = Meter()
         if self._volumes is None:
             for name, given in (("transform", transform), ("cache", cache)):
                 if given is not None:
@@ -103,7 +105,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         """Return bytes, stalls and utilisation of all epochs so far; raises UsageError without a VolumeDataset."""
         if self._volumes is None:
             raise UsageError("stats", found="a data set of another kind", remedy="use a VolumeDataset")
-        return self._recorder.snapshot(None if self._clairvoyance is None else self._clairvoyance.meter.totals())
+        return self._recorder.snapshot(self._meter.totals() if self.cache else None)
 
     def close(self) -> None:
         """Stop all threads and give back memory, files and connections; a further epoch begins with nothing kept.
@@ -135,6 +137,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
                 cache=self.cache,
                 ring=lambda notify: self._new_ring(volumes, notify),
                 threads=threads,
+                meter=self._meter,
             )
         if self._clairvoyance.is_busy:  # with another iterator: this one reads for itself
             return False

@@ -136,6 +136,16 @@ class _Filling:
         return [array[place] for array in self.arrays]
 
 
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """What instructions are carried out with."""
+
+    blocks: Blocks
+    costs: CostModel
+    near: Near
+    meter: Meter
+
+
 class _Freed:
     """A slot came back, perhaps."""
 
@@ -164,6 +174,8 @@ class Executor:
         Makes the staging slots, given what to call whenever one came back.
     threads
         Reader threads, and threads for everything nearer than the storage.
+    meter
+        Counts what comes from where.
     """
 
     def __init__(
@@ -175,9 +187,9 @@ class Executor:
         near: Near,
         slots: Callable[[Callable[[], None]], Slots],
         threads: tuple[int, int],
+        meter: Meter,
     ) -> None:
-        self._driver = _Driver(planner, blocks, costs, near, threads)
-        self.meter = self._driver.meter
+        self._driver = _Driver(planner, _Means(blocks, costs, near, meter), threads)
         self._driver.begin(slots(self._driver.notify))
         self._stop = weakref.finalize(self, self._driver.stop)
 
@@ -210,14 +222,9 @@ class Executor:
 class _Driver:
     """The thread that talks to the planner, and its hands."""
 
-    def __init__(
-        self, planner: Planner, blocks: Blocks, costs: CostModel, near: Near, threads: tuple[int, int]
-    ) -> None:
-        self.meter = Meter()
-        self._costs = costs
+    def __init__(self, planner: Planner, means: _Means, threads: tuple[int, int]) -> None:
         self._planner = planner
-        self._blocks = blocks
-        self._near = near
+        self._means = means
         # A SimpleQueue: a slot may come back in a finaliser, in the middle of another put of the same thread.
         self._queue: queue.SimpleQueue[Event | _Freed | _Call | None] = queue.SimpleQueue()
         self._far_pool = ThreadPoolExecutor(threads[0], thread_name_prefix="voxload-reader")
@@ -369,7 +376,7 @@ class _Driver:
         pool = self._far_pool if fetch.source.kind is From.STORAGE else self._near_pool
         slots = {part.slot: self._filling[part.slot] for part in fetch.parts}
         nbytes = sum(volume.nbytes for part in fetch.parts for volume in slots[part.slot].at(part.place))
-        predicted = self._costs.predicted(fetch.source, nbytes)
+        predicted = self._means.costs.predicted(fetch.source, nbytes)
         pool.submit(self._fetch, fetch, slots, nbytes, predicted)
 
     def _fetch(self, fetch: Fetch, slots: dict[int, _Filling], nbytes: int, predicted: float) -> None:
@@ -382,58 +389,60 @@ class _Driver:
             self._errors[fetch.ticket], failure = error, Failure.ERROR
         now = monotonic()
         if failure is None:
-            self.meter.fetched(kind, blocks=len(fetch.parts), nbytes=nbytes, seconds=now - begin, predicted=predicted)
+            self._means.meter.fetched(
+                kind, blocks=len(fetch.parts), nbytes=nbytes, seconds=now - begin, predicted=predicted
+            )
             self._queue.put(FetchDone(now, fetch.ticket, nbytes, now - begin))
         else:
-            self.meter.missed(kind, blocks=len(fetch.parts))
+            self._means.meter.missed(kind, blocks=len(fetch.parts))
             self._queue.put(FetchFailed(now, fetch.ticket, failure, now - begin))
 
     def _bring(self, fetch: Fetch, part: Part, filling: _Filling) -> Failure | None:
         """Bring one block; return why it did not come."""
         out, kind, cost = filling.at(part.place), fetch.source.kind, ReadCost()
         if kind is From.STORAGE:
-            cost = self._blocks.read(part.sample, out)
+            cost = self._means.blocks.read(part.sample, out)
         else:
             failure = self._bring_near(fetch, part.sample, out)
             if failure is not None:
                 return failure
-        filling.arrivals[part.place] = Arrival(kind, cost, self._blocks.targets(part.sample))
+        filling.arrivals[part.place] = Arrival(kind, cost, self._means.blocks.targets(part.sample))
         return None
 
     def _bring_near(self, fetch: Fetch, sample: int, out: Sequence[Volume]) -> Failure | None:
         """Fill one array for each field out of a tier or from a peer."""
-        keys = self._blocks.keys(sample)
+        keys = self._means.blocks.keys(sample)
         if fetch.source.kind is From.PEER:
-            if self._near.peers is None:
+            if self._means.near.peers is None:
                 return Failure.LOST
             for key, volume in zip(keys, out, strict=True):
-                answer = self._near.peers.get_into(fetch.source.group, key, volume, wait=fetch.wait)
+                answer = self._means.near.peers.get_into(fetch.source.group, key, volume, wait=fetch.wait)
                 if answer is not Answer.GOT:
                     return _FAILURES[answer]
             return None
-        tier = self._near.tiers.get(MEMORY if fetch.source.kind is From.MEMORY else DISK)
+        tier = self._means.near.tiers.get(MEMORY if fetch.source.kind is From.MEMORY else DISK)
         is_there = tier is not None and all(tier.get_into(key, one) for key, one in zip(keys, out, strict=True))
         return None if is_there else Failure.ABSENT
 
     def _store(self, store: Store, filling: _Filling) -> None:
         """Store a block in a tier, all of its fields or none; runs in a pool."""
-        tier, sample = self._near.tiers.get(store.tier), store.part.sample
+        tier, sample = self._means.near.tiers.get(store.tier), store.part.sample
         is_kept = False
         try:
-            keys = self._blocks.keys(sample)
+            keys = self._means.blocks.keys(sample)
             volumes = filling.at(store.part.place)
             is_kept = tier is not None and all(tier.put(key, one) for key, one in zip(keys, volumes, strict=True))
             if tier is not None and not is_kept:
                 for key in keys:
                     tier.drop(key)
-            self._near.stored()
+            self._means.near.stored()
         finally:
             self._queue.put(Stored(monotonic(), sample, is_kept))
 
     def _drop(self, sample: int) -> None:
         """Forget a block; here and now, for what is stored next may need its room."""
-        for key in self._blocks.keys(sample):
-            for tier in self._near.tiers.values():
+        for key in self._means.blocks.keys(sample):
+            for tier in self._means.near.tiers.values():
                 tier.drop(key)
 
 
