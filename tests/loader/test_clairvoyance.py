@@ -185,6 +185,21 @@ def test_the_storage_is_read_once(folder: Path, tmp_path: Path, place: str) -> N
     data.close()
 
 
+def test_a_codec_lets_tiers_hold_more(folder: Path, tmp_path: Path) -> None:
+    """Counts of ten bits take ten sixteenths of the room, and plans reckon with it."""
+    counts = {}
+    for codec in ("none", "bitshuffle-lz4"):
+        data = open_data(folder)
+        room = SAMPLES * BLOCK * 7 // 8
+        cache = voxload.Cache(disk=tmp_path / codec, disk_size=room, codec=codec, epochs=3)
+        loader = voxload.DataLoader(data, 2, cache=cache)
+        assert same(stream(loader, [None] * 3), stream(torch.utils.data.DataLoader(data, 2), [None] * 3))
+        counts[codec] = loader.stats().sources["storage"].fetches
+        loader.close()
+        data.close()
+    assert counts["bitshuffle-lz4"] == SAMPLES < counts["none"]
+
+
 def test_a_disk_tier_is_found_by_the_next_job(folder: Path, tmp_path: Path) -> None:
     """What lies on disk is not read again."""
     cache = voxload.Cache(disk=tmp_path / "tier", disk_size="2MiB", epochs=1)

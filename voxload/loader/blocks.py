@@ -8,16 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from voxload.cache.block import BlockKey
+from voxload.cache.codec import Codec
 from voxload.cache.disk import DiskTier
 from voxload.cache.memory import MemoryTier
+from voxload.cache.stored import store_form
 from voxload.dataset import FieldLayout, VolumeDataset
 from voxload.errors import DataError, StorageError
 from voxload.readers.protocol import Location, ReadCost, Volume
 from voxload.readers.store import is_url
 
+_SPREAD = 1.1
+"""How much larger than the first sample's packed blocks others are taken to be."""
 _PAUSES = (0.05, 0.5)
 """Seconds before a read that the storage refused is tried again: a server that fails over takes about as long."""
 _METADATA = ("", "zarr.json", ".zarray", ".zgroup")
@@ -54,10 +59,20 @@ class DatasetBlocks:
         self._lock = threading.Lock()
         self._known: dict[int, _Known] = {}
 
-    @property
-    def footprint(self) -> int:
-        """Most bytes that a sample's blocks take of a tier."""
-        return sum(max(MemoryTier.footprint(one.nbytes), DiskTier.footprint(one.nbytes)) for one in self._expected)
+    def footprint(self, codec: Codec) -> int:
+        """Return the bytes that a sample's blocks take of a tier: the most, or with a codec about as many.
+
+        How far blocks shrink, the first sample's tell. A plan that counts on too little is carried out as far as there
+        is room; one that counts on the most would leave most of the room empty.
+        """
+        packs = [one for one in self._expected if codec.suits(one.dtype)]
+        sizes = [one.nbytes for one in self._expected if one not in packs]
+        if packs:
+            volumes = [np.empty(one.shape, one.dtype) for one in self._expected]
+            self.read(0, volumes)
+            stored = [store_form(volume, codec)[0].stored for volume in volumes if codec.suits(volume.dtype)]
+            sizes += [min(one.nbytes, int(size * _SPREAD)) for one, size in zip(packs, stored, strict=True)]
+        return sum(max(MemoryTier.footprint(size), DiskTier.footprint(size)) for size in sizes)
 
     def keys(self, sample: int) -> tuple[BlockKey, ...]:
         """Return the key of each field's block; the file is looked at once, and not opened."""

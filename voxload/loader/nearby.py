@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from voxload.cache.block import BlockKey
+from voxload.cache.codec import Codec
 from voxload.cache.disk import DiskTier
 from voxload.cache.memory import MemoryTier
 from voxload.cache.peer.address import PeerAddress, host_identity, job_token
@@ -30,6 +31,8 @@ class _Member:
 
     address: PeerAddress
     room: Room
+    footprint: int
+    """Bytes that a sample's blocks take of a tier, as far as it can tell."""
     found: Ints
     """Samples whose blocks its disk holds already."""
 
@@ -75,11 +78,13 @@ class Nearby:
             if is_line:
                 self._lending = Lending(cache, grid, shelf, memory=self._memory, disk=self._disk, token=token)
                 address = self._lending.address
-            mine = _Member(address, self._room(sharers), self._found(blocks, samples))
+            footprint = blocks.footprint(Codec.parse(cache.codec)) if self.tiers else 1
+            mine = _Member(address, self._room(sharers), footprint, self._found(blocks, samples))
             everyone = rendezvous.gather(mine)
             members = [everyone[rank] for rank in self.ranks]
             self.group = self.ranks.index(grid.rank) if is_line else 0
-            self.line = Line(np.full(samples, blocks.footprint, np.int64), tuple(one.room for one in members))
+            size = max(one.footprint for one in members)
+            self.line = Line(np.full(samples, size, np.int64), tuple(one.room for one in members))
             self.held = _held(members, self.line)
             self.near = Near(self.tiers, self._peers(members), shelf.notify)
         except BaseException:
