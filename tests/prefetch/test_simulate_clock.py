@@ -20,9 +20,12 @@ def test_actions_run_in_the_order_of_time() -> None:
     """Later ones later, equal ones as planned, and one for the past at once."""
     clock, seen = Clock(), list[tuple[str, float]]()
     clock.at(2.0, lambda: seen.append(("second", clock.now)))
-    clock.at(
-        1.0, lambda: (seen.append(("first", clock.now)), clock.at(0.0, lambda: seen.append(("late", clock.now))))[0]
-    )
+
+    def first() -> None:
+        seen.append(("first", clock.now))
+        clock.at(0.0, lambda: seen.append(("late", clock.now)))
+
+    clock.at(1.0, first)
     clock.at(2.0, lambda: seen.append(("third", clock.now)))
     _run(clock)
     assert seen == [("first", 1.0), ("late", 1.0), ("second", 2.0), ("third", 2.0)]
