@@ -54,7 +54,7 @@ class Forecast:
 
 
 def forecast(contender: Contender, samples: Samples, recipe: Recipe, link: Link, *, compute: float) -> Forecast:
-    """Simulate a contender; torch's loader and voxload without a cache are the policy ``none``."""
+    """Simulate a contender; without a cache, batches are fetched ahead and nothing is kept: ``staging``."""
     room = TierRoom(contender.rank_blocks(samples.count, GROUPS), samples.block_bytes)
     line = Line(np.full(samples.count, room.footprint, np.int64), (Room(room.nbytes, 0),) * GROUPS)
     workload = Workload(
@@ -65,7 +65,7 @@ def forecast(contender: Contender, samples: Samples, recipe: Recipe, link: Link,
         np.full(samples.count, samples.block_bytes, np.int64),
     )
     outcome = run(
-        _machine(room, recipe, link), workload, policies.named(contender.policy or "none"), model=Model.EVENTS
+        _machine(room, recipe, link), workload, policies.named(contender.policy or "staging"), model=Model.EVENTS
     )
     reads = optimum_storage_bytes(workload.orders, line) // room.footprint
     return Forecast(
