@@ -1,6 +1,6 @@
 """CRC-32C of stored blocks, summed while they are copied; Castagnoli's polynomial, RFC 3720, appendix B.4.
 
-The package crc32c sums without the interpreter's lock, which google-crc32c holds all the while: threads that check
+The package crc32c sums without the interpreter's lock, which other bindings hold all the while: threads that check
 blocks would wait for each other.
 """
 

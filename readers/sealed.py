@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
+import crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -75,4 +75,4 @@ def _place(footer: bytes) -> int:
 
 def _checksum(footer: bytes, place: int) -> bytes:
     blank = footer[:place] + b"0" * _DIGITS + footer[place + _DIGITS :]
-    return b"%08x" % google_crc32c.value(blank)
+    return b"%08x" % crc32c.crc32c(blank)

@@ -25,7 +25,7 @@ from functools import lru_cache
 from math import prod
 from pathlib import Path
 
-import google_crc32c
+import crc32c
 import h5py
 import numpy as np
 
@@ -147,7 +147,7 @@ def _identity(stamp: Stamp | ObjectStamp) -> dict[str, str | int]:
 
 
 def _checksum(data: bytes) -> int:
-    return int(google_crc32c.value(data))
+    return crc32c.crc32c(data)
 
 
 def _replace(path: Path, content: bytes) -> None:

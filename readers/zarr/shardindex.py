@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-import google_crc32c
+import crc32c
 import numpy as np
 import numpy.typing as npt
 
@@ -83,7 +83,7 @@ class ShardLayout:
                 expected=f"entries within {size} bytes: the shard is cut short or damaged",
             )
         if self.has_checksum:
-            found, expected = int.from_bytes(raw[-_CRC_BYTES:], "little"), google_crc32c.value(body)
+            found, expected = int.from_bytes(raw[-_CRC_BYTES:], "little"), crc32c.crc32c(body)
             if found != expected:
                 raise DataError(
                     subject,
