@@ -24,6 +24,7 @@ from voxload.prefetch.cost import CostModel
 from voxload.prefetch.executor import Executor
 from voxload.prefetch.limits import Limits
 from voxload.prefetch.line import Ints
+from voxload.prefetch.means import Means
 from voxload.prefetch.meter import Meter
 from voxload.prefetch.order import OrderSource
 from voxload.prefetch.planner import Planner
@@ -69,15 +70,8 @@ class Clairvoyance:
             nearby = Nearby(cache, volumes.grid, rendezvous, blocks, len(volumes))
             stack.callback(nearby.close)
             costs = CostModel()
-            runner = Executor(
-                _planner(nearby, volumes, costs, threads),
-                blocks,
-                costs=costs,
-                near=nearby.near,
-                slots=ring,
-                threads=(threads, _NEAR_THREADS),
-                meter=meter,
-            )
+            means = Means(blocks, nearby.near, costs, meter, readers=threads, helpers=_NEAR_THREADS)
+            runner = Executor(_planner(nearby, volumes, costs, threads), means, ring)
             stack.callback(runner.close)
             source = OrderSource(loader, volumes.grid, advancing=(GroupSampler,))
             members = Members(

@@ -20,9 +20,9 @@ from voxload.loader.blocks import DatasetBlocks
 from voxload.loader.cache import Cache
 from voxload.loader.lending import Lending
 from voxload.loader.rendezvous import Rendezvous
-from voxload.prefetch.executor import Near
 from voxload.prefetch.held import Held
 from voxload.prefetch.line import DISK, MEMORY, Ints, Line, Room
+from voxload.prefetch.means import Near
 
 
 @dataclass(frozen=True, slots=True)

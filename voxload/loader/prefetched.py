@@ -19,7 +19,7 @@ import torch
 
 from voxload.loader.batch import Batch
 from voxload.loader.foresight import Foresight, behind, owing
-from voxload.prefetch import executor
+from voxload.prefetch import means
 from voxload.prefetch.executor import Executor
 from voxload.prefetch.order_batches import materialise
 from voxload.prefetch.placement import RankPlan
@@ -222,7 +222,7 @@ def stretch(drawn: Drawn, samples: int) -> tuple[list[tuple[int, ...]], Drawn]:
     return [tuple(int(index) % samples for index in batch) for batch in good], every
 
 
-def _batch(indices: tuple[int, ...], found: executor.Batch) -> Batch:
+def _batch(indices: tuple[int, ...], found: means.Batch) -> Batch:
     """Return a step's slot as the consumer sees it."""
     count = len(indices)
     arrivals = [found.arrivals[place] for place in range(count)]

@@ -1,12 +1,17 @@
-"""Figures of a loader in the text format of Prometheus.
+"""Figures of loaders in the text format of Prometheus.
 
-Source: Prometheus documentation, "Exposition formats", text format 0.0.4.
+Source: Prometheus documentation, "Exposition formats", text format 0.0.4, and "Metric and label naming".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
+from voxload.atomic import replacing
+from voxload.errors import StorageError, UsageError
 from voxload.loader.stats import LoaderStats
 
 _TOTALS = {
@@ -26,39 +31,94 @@ _BY_SOURCE = {
     "predicted": ("predicted_seconds_total", "Time that fetches were predicted to take, where they were."),
     "foreseen": ("foreseen_seconds_total", "Time that those fetches took."),
 }
+_SOURCE = "source"
+_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
+"""Names of labels; those that begin with two underscores are Prometheus' own."""
+
+Labelled = tuple[Mapping[str, str], LoaderStats]
+"""A loader's figures, and what tells them from other loaders'."""
 
 
 def to_prometheus(stats: LoaderStats, labels: Mapping[str, str] | None = None) -> str:
-    """Return a loader's figures as Prometheus' text format; all are counters.
+    """Return one loader's figures as Prometheus' text format; see `exposition`."""
+    return exposition([(labels or {}, stats)])
+
+
+def exposition(figures: Sequence[Labelled]) -> str:
+    """Return loaders' figures as Prometheus' text format; all are counters.
 
     Parameters
     ----------
-    stats
-        The figures.
-    labels
-        Set on every line, such as the rank.
+    figures
+        Each loader's figures with the labels of its lines, such as the rank. Texts of several loaders cannot be
+        put one behind another: the format wants all lines of one name together.
 
     Returns
     -------
-    Text that ends with a line's end; a collector may serve it or a job write it into a file for one to find.
+    Text that ends with a line's end, or is empty; a collector may serve it.
+
+    Raises
+    ------
+    UsageError
+        When a label's name is none or taken, a value cannot be written, or two loaders have equal labels.
     """
-    common = dict(labels or {})
+    _check([labels for labels, _ in figures])
     lines: list[str] = []
     for field, (name, help_) in _TOTALS.items():
-        lines += _family(name, help_, [(common, getattr(stats, field))])
+        lines += _family(name, help_, [(labels, getattr(stats, field)) for labels, stats in figures])
     for field, (name, help_) in _BY_SOURCE.items():
-        rows = [({**common, "source": source}, getattr(found, field)) for source, found in stats.sources.items()]
-        lines += _family(name, help_, rows) if rows else []
-    return "\n".join(lines) + "\n"
+        rows = [
+            ({**labels, _SOURCE: source}, getattr(found, field))
+            for labels, stats in figures
+            for source, found in stats.sources.items()
+        ]
+        lines += _family(name, help_, rows)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def write_textfile(path: Path, figures: Sequence[Labelled]) -> None:
+    """Write `exposition` into a file that appears whole or not at all.
+
+    node_exporter's textfile collector reads every ``*.prom`` of its folder; the temporary file beside it has another
+    ending. One process writes one path.
+
+    Raises StorageError when the file cannot be written, and what `exposition` raises.
+    """
+    text = exposition(figures)
+    try:
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise StorageError(
+            f"figures for Prometheus {path}",
+            found=os.strerror(error.errno or 0),
+            expected="a file in a folder that is there and can be written",
+        ) from error
+
+
+def _check(labels: Sequence[Mapping[str, str]]) -> None:
+    """Raise UsageError where labels cannot be written, or do not tell loaders apart."""
+    for one in labels:
+        for name, value in one.items():
+            if not _NAME.fullmatch(name) or name == _SOURCE:
+                raise UsageError(
+                    f"label {name!r}",
+                    found="a name that is taken" if name == _SOURCE else "no name of a label",
+                    expected="ASCII letters, digits and underscores, not two of these or a digit at the start",
+                )
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise UsageError(f"label {name!r}", found=f"{value!r}: {error.reason}", expected="UTF-8") from error
+    if len({frozenset(one.items()) for one in labels}) < len(labels):
+        raise UsageError("labels", found="two loaders with equal ones", expected="labels that tell loaders apart")
 
 
 def _family(name: str, help_: str, rows: Iterable[tuple[Mapping[str, str], float]]) -> list[str]:
+    """Return all lines of one name; none where there is nothing to tell."""
     full = f"voxload_loader_{name}"
-    return [
-        f"# HELP {full} {help_}",
-        f"# TYPE {full} counter",
-        *(f"{full}{_labels(labels)} {value}" for labels, value in rows),
-    ]
+    lines = [f"{full}{_labels(labels)} {value}" for labels, value in rows]
+    return [f"# HELP {full} {help_}", f"# TYPE {full} counter", *lines] if lines else []
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -72,7 +72,13 @@ class LoaderStats:
             "read_amplification": self.read_amplification,
             "decode_amplification": self.decode_amplification,
             "accelerator_utilisation": self.accelerator_utilisation,
+            "sources": sources_as_dict(self.sources),
         }
+
+
+def sources_as_dict(sources: Mapping[str, Traffic]) -> dict[str, dict[str, float]]:
+    """Return what came from where, with the bandwidths, as plain values for JSON."""
+    return {kind: asdict(traffic) | {"bandwidth": traffic.bandwidth} for kind, traffic in sources.items()}
 
 
 class StatsRecorder:
