@@ -33,16 +33,21 @@ Stream = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 class FlakyDataset(voxload.VolumeDataset):
-    """A data set whose storage refuses some reads; which ones follows from a seed and the order of the reads."""
+    """A data set whose storage refuses a share of the reads, but none of them twice in a row unless it is gone."""
 
     share = 0.0
-    refused = 0
+
+    def __init__(self, *arguments: Any, **words: Any) -> None:
+        super().__init__(*arguments, **words)
+        self._refused: set[int] = set()
+        self._draw = np.random.default_rng(17)
 
     def read_into(self, index: int, volumes: Sequence[Volume]) -> ReadCost:
         """Read, or refuse to."""
-        if np.random.default_rng().random() < self.share:
-            self.refused += 1
+        if self.share == 1 or (self._draw.random() < self.share and index not in self._refused):
+            self._refused.add(index)
             raise StorageError("this read", found="refused, for the test")
+        self._refused.discard(index)
         return super().read_into(index, volumes)
 
 

@@ -21,9 +21,9 @@ HANDICAP = 8.0
 """How many times faster than another place the storage must be to be preferred to it. All ranks share the storage: a
 read that one rank spares is bandwidth for the others, and where all others read there it is far slower than measured
 alone. A slower peer, on the other hand, costs nothing as long as its blocks come in time."""
-GRACE = 0.02
+GRACE = 0.25
 """Seconds by which another place may be slower than that besides: fetching ahead hides them, so that small blocks are
-not read from a storage that merely answers quickly."""
+not read from a storage that merely answers quickly, nor others because a busy node made one fetch wait."""
 MEMORY_OF = 0.95
 """Weight of an observation against that of the next one: about the last twenty count."""
 OUTLIER = 4.0
