@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
@@ -23,3 +26,14 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
             file["full"] = rng.poisson(20 + 15 * level, (32, 32, 32, 2)).astype(np.int16)
             file["unitPar"] = np.array([level, rng.uniform(-1, 1)], np.float32)
     return convert(folder / "raw", folder / "converted").catalog
+
+
+@pytest.fixture(autouse=True)
+def no_processes_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail a test whose ranks outlive it; they are known by the folder of their plan."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            assert str(tmp_path) not in process.read_text(errors="replace"), process
+    assert not list(tmp_path.glob("voxload-train-*"))

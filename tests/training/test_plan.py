@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from voxload.cache.peer.tls import Tls
 from voxload.errors import DataError, UsageError
+from voxload.loader.cache import Cache
+from voxload.prefetch.meter import Traffic
 from voxload.training.plan import Optimisation, TrainingPlan
 from voxload.training.result import Epoch, RankReport, TrainingResult
 from voxload.training.schedule import WARM_UP_STEPS, rate_factor
@@ -17,6 +23,15 @@ def test_a_plan_survives_its_json() -> None:
     """What the ranks read is what the launcher wrote."""
     plan = TrainingPlan("c.parquet", "out", targets=("a", "b"), spatial=(2, 1, 1), optimisation=Optimisation(seed=7))
     assert TrainingPlan.from_json(plan.to_json()) == plan
+    tls = Tls(Path("certificate.pem"), Path("key.pem"), Path("roots.pem"), "node")
+    for cache in (
+        Cache(memory="8GiB", disk="tier", disk_size=10**9, policy="lru", peers="node", clairvoyant=False),
+        Cache(peers="flight", interface="ib0", tls=tls, codec="bitshuffle-lz4"),
+    ):
+        cached = TrainingPlan("c.parquet", "out", cache=cache, prometheus="voxload.prom")
+        assert TrainingPlan.from_json(cached.to_json()) == cached
+    paths = TrainingPlan("c.parquet", "out", cache=Cache(disk=Path("tier"), disk_size=1))
+    assert TrainingPlan.from_json(paths.to_json()).cache == Cache(disk="tier", disk_size=1)
     with pytest.raises(DataError, match="training plan"):
         TrainingPlan.from_json('{"catalog": 1}')
 
@@ -30,11 +45,15 @@ def test_impossible_optimisations_are_refused(wrong: dict[str, float]) -> None:
 
 def test_a_result_survives_its_json() -> None:
     """The report is drawn from what rank 0 wrote."""
-    rank = RankReport(0, 0, (0, 0, 0), 10, 5, 0.5, 1.0, 0.1, 0.9, ((0.0, 0.1, 0.9),))
+    sources = {"storage": Traffic(3, 1, 30, 0.5, 0.25, 0.5), "memory": Traffic()}
+    rank = RankReport(0, 0, (0, 0, 0), 10, 5, 0.5, 1.0, 0.1, 0.9, ((0.0, 0.1, 0.9),), sources)
     epochs = (Epoch(1.0, 0.9, (0.4, 0.5), 2.0), Epoch(0.5, 0.6, (0.1, 0.5), 2.0))
-    result = TrainingResult(("a", "b"), (8, 8, 8), (1, 1, 1), 14, 2, (0.4, 0.5), epochs, (rank,))
+    result = TrainingResult(
+        ("a", "b"), (8, 8, 8), (1, 1, 1), 14, 2, (0.4, 0.5), epochs, (rank,), "lru", is_clairvoyant=True
+    )
     assert result.mae_ratio == (0.25, 1.0)
     assert TrainingResult.from_json(result.to_json()) == result
+    assert [one["bandwidth"] for one in json.loads(result.to_json())["ranks"][0]["sources"].values()] == [60.0, 0.0]
     with pytest.raises(DataError, match="training result"):
         TrainingResult.from_json("[]")
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import astuple
+
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from voxload.prefetch.meter import Traffic
 from voxload.training.result import TrainingResult
 from voxload.units import format_bytes
 
@@ -22,9 +26,40 @@ def rank_table(result: TrainingResult) -> Table:
             format_bytes(rank.bytes_read),
             f"{rank.read_amplification:.3f}",
             f"{rank.decode_amplification:.3f}",
-            f"{rank.seconds_stalled:.2f} s",
+            _seconds(rank.seconds_stalled, 2),
             f"{rank.accelerator_utilisation:.1%}",
         )
+    return table
+
+
+def source_table(result: TrainingResult) -> Table:
+    """Return where each rank's blocks came from, how fast, and how long that was predicted to take."""
+    names = ("rank", "source", "hits", "misses", "bytes", "bytes/s of\none fetch", "predicted*", "actual")
+    table = _table("Where blocks came from, per rank, over all epochs", names)
+    parts = [(str(rank.rank), rank.sources) for rank in result.ranks]
+    kinds = dict.fromkeys(kind for _, sources in parts for kind in sources)
+    if len(parts) > 1:
+        parts.append(("all", {kind: _sum(rank.sources[kind] for rank in result.ranks) for kind in kinds}))
+    for label, sources in parts:
+        used = [(kind, found) for kind, found in sources.items() if found.fetches or found.misses]
+        for place, (kind, found) in enumerate(used):
+            table.add_row(
+                label if place == 0 else "",
+                kind,
+                str(found.fetches),
+                str(found.misses),
+                format_bytes(found.nbytes),
+                f"{format_bytes(round(found.bandwidth))}/s" if found.fetches else "",
+                _seconds(found.predicted, 3) if found.foreseen else "",
+                _seconds(found.foreseen, 3) if found.foreseen else "",
+                end_section=place == len(used) - 1,
+            )
+    orders = "used" if result.is_clairvoyant else "not used"
+    table.caption = (
+        f"Policy {result.policy}; orders beyond the epoch at hand were {orders}. * Time of the fetches, summed over "
+        "those side by side, as the cost model said before they began, and as it was: of those it knew of."
+    )
+    table.caption_justify = "left"
     return table
 
 
@@ -42,6 +77,15 @@ def epoch_table(result: TrainingResult) -> Table:
     table.caption = "* predicting the training samples' mean; ratio: last epoch's MAE over it"
     table.caption_justify = "left"
     return table
+
+
+def _seconds(value: float, decimals: int) -> str:
+    """Return seconds; without decimals where they are many, so that columns stay narrow."""
+    return f"{value:.{decimals if value < 1000 else 0}f} s"
+
+
+def _sum(parts: Iterable[Traffic]) -> Traffic:
+    return Traffic(*map(sum, zip(*map(astuple, parts), strict=True)))
 
 
 def _table(title: str, columns: tuple[str, ...]) -> Table:

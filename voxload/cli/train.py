@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from rich.console import Console
 from voxload.catalog import CATALOG_NAME
 from voxload.cli.options import parse_names, parse_triple
 from voxload.cli.training import report, train_with_progress
+from voxload.errors import UsageError
+from voxload.loader.cache import CLAIRVOYANT, CODECS, PEERS, Cache
+from voxload.prefetch import policies
 from voxload.training.plan import Optimisation, TrainingPlan
 
 EPILOG = "Example: voxload train universes/ --model cosmoflow --spatial 2,1,1 --epochs 5 --nproc 4"
@@ -37,13 +40,47 @@ def train(
     targets: Annotated[str, typer.Option(help="Targets to predict, with commas; all by default.")] = "",
     log1p: Annotated[bool, typer.Option(help="Take log(1 + voxel) first, for counts.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of weights, orders and the split.", min=0)] = 0,
+    memory: Annotated[
+        str, typer.Option(help="Memory of each node that keeps blocks, such as 8GiB.", show_default=False)
+    ] = "",
+    disk: Annotated[
+        Path | None, typer.Option(help="Folder on each node's own disk that keeps blocks.", show_default=False)
+    ] = None,
+    disk_size: Annotated[str, typer.Option(help="Bytes of it on each node, such as 500GiB.", show_default=False)] = "",
+    codec: Annotated[
+        str, typer.Option(help=f"How blocks are kept there: {' or '.join(CODECS)}.", show_default=CODECS[0])
+    ] = "",
+    peers: Annotated[
+        str, typer.Option(help=f"How blocks come from other ranks: {', '.join(PEERS)}.", show_default=PEERS[0])
+    ] = "",
+    policy: Annotated[
+        str, typer.Option(help=f"Who keeps what: {', '.join(policies.NAMES)}.", show_default=CLAIRVOYANT)
+    ] = "",
+    clairvoyant: Annotated[
+        bool, typer.Option(help="Use orders beyond the epoch at hand, where there is a cache.")
+    ] = True,
+    prometheus: Annotated[
+        Path | None,
+        typer.Option(help="File *.prom that gets all ranks' figures after each epoch.", show_default=False),
+    ] = None,
     output: Annotated[Path, typer.Option(help="Folder for weights, result and pictures.")] = Path("train-report"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a network on blocks of samples that several processes share.
 
     Runs on the CPUs of this machine. The weights in OUTPUT/model.pt load into the ordinary, unsplit network.
+
+    --memory, and --disk with --disk-size, keep blocks near, so that the storage is read once; results stay the same.
+
+    Sizes are of a node; held-out samples have their share of them.
     """
+    if prometheus is not None and not prometheus.absolute().parent.is_dir():
+        raise UsageError(
+            "--prometheus", found=f"no folder {prometheus.parent}", expected="the textfile collector's folder"
+        )
+    words = {"memory": memory, "disk": disk and os.fspath(disk), "disk_size": disk_size}
+    words |= {"codec": codec, "peers": peers, "policy": policy}
+    given: dict[str, Any] = {name: value for name, value in words.items() if value}
     plan = TrainingPlan(
         catalog=os.fspath(catalog / CATALOG_NAME if catalog.is_dir() else catalog),
         output=os.fspath(output),
@@ -54,6 +91,8 @@ def train(
         validation=validation,
         log1p=log1p,
         optimisation=Optimisation(epochs, batch_size, learning_rate, dropout, seed),
+        cache=Cache(**given, clairvoyant=clairvoyant) if given else None,
+        prometheus="" if prometheus is None else os.fspath(prometheus),
     )
     result = train_with_progress(plan, processes=nproc, label="training")
     if as_json:

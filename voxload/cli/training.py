@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from voxload.cli.progress import count_bar
-from voxload.cli.tables import epoch_table, rank_table
+from voxload.cli.tables import epoch_table, rank_table, source_table
 from voxload.plots import draw_learning, draw_timeline
 from voxload.training.launch import launch
 from voxload.training.plan import TrainingPlan
@@ -32,6 +32,8 @@ def train_with_progress(plan: TrainingPlan, *, processes: int, label: str) -> Tr
 def report(result: TrainingResult, folder: Path, *, console: Console) -> None:
     """Print the tables of `result` and draw its pictures into `folder`."""
     console.print(rank_table(result))
+    if result.policy is not None:
+        console.print(source_table(result))
     console.print(epoch_table(result))
     draw_learning(result, folder / LEARNING)
     draw_timeline(result, folder / TIMELINE)

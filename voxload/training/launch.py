@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def _environment(processes: int) -> dict[str, str]:
 
 
 def _follow(lines: Iterable[str], on_epoch: Callable[[dict[str, Any]], None]) -> VoxloadError | None:
-    """Pass the ranks' events on until their output ends; return the first error among them."""
+    """Pass the ranks' events and warnings on until their output ends; return the first error among them."""
     first: VoxloadError | None = None
     for line in lines:
         try:
@@ -85,6 +86,8 @@ def _follow(lines: Iterable[str], on_epoch: Callable[[dict[str, Any]], None]) ->
             continue
         if event.get("event") == "epoch":
             on_epoch(event)
+        elif event.get("event") == "warning":
+            warnings.warn(event["message"], RuntimeWarning, stacklevel=3)
         elif event.get("event") == "error" and first is None:
             kind = UsageError if event["is_usage"] else DataError
             first = kind(event["message"])

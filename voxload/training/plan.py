@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from voxload.cache.peer.tls import Tls
 from voxload.errors import DataError, UsageError
+from voxload.loader.cache import Cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,15 @@ class TrainingPlan:
     """Whether voxels are replaced by log(1 + x) before they are standardised."""
     optimisation: Optimisation = field(default_factory=Optimisation)
     """How the weights are found."""
+    cache: Cache | None = None
+    """Room for blocks on every node, for training and held-out samples together (see `shares`); None for none. The
+    number of epochs in it is not used: that of `optimisation` is."""
+    prometheus: str = ""
+    """File that all ranks' figures are written to at each epoch's end; empty for none."""
 
     def to_json(self) -> str:
-        """Return the plan as JSON."""
-        return json.dumps(dataclasses.asdict(self))
+        """Return the plan as JSON; paths become text."""
+        return json.dumps(dataclasses.asdict(self), default=os.fspath)
 
     @classmethod
     def from_json(cls, text: str) -> TrainingPlan:
@@ -70,7 +78,8 @@ class TrainingPlan:
             values: dict[str, Any] = json.loads(text)
             optimisation = Optimisation(**values.pop("optimisation"))
             spatial, targets = tuple(values.pop("spatial")), tuple(values.pop("targets"))
-            return cls(**values, spatial=spatial, targets=targets, optimisation=optimisation)
+            cache = _cache_of(values.pop("cache"))
+            return cls(**values, spatial=spatial, targets=targets, optimisation=optimisation, cache=cache)
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
                 "training plan", found=str(error), expected="JSON as TrainingPlan.to_json writes"
@@ -80,3 +89,13 @@ class TrainingPlan:
     def report_path(self) -> Path:
         """Where the result of the run is written."""
         return Path(self.output) / "result.json"
+
+
+def _cache_of(values: dict[str, Any] | None) -> Cache | None:
+    """Return what `dataclasses.asdict` took apart."""
+    if values is None:
+        return None
+    tls = values.pop("tls")
+    if tls is not None:
+        tls = Tls(**{**tls, **{name: Path(tls[name]) for name in ("certificate", "key", "roots")}})
+    return Cache(**values, tls=tls)

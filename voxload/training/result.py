@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from voxload.errors import DataError
+from voxload.loader.stats import sources_as_dict
+from voxload.prefetch.meter import Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class RankReport:
     """Compute over compute and stall."""
     steps: tuple[tuple[float, float, float], ...]
     """(asked, stall, compute) of each step, in seconds."""
+    sources: Mapping[str, Traffic] = field(default_factory=dict)
+    """What came from where, by kind of place: ``storage``, ``memory``, ``disk``, ``peer``; empty without a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,10 @@ class TrainingResult:
     """In order."""
     ranks: tuple[RankReport, ...]
     """In order."""
+    policy: str | None = None
+    """Who kept which block, one of `voxload.prefetch.policies.NAMES`; None without a cache."""
+    is_clairvoyant: bool = False
+    """Whether orders beyond the epoch at hand were used, which some benchmarks forbid."""
 
     @property
     def mae_ratio(self) -> tuple[float, ...]:
@@ -78,8 +87,11 @@ class TrainingResult:
         return tuple(mae / of_mean for mae, of_mean in pairs)
 
     def to_json(self) -> str:
-        """Return the result as JSON."""
-        return json.dumps(dataclasses.asdict(self) | {"mae_ratio": self.mae_ratio})
+        """Return the result as JSON, derived figures included."""
+        values = dataclasses.asdict(self) | {"mae_ratio": self.mae_ratio}
+        for row, rank in zip(values["ranks"], self.ranks, strict=True):
+            row["sources"] = sources_as_dict(rank.sources)
+        return json.dumps(values)
 
     @classmethod
     def from_json(cls, text: str) -> TrainingResult:
@@ -90,13 +102,20 @@ class TrainingResult:
             epochs = tuple(
                 Epoch(**{**row, "validation_mae": tuple(row["validation_mae"])}) for row in values.pop("epochs")
             )
-            ranks = tuple(
-                RankReport(**{**row, "coords": tuple(row["coords"]), "steps": tuple(map(tuple, row["steps"]))})
-                for row in values.pop("ranks")
-            )
+            ranks = tuple(map(_rank_report, values.pop("ranks")))
             return cls(**{name: _tupled(value) for name, value in values.items()}, epochs=epochs, ranks=ranks)
         except (ValueError, TypeError, KeyError) as error:
             raise DataError("training result", found=str(error), expected="JSON as TrainingResult.to_json") from error
+
+
+def _rank_report(row: dict[str, Any]) -> RankReport:
+    """Return one rank's report, without what is derived."""
+    sources = {
+        kind: Traffic(**{name: value for name, value in figures.items() if name != "bandwidth"})
+        for kind, figures in row["sources"].items()
+    }
+    changes = {"coords": tuple(row["coords"]), "steps": tuple(map(tuple, row["steps"])), "sources": sources}
+    return RankReport(**{**row, **changes})
 
 
 def _tupled(value: Any) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -15,20 +17,25 @@ from torch.nn.parallel import DistributedDataParallel
 from voxload.catalog import Catalog
 from voxload.dataset import VolumeDataset
 from voxload.engine import shard
-from voxload.errors import UsageError
+from voxload.errors import StorageError, UsageError
 from voxload.grid import ProcessGrid
+from voxload.loader.cache import Cache
 from voxload.loader.dataloader import DataLoader
+from voxload.loader.prometheus import write_textfile
 from voxload.loader.sampler import GroupSampler
 from voxload.models import CosmoFlow
 from voxload.training.plan import TrainingPlan
 from voxload.training.result import Epoch, RankReport, TrainingResult
 from voxload.training.schedule import rate_factor
+from voxload.training.shares import TRAINING, VALIDATION, shared_out
 from voxload.training.split import split_samples
 from voxload.training.statistics import TargetScale, input_transform
 
+T = TypeVar("T")
+
 
 class Run:
-    """A network, its data and its optimiser on one rank; every rank of the job makes one and executes it.
+    """A network, its data and its optimiser on one rank; every rank of the job makes one, executes and closes it.
 
     Parameters
     ----------
@@ -59,8 +66,12 @@ class Run:
         transform = input_transform(self.training, batch_size=optimisation.batch_size, log1p=plan.log1p)
         # Over groups also where there is one process: the same plan then sees the same order on every grid.
         order = GroupSampler(self.training, grid, shuffle=True, seed=optimisation.seed)
-        self.loader = DataLoader(self.training, optimisation.batch_size, sampler=order, transform=transform)
-        self.judge = DataLoader(self.validation, optimisation.batch_size, transform=transform)
+        caches = self._caches()
+        size = optimisation.batch_size
+        self.loader = DataLoader(self.training, size, sampler=order, transform=transform, cache=caches[0])
+        self.judge = DataLoader(self.validation, size, transform=transform, cache=caches[1])
+        # Not shuffled, and asked once: to iterate a sampler beside its loader would tell it of epochs there are not.
+        self.judged = tuple(self.judge.sampler)
         torch.manual_seed(optimisation.seed)
         self.network = self._network()
         sharded = shard(self.network, grid)
@@ -78,6 +89,8 @@ class Run:
             validation_loss, mae = self._validate()
             epoch = Epoch(training_loss, validation_loss, tuple(mae.tolist()), perf_counter() - start)
             epochs.append(epoch)
+            if self.plan.prometheus:
+                self._publish(Path(self.plan.prometheus))
             on_epoch({"number": number + 1, **dataclasses.asdict(epoch)})
         truth = _all_targets(self.validation)
         of_mean = (truth - self.training_targets.mean(0)).abs().mean(0)
@@ -90,11 +103,29 @@ class Run:
             mean_predictor_mae=tuple(of_mean.tolist()),
             epochs=tuple(epochs),
             ranks=tuple(self._reports()),
+            policy=None if self.plan.cache is None else self.plan.cache.policy,
+            is_clairvoyant=self.plan.cache is not None and self.plan.cache.clairvoyant and len(epochs) > 1,
         )
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Return the network's weights under their own names, as one process would have them."""
         return self.network.state_dict()
+
+    def close(self) -> None:
+        """Close loaders and data: no thread, shared memory or connection is left, and what lies on disk stays."""
+        for part in (self.loader, self.judge, self.training, self.validation):
+            part.close()
+
+    def _caches(self) -> tuple[Cache | None, Cache | None]:
+        """Return the caches of the training and of the validation loader."""
+        if self.plan.cache is None:
+            return None, None
+        return shared_out(
+            self.plan.cache,
+            training=len(self.training),
+            validation=len(self.validation),
+            epochs=self.plan.optimisation.epochs,
+        )
 
     def _data(self, catalog: Catalog) -> VolumeDataset:
         fields = {"x": self.plan.dataset} if self.plan.dataset else None
@@ -130,15 +161,11 @@ class Run:
         """Return the loss and each target's mean absolute error on the held-out samples."""
         self.model.eval()
         outputs: dict[int, torch.Tensor] = {}
-        order = iter(self.judge.sampler)
+        order = iter(self.judged)
         for volumes, _ in self.judge:
             outputs |= {next(order): output for output in self.model(volumes)}
-        gathered: list[dict[int, torch.Tensor]] = [outputs]
-        if dist.is_initialized():
-            gathered = [{} for _ in range(self.grid.world_size)]
-            dist.all_gather_object(gathered, outputs)
         # Groups of unequal length repeat samples, and the ranks of a group agree: each sample counts once.
-        merged = {index: output for part in gathered for index, output in part.items()}
+        merged = {index: output for part in self._gathered(outputs) for index, output in part.items()}
         stacked = torch.stack([merged[index] for index in range(len(self.validation))])
         truth = _all_targets(self.validation)
         loss = nn.functional.mse_loss(stacked, self.scale.scaled(truth))
@@ -158,11 +185,29 @@ class Run:
             seconds_stalled=stats.seconds_stalled,
             accelerator_utilisation=stats.accelerator_utilisation,
             steps=tuple((step.asked, step.stall, step.compute) for step in stats.steps),
+            sources=stats.sources,
         )
-        gathered: list[Any] = [own]
-        if dist.is_initialized():
-            gathered = [None] * self.grid.world_size
-            dist.all_gather_object(gathered, own)
+        return self._gathered(own)
+
+    def _publish(self, path: Path) -> None:
+        """Write all ranks' figures for Prometheus, as rank 0; where that fails the run goes on, with a warning."""
+        own = [
+            ({"rank": str(self.grid.rank), "loader": name}, dataclasses.replace(loader.stats(), steps=()))
+            for name, loader in ((TRAINING, self.loader), (VALIDATION, self.judge))
+        ]
+        gathered = self._gathered(own)
+        if self.grid.rank == 0:
+            try:
+                write_textfile(path, [row for rows in gathered for row in rows])
+            except StorageError as error:
+                warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+
+    def _gathered(self, own: T) -> list[T]:
+        """Return what every rank gave, by rank."""
+        if not dist.is_initialized():
+            return [own]
+        gathered: list[Any] = [None] * self.grid.world_size
+        dist.all_gather_object(gathered, own)
         return gathered
 
 

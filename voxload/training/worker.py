@@ -1,14 +1,16 @@
 """One rank of a training run: ``python -m voxload.training.worker PLAN``, under torchrun, srun or mpiexec.
 
 Rank 0 writes one line of JSON per epoch to standard output and, at the end, the result and the weights into the
-plan's output folder; a rank that fails writes one line of JSON with its error.
+plan's output folder; a rank that fails writes one line of JSON with its error, and one that warns with its warning.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,15 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1:
         sys.stderr.write("voxload.training.worker: expected one argument, the path of a plan\n")
         return 2
+    show = warnings.showwarning
+
+    def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, RuntimeWarning):  # of a run that goes on; other kinds are for those who write code
+            emit({"event": "warning", "message": str(message)})
+        else:
+            show(message, category, *where, **more)
+
+    warnings.showwarning = tell
     try:
         train(TrainingPlan.from_json(Path(arguments[0]).read_text(encoding="utf-8")))
     except VoxloadError as error:
@@ -54,17 +65,17 @@ def train(plan: TrainingPlan) -> TrainingResult | None:
     if grid.world_size > 1:
         dist.init_process_group("gloo", timeout=COLLECTIVE_TIMEOUT)
     try:
-        run = Run(plan, grid)
-        is_first = grid.rank == 0
-        result = run.execute(lambda epoch: emit({"event": "epoch", **epoch}) if is_first else None)
-        if not is_first:
-            return None
-        Path(plan.output).mkdir(parents=True, exist_ok=True)
-        with replacing(plan.report_path) as path:
-            path.write_text(result.to_json(), encoding="utf-8")
-        with replacing(Path(plan.output) / WEIGHTS) as path:
-            torch.save(run.weights(), path)
-        return result
+        with closing(Run(plan, grid)) as run:
+            is_first = grid.rank == 0
+            result = run.execute(lambda epoch: emit({"event": "epoch", **epoch}) if is_first else None)
+            if not is_first:
+                return None
+            Path(plan.output).mkdir(parents=True, exist_ok=True)
+            with replacing(plan.report_path) as path:
+                path.write_text(result.to_json(), encoding="utf-8")
+            with replacing(Path(plan.output) / WEIGHTS) as path:
+                torch.save(run.weights(), path)
+            return result
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()

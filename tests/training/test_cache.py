@@ -1,0 +1,119 @@
+"""Training with a cache: the same numbers, the storage read once, and figures that say so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from prometheus_client.parser import text_string_to_metric_families
+
+from voxload.cli.main import run
+from voxload.grid import ProcessGrid
+from voxload.loader.cache import Cache
+from voxload.training.launch import launch
+from voxload.training.plan import Optimisation, TrainingPlan
+from voxload.training.result import TrainingResult
+from voxload.training.run import Run
+from voxload.training.worker import WEIGHTS
+
+TRAINED, HELD_OUT = 12, 4
+"""Samples of the catalogue when a quarter is held out."""
+EPOCHS = 2
+DROPOUT = 0.3
+"""Above 0: the cache must leave torch's random numbers alone."""
+
+
+def _plan(catalog: Path, output: Path, **changes: Any) -> TrainingPlan:
+    recipe = Optimisation(epochs=EPOCHS, batch_size=2, dropout=DROPOUT)
+    return replace(TrainingPlan(str(catalog), str(output), validation=0.25, optimisation=recipe), **changes)
+
+
+def _fetches(result: TrainingResult) -> Counter[str]:
+    """Return how many blocks came from where, over all ranks."""
+    found: Counter[str] = Counter()
+    for rank in result.ranks:
+        found.update({kind: traffic.fetches for kind, traffic in rank.sources.items()})
+    return found
+
+
+def _learnt(result: TrainingResult) -> list[tuple[float, float, tuple[float, ...]]]:
+    """Return the numbers that must not depend on where blocks come from."""
+    return [(epoch.training_loss, epoch.validation_loss, epoch.validation_mae) for epoch in result.epochs]
+
+
+def _samples(path: Path) -> dict[tuple[str, str, str, str], float]:
+    """Return what a scraper reads, by (name, rank, loader, source)."""
+    families = text_string_to_metric_families(path.read_text(encoding="utf-8"))
+    return {
+        (one.name, one.labels["rank"], one.labels["loader"], one.labels.get("source", "")): one.value
+        for family in families
+        for one in family.samples
+    }
+
+
+def test_two_ranks_with_a_cache_learn_the_same_and_read_once(
+    catalog: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Two groups share one reading of the storage; losses, errors and weights are equal bit for bit."""
+    plain = launch(_plan(catalog, tmp_path / "plain"), processes=2, on_epoch=lambda _: None)
+    assert plain.policy is None
+    assert not plain.is_clairvoyant
+    words = ["--nproc", "2", "--epochs", str(EPOCHS), "--validation", "0.25", "--dropout", str(DROPOUT)]
+    room = ["--memory", "16MiB", "--prometheus", str(tmp_path / "voxload.prom")]
+    assert run(["train", str(catalog), *words, *room, "--output", str(tmp_path / "cached"), "--json"]) == 0
+    cached = TrainingResult.from_json(capfd.readouterr().out)
+    assert _learnt(cached) == _learnt(plain)
+    weights = [torch.load(tmp_path / name / WEIGHTS, weights_only=True) for name in ("plain", "cached")]
+    assert all(torch.equal(values, weights[1][name]) for name, values in weights[0].items())
+    fetches = _fetches(cached)
+    assert fetches["storage"] == TRAINED
+    assert fetches.total() == EPOCHS * TRAINED
+    assert fetches["peer"] > 0
+    assert (cached.policy, cached.is_clairvoyant) == ("clairvoyant", True)
+    told = _samples(tmp_path / "voxload.prom")
+    name = "voxload_loader_fetches_total"
+    assert sum(told[name, rank, "training", "storage"] for rank in "01") == TRAINED
+    assert sum(told[name, rank, "validation", "storage"] for rank in "01") == HELD_OUT
+    assert {told["voxload_loader_samples_total", rank, "training", ""] for rank in "01"} == {EPOCHS * TRAINED / 2}
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Let torch compute on one core: on small cubes the second one mostly waits, and does so busily."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def _alone(plan: TrainingPlan) -> TrainingResult:
+    """Train as the one rank there is, in this process, whose threads and files are watched."""
+    with closing(Run(plan, ProcessGrid(spatial=(1, 1, 1), world_size=1, rank=0))) as alone:
+        return alone.execute(lambda _: None)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_disk_spares_the_next_run_the_storage(catalog: Path, tmp_path: Path) -> None:
+    """The second run on a disk tier reads nothing and learns the same; orders beyond the epoch were not used."""
+    cache = Cache(disk=tmp_path / "tier", disk_size="16MiB", clairvoyant=False)
+    plan = _plan(catalog, tmp_path, optimisation=Optimisation(epochs=2, batch_size=4), cache=cache)
+    results = [_alone(plan) for _ in range(2)]
+    assert _learnt(results[0]) == _learnt(results[1])
+    for result, expected in zip(results, (TRAINED, 0), strict=True):
+        assert _fetches(result) == {"storage": expected, "disk": 2 * TRAINED - expected, "memory": 0, "peer": 0}
+        assert (result.policy, result.is_clairvoyant) == ("clairvoyant", False)
+    assert sorted(path.name for path in (tmp_path / "tier").iterdir()) == ["training", "validation"]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_figures_that_cannot_be_written_do_not_end_a_run(catalog: Path, tmp_path: Path) -> None:
+    """Monitoring that fails is a warning after each epoch."""
+    recipe = Optimisation(epochs=1, batch_size=4)
+    with pytest.warns(RuntimeWarning, match=r"figures for Prometheus .*gone/voxload\.prom: found No such file"):
+        _alone(_plan(catalog, tmp_path, optimisation=recipe, prometheus=str(tmp_path / "gone" / "voxload.prom")))
