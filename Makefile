@@ -21,7 +21,7 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 
 unit: $(VENV)/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile
 
 # The wheel must work where there are no sources: built once, installed alone, run from an empty folder.
 wheel: $(VENV)/installed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -49,8 +50,10 @@ class OwnerProcess:
         self._tell("drop", key)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the process a signal."""
+        """Send the process a signal; returns when all threads stand where it was told to stop."""
         self.process.send_signal(number)
+        if number is signal.SIGSTOP:
+            os.waitpid(self.process.pid, os.WUNTRACED)
 
     def kill(self) -> None:
         """End it without a word."""
