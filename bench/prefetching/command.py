@@ -79,7 +79,7 @@ class Plan:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the comparison; the exit status is 1 when something that was asked for was not reached."""
     options = _parser().parse_args(words)
-    console = Console(width=max(Console().width, 118))
+    console = Console(width=max(Console().width, 132))
     with _folder(options.folder) as folder:
         plan = _plan(options, folder)
         facts = machine.describe()

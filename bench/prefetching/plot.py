@@ -46,7 +46,7 @@ def draw(results: Sequence[Result], path: Path, *, title: str) -> None:
     panel.grid(axis="x", alpha=0.3)
     panel.set_axisbelow(True)
     panel.spines[["top", "right"]].set_visible(False)
-    panel.set_title("\n".join(textwrap.wrap(title, 110)), fontsize=9, loc="left")
+    panel.set_title("\n".join(textwrap.wrap(title, 90)), fontsize=9, loc="left")
     figure.legend(loc="outside lower center", ncols=epochs + 3, frameon=False, fontsize=8)
     figure.savefig(path, dpi=120)
 
