@@ -13,7 +13,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +22,7 @@ from voxload.dataset import FieldLayout, VolumeDataset
 from voxload.loader.batch import Batch
 from voxload.loader.blocks import unequal
 from voxload.loader.staging import StagingRing
+from voxload.prefetch.workers import Workers
 from voxload.readers.protocol import ReadCost, Volume
 
 
@@ -63,7 +64,7 @@ class ReadAhead:
         self._ring = ring
         self._timeout = timeout
         self._pending: deque[_Pending] = deque()
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="voxload-reader")
+        self._pool = Workers(threads, "voxload-reader")
         self._stop = weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
 
     def start(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
 from voxload.cache.peer.protocol import Answer
@@ -21,6 +20,7 @@ from voxload.prefetch.events import (
 )
 from voxload.prefetch.line import DISK, MEMORY
 from voxload.prefetch.means import Arrival, Filling, Means
+from voxload.prefetch.workers import Workers
 from voxload.readers.protocol import ReadCost, Volume
 
 _FAILURES = {Answer.ABSENT: Failure.ABSENT, Answer.WRONG: Failure.WRONG, Answer.LOST: Failure.LOST}
@@ -40,8 +40,8 @@ class Hands:
     def __init__(self, means: Means, tell: Callable[[Event], None]) -> None:
         self._means = means
         self._tell = tell
-        self._far_pool = ThreadPoolExecutor(means.readers, thread_name_prefix="voxload-reader")
-        self._near_pool = ThreadPoolExecutor(means.helpers, thread_name_prefix="voxload-near")
+        self._far_pool = Workers(means.readers, "voxload-reader")
+        self._near_pool = Workers(means.helpers, "voxload-near")
         self._errors: dict[int, BaseException] = {}
 
     def error(self, ticket: int) -> BaseException:

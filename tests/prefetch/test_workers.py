@@ -1,0 +1,91 @@
+"""Workers: threads for reads that may hang."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import CancelledError
+
+import pytest
+
+from voxload.prefetch import workers
+from voxload.prefetch.workers import Workers
+
+
+def test_as_many_at_once_as_asked_for() -> None:
+    """Three tasks that wait for each other need three threads; more are not made."""
+    meeting = threading.Barrier(3)
+    with Workers(3, "some") as pool:
+        places = [pool.submit(meeting.wait, 10) for _ in range(9)]
+        assert sorted(place.result() for place in places) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+        assert sum(thread.name.startswith("some_") for thread in threading.enumerate()) == 3
+
+
+def test_threads_that_are_idle_are_used_first() -> None:
+    """One task after the other needs one thread."""
+    with Workers(8, "few") as pool:
+        names = {pool.submit(lambda: threading.current_thread().name).result() for _ in range(20)}
+        assert len(names) <= 2
+
+
+def test_errors_are_raised_to_who_asks() -> None:
+    """And the thread goes on."""
+    with Workers(1, "one") as pool:
+        failed, fine = pool.submit(int, "x"), pool.submit(int, "7")
+        with pytest.raises(ValueError, match="'x'"):
+            failed.result()
+        assert fine.result() == 7
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        pool.submit(int)
+
+
+def test_closing_waits_for_what_hangs_no_longer_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has not begun is cancelled."""
+    monkeypatch.setattr(workers, "GRACE", 0.05)
+    begun, released = threading.Event(), threading.Event()
+    pool = Workers(1, "stuck")
+    hanging = pool.submit(lambda: begun.set() or released.wait())
+    waiting = pool.submit(int)
+    begun.wait()
+    begin = time.monotonic()
+    pool.shutdown(cancel_futures=True)
+    assert time.monotonic() - begin < 5
+    with pytest.raises(CancelledError):
+        waiting.result()
+    released.set()
+    assert hanging.result(10)
+    pool.join(time.monotonic() + 10)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("stuck_")]
+
+
+def test_threads_go_with_the_pool() -> None:
+    """A pool that nobody holds ends its threads."""
+    pool = Workers(2, "gone")
+    pool.submit(int).result()
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("gone_")]
+    assert threads
+    del pool
+    gc.collect()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+HANGS = """
+import threading
+from voxload.prefetch import workers
+workers.GRACE = 0.1
+pool, begun = workers.Workers(2, "x"), threading.Event()
+pool.submit(lambda: begun.set() or threading.Event().wait())
+begun.wait()
+raise SystemExit(3)
+"""
+
+
+def test_a_process_ends_though_a_read_hangs() -> None:
+    """With the status that it chose."""
+    done = subprocess.run([sys.executable, "-c", HANGS], timeout=60, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (3, "")
