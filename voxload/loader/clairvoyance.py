@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ import torch
 
 from voxload.dataset import VolumeDataset
 from voxload.loader.blocks import DatasetBlocks
-from voxload.loader.cache import Cache
+from voxload.loader.cache import CLAIRVOYANT, Cache
 from voxload.loader.foresight import Foresight, Members
 from voxload.loader.nearby import Nearby
 from voxload.loader.prefetched import Prefetched, PrefetchedEpoch
@@ -109,6 +110,14 @@ class Clairvoyance:
     def close(self) -> None:
         """Stop all threads and give everything back; what lies on disk stays."""
         self._close()
+
+
+def prepared(cache: Cache | None) -> threading.Thread:
+    """Return a thread that makes ready what plans are made with, while the user builds a network; join it before."""
+    is_needed = cache is not None and cache.policy == CLAIRVOYANT
+    thread = threading.Thread(target=policies.prepare if is_needed else None, name="voxload-planning", daemon=True)
+    thread.start()
+    return thread
 
 
 def _planner(nearby: Nearby, volumes: VolumeDataset, costs: CostModel, threads: int) -> Planner:

@@ -17,7 +17,7 @@ from voxload.errors import UsageError
 from voxload.loader.agreement import GroupAgreement
 from voxload.loader.batch import Batch, Batches
 from voxload.loader.cache import Cache
-from voxload.loader.clairvoyance import Clairvoyance
+from voxload.loader.clairvoyance import Clairvoyance, prepared
 from voxload.loader.readahead import ReadAhead
 from voxload.loader.sampler import GroupSampler
 from voxload.loader.staging import LEAST_SLOTS, BatchLayout, StagingRing
@@ -96,6 +96,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         super().__init__(**bound.arguments)
         self._budget = parse_bytes(staging)
         self._transforms = _transforms_of(self._volumes, transform)
+        self._preparing = prepared(cache)
         self._agreement = GroupAgreement(self._volumes.grid, self._volumes.fingerprint)
         _check_sampler(self._volumes, self.sampler)
         if transform is not None and self.collate_fn not in (default_collate, default_convert):
@@ -130,6 +131,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         if self._volumes is None or self.cache is None or not len(self._volumes):
             return False
         if self._clairvoyance is None:
+            self._preparing.join()
             volumes, threads = self._volumes, self._threads
             self._clairvoyance = Clairvoyance(
                 self,

@@ -62,10 +62,11 @@ class Hands:
         pool = self._far_pool if fetch.source.kind is From.STORAGE else self._near_pool
         slots = {part.slot: slots[part.slot] for part in fetch.parts}
         nbytes = sum(volume.nbytes for part in fetch.parts for volume in slots[part.slot].at(part.place))
-        predicted = self._means.costs.predicted(fetch.source, nbytes)
+        # Who waits for a block that is to come learns nothing of how fast it then comes.
+        predicted = None if fetch.wait else self._means.costs.predicted(fetch.source, nbytes)
         pool.submit(self._fetch, fetch, slots, nbytes, predicted)
 
-    def _fetch(self, fetch: Fetch, slots: Mapping[int, Filling], nbytes: int, predicted: float) -> None:
+    def _fetch(self, fetch: Fetch, slots: Mapping[int, Filling], nbytes: int, predicted: float | None) -> None:
         """Bring the parts of a fetch; runs in a pool."""
         begin = monotonic()
         kind = fetch.source.kind

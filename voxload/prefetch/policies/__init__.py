@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from voxload.errors import UsageError
-from voxload.prefetch.policies.clairvoyant import Clairvoyant
+from voxload.prefetch.policies.clairvoyant import Clairvoyant, prepare
 from voxload.prefetch.policies.first_touch import FirstTouch
 from voxload.prefetch.policies.lru import Lru
 from voxload.prefetch.policies.nopfs import Nopfs
@@ -11,7 +11,7 @@ from voxload.prefetch.policies.protocol import Policy, State
 from voxload.prefetch.policies.shards import Shards
 from voxload.prefetch.policies.staging import Staging
 
-__all__ = ["NAMES", "Policy", "State", "named"]
+__all__ = ["NAMES", "Policy", "State", "named", "prepare"]
 
 _POLICIES: tuple[Policy, ...] = (
     Clairvoyant(),

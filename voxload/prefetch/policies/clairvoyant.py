@@ -276,6 +276,11 @@ def _kernel() -> Callable[..., None]:
     return kernel
 
 
+def prepare() -> None:
+    """Compile what plans are made with, or load it: seconds that can pass while nobody waits."""
+    _kernel()
+
+
 @dataclass(frozen=True, slots=True)
 class Clairvoyant:
     """Belady's policy over all tiers of a line, as far as blocks can move; see above."""
