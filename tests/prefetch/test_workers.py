@@ -47,7 +47,12 @@ def test_closing_waits_for_what_hangs_no_longer_than_said(monkeypatch: pytest.Mo
     monkeypatch.setattr(workers, "GRACE", 0.05)
     begun, released = threading.Event(), threading.Event()
     pool = Workers(1, "stuck")
-    hanging = pool.submit(lambda: begun.set() or released.wait())
+
+    def hang() -> bool:
+        begun.set()
+        return released.wait()
+
+    hanging = pool.submit(hang)
     waiting = pool.submit(int)
     begun.wait()
     begin = time.monotonic()
