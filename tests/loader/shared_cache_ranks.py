@@ -82,10 +82,11 @@ def join(folder: Path) -> None:
 
 
 class Stock:
-    """Data sets, each opened once: opening files is most of what a short life takes."""
+    """Data sets, each opened once, and torch's streams of them, each drawn once: they are most of what lives take."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, str], voxload.VolumeDataset] = {}
+        self._drawn: dict[tuple[Any, ...], list[list[int]]] = {}
 
     def get(self, source: Any, kind: type[voxload.VolumeDataset]) -> voxload.VolumeDataset:
         """Return a data set."""
@@ -93,6 +94,13 @@ class Stock:
         if name not in self._open:
             self._open[name] = open_data(source, kind)
         return self._open[name]
+
+    def wanted(self, case: Case, source: Any) -> list[list[int]]:
+        """Return the stream that torch's own loader gives."""
+        name = (str(source), case.order, case.batch, case.drop_last, case.lengths)
+        if name not in self._drawn:
+            self._drawn[name] = expected(case, self.get(source, voxload.VolumeDataset))
+        return self._drawn[name]
 
     def close(self) -> None:
         """Close all."""
@@ -111,7 +119,7 @@ class Life:
     def run(self, stock: Stock, folder: Path) -> dict[str, Any]:
         """Return how the stream differs from torch's, and what its blocks took."""
         begin = time.monotonic()
-        wanted = expected(self.case, stock.get(self.plain, voxload.VolumeDataset))
+        wanted = stock.wanted(self.case, self.plain)
         data = stock.get(self.source, self.patch.kind)
         loader = voxload.DataLoader(data, cache=self.case.cache(folder), **loader_words(self.case, data))
         with warnings.catch_warnings(record=True) as caught:
@@ -209,7 +217,7 @@ def lives(plan: Plan) -> list[Life]:
     words: dict[str, Any] = {"lengths": whole, "words": {"epochs": EPOCHS}}
     if plan.many:
         many = Path(plan.many)
-        found += [Counted(Case(f"{way} holds", peers=way, memory=33, batch=4, **words), many) for way in plan.peers]
+        found += [Counted(Case(f"{way} holds", peers=way, memory=33, batch=2, **words), many) for way in plan.peers]
         found += [
             Counted(Case(f"half {policy}", peers=plan.peers[0], policy=policy, memory=16, batch=2, **words), many)
             for policy in ("clairvoyant", "nopfs")
