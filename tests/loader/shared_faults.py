@@ -30,7 +30,7 @@ VICTIM = 2
 """The rank that it happens to; rank 0 is on its line."""
 FAULT = (1, 2)
 """Epoch and step after which it happens."""
-SHORT = 0.3
+SHORT = 1.0
 """Seconds in which peers must answer, where one does not."""
 _EPOCHS: tuple[Lengths, Lengths] = ((None,) * 4, (None,) * 4)
 

@@ -9,6 +9,7 @@ each rank said, how it ended, and how many seconds after the fault.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import os
 import select
@@ -22,6 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -30,7 +32,9 @@ from tests.loader.shared_faults import FAULT, nearby
 from tests.loader.shared_world import RANKS, Case, common_steps, expected, gathered, loader_words, open_data, train
 from voxload.errors import StorageError
 from voxload.loader import agreement
-from voxload.prefetch.line import MEMORY
+from voxload.prefetch import policies
+from voxload.prefetch.held import Held
+from voxload.prefetch.line import MEMORY, EpochOrder, Line, Room
 from voxload.readers.protocol import ReadCost, Volume
 
 VICTIM = 1
@@ -158,9 +162,18 @@ def watch(children: Sequence[int], folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def warm() -> None:
+    """Compile, or load, what every fork would else load for itself; it starts no thread."""
+    policy = policies.named("clairvoyant")
+    line = Line(np.full(2, 1, np.int64), (Room(1, 1),) * 2)
+    policy.place(policy.begin(line, Held.nothing()), EpochOrder(0, np.zeros((2, 1, 1), np.int64)), ())
+    gc.freeze()  # what is never collected stays shared
+
+
 def main(folder: Path, samples: Path) -> None:
     """Run the worlds one after the other."""
     torch.set_num_threads(1)
+    warm()
     found = {}
     for world in WORLDS:
         place = folder / world.name
