@@ -328,7 +328,7 @@ def test_a_rank_that_hangs_is_left_behind(losses: Rows) -> None:
 
 
 def test_a_rank_that_gives_a_hanging_read_up_ends(losses: Rows) -> None:
-    """With a time-out it raises, its process ends though the read never does, and the others learn it at once."""
+    """With a time-out it raises, its process ends though the read never does, and the others learn it then."""
     rows = losses["stuck, timed"]
     _check_ends(rows)
     assert [row["code"] for row in rows] == [1] * RANKS
