@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -52,6 +53,7 @@ class Team:
         cores = len(os.sched_getaffinity(0))
         helpers = min(threads, cores) - 1
         self._seats = threading.Semaphore(cores)
+        self._seated = threading.local()
         self._pool = ThreadPoolExecutor(helpers, thread_name_prefix="voxload-decode") if helpers else None
 
     def run(self, work: Callable[[T], None], tasks: Sequence[T]) -> None:
@@ -60,9 +62,8 @@ class Team:
         Raises what the first failing task raised, whichever thread came upon an error first; tasks that have not
         begun by then are dropped.
         """
-        has_seat = self._seats.acquire(timeout=_PATIENCE)
-        try:
-            left, failures = enumerate(tasks), list[tuple[int, BaseException]]()
+        left, failures = enumerate(tasks), list[tuple[int, BaseException]]()
+        with self.seat():
             joined = self._join(len(tasks) - 1, _labour, work, left, failures)
             try:
                 _labour(work, left, failures)
@@ -70,9 +71,6 @@ class Team:
             except BaseException as error:  # noqa: BLE001 - Ctrl-C outside a task; raised once no helper writes any more
                 failures.append((_URGENT, error))
                 self._dismiss(joined)
-        finally:
-            if has_seat:
-                self._seats.release()
         if failures:
             first = min(failures, key=itemgetter(0))[1]
             try:
@@ -80,6 +78,25 @@ class Team:
             finally:  # an error that is held by a frame that it holds itself would keep the caller's array alive
                 failures.clear()
                 del first
+
+    @contextmanager
+    def seat(self) -> Iterator[None]:
+        """Let the calling thread work meanwhile, once there is a core for it or it has waited long enough.
+
+        A read takes its seat before it plans: sixteen callers that plan at once hold the interpreter's lock in turns of
+        milliseconds each, and those that decode wait for it. A thread that has a seat keeps it.
+        """
+        if getattr(self._seated, "is_so", False):
+            yield
+            return
+        has_seat = self._seats.acquire(timeout=_PATIENCE)
+        self._seated.is_so = True
+        try:
+            yield
+        finally:
+            self._seated.is_so = False
+            if has_seat:
+                self._seats.release()
 
     def close(self) -> None:
         """Stop the helpers; reads go on without them."""

@@ -27,6 +27,7 @@ from voxload.readers.remote.plan import Piece, plan
 from voxload.readers.remote.ranges import ObjectStamp
 from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.scratch import address
+from voxload.readers.seats import working
 from voxload.readers.spans import SpanVolume, Take
 from voxload.readers.stored import StoredChunks
 from voxload.readers.verified import load_checksums, verified
@@ -88,7 +89,7 @@ class NativeHdf5Reader:
         """Read many boxes; a chunk that several want is decoded once."""
         check_requests(self._info, requests)
         subject = f"{self._info.location}, box {requests[0].box}" if requests else str(self._info.location)
-        with translated(subject):
+        with translated(subject), working(is_local=self.traffic is None):
             self._reader.source.stamp.check_unchanged()
             self._file.check_unchanged()
             for request in requests:

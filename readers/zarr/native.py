@@ -20,6 +20,7 @@ from voxload.readers.parts import Place, Wanted
 from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo, closed, copy_cast
 from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.requests import Request, check_requests, read_wanted
+from voxload.readers.seats import working
 from voxload.readers.store import is_url
 from voxload.readers.stored import StoredChunks
 from voxload.readers.verified import load_checksums, verified
@@ -148,7 +149,7 @@ class NativeZarrReader:
         if not self._is_open:
             raise closed(self._info)
         subject = f"{self._info.location}, box {requests[0].box}" if requests else str(self._info.location)
-        with translated(subject):
+        with translated(subject), working(is_local=self.traffic is None):
             self._chunks.check_unchanged()
             read_wanted(self._info, self._reader.order, requests, self._read)
 
