@@ -59,13 +59,14 @@ def test_what_is_written_is_read(stats: LoaderStats, label: dict[str, str]) -> N
         family = found[f"voxload_loader_{name}"]
         assert family.type == "counter"
         assert family.documentation
-        assert [(sample.name, sample.labels, sample.value) for sample in family.samples] == [
+        # Values are 64-bit floats; the parser gives whole numbers as ints, which hold more.
+        assert [(sample.name, sample.labels, float(sample.value)) for sample in family.samples] == [
             (f"voxload_loader_{name}_total", label, float(value))
         ]
     fields = {"fetches": "fetches", "fetched_bytes": "nbytes", "predicted_seconds": "predicted"}
     for name, field in fields.items() if stats.sources else ():
         read = {sample.labels["source"]: sample for sample in found[f"voxload_loader_{name}"].samples}
-        assert {source: sample.value for source, sample in read.items()} == {
+        assert {source: float(sample.value) for source, sample in read.items()} == {
             source: float(asdict(one)[field]) for source, one in stats.sources.items()
         }
         assert all(sample.labels == {**label, "source": source} for source, sample in read.items())
