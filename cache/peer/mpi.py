@@ -21,6 +21,7 @@ from typing import Any
 from voxload.cache.block import BlockKey
 from voxload.cache.layout import HEAD, Layout, Row
 from voxload.cache.peer.lending import LendingBuffers
+from voxload.cache.peer.looking import look_for
 from voxload.cache.peer.protocol import Answer
 from voxload.cache.trouble import Trouble
 from voxload.errors import InternalError, UsageError, VoxloadError
@@ -37,8 +38,6 @@ _MEETING = 60.0
 """Seconds in which all ranks of a line must come to set up or take down the windows."""
 _LOOKS_AT_ONCE = 16
 _SHORTEST_PAUSE, _LONGEST_PAUSE, _PAUSING = 20e-6, 1e-3, 1e-3
-_SHORTEST_LOOK, _LONGEST_LOOK = 1e-3, 20e-3
-"""Pauses between looks for a block that is to come, in seconds: they double from the one to the other."""
 
 
 class MpiPeers:
@@ -94,15 +93,7 @@ class MpiPeers:
         layout = self._layouts[group]
         if layout is None:
             return Answer.ABSENT
-        end = time.monotonic() + wait
-        pause = _SHORTEST_LOOK
-        while True:
-            answer = self._look(group, layout, key, out)
-            left = end - time.monotonic()
-            if answer is not Answer.ABSENT or left <= 0:
-                return answer
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, _LONGEST_LOOK)
+        return look_for(lambda: self._look(group, layout, key, out), wait)
 
     def close(self) -> None:
         """Take the windows down together with the other ranks; bounded, and with a warning where one does not come."""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 
 from voxload.cache.attached import AttachedMemory
 from voxload.cache.block import BlockKey
 from voxload.cache.peer.address import PeerAddress
+from voxload.cache.peer.looking import look_for
 from voxload.cache.peer.protocol import Answer, Peers
 from voxload.cache.peer.shelf import Lender
 from voxload.cache.trouble import Trouble
 from voxload.errors import UsageError, VoxloadError
 from voxload.readers.protocol import Volume
-
-_SHORTEST_LOOK, _LONGEST_LOOK = 1e-3, 20e-3
-"""Pauses between looks for a block that is to come, in seconds: they double from the one to the other."""
 
 
 class NodePeers:
@@ -52,14 +49,7 @@ class NodePeers:
         """Fill `out` with a block out of a group's tiers; see `Peers`. Raises UsageError for any other group."""
         if group not in self._arenas:
             raise UsageError("group", found=str(group), expected=f"one of {sorted(self._arenas)}")
-        end, pause = time.monotonic() + wait, _SHORTEST_LOOK
-        while True:
-            answer = self._look(group, key, out)
-            left = end - time.monotonic()
-            if answer is not Answer.ABSENT or left <= 0:
-                return answer
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, _LONGEST_LOOK)
+        return look_for(lambda: self._look(group, key, out), wait)
 
     def _look(self, group: int, key: BlockKey, out: Volume) -> Answer:
         answer = self._arenas[group].fetch(key, out)

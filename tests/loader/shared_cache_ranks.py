@@ -30,6 +30,7 @@ from tests.loader.shared_world import (
     GROUPS,
     STEP_SECONDS,
     Case,
+    Spatial,
     common_steps,
     expected,
     gathered,
@@ -85,21 +86,21 @@ class Stock:
     """Data sets, each opened once, and torch's streams of them, each drawn once: they are most of what lives take."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, str], voxload.VolumeDataset] = {}
+        self._open: dict[tuple[Any, ...], voxload.VolumeDataset] = {}
         self._drawn: dict[tuple[Any, ...], list[list[int]]] = {}
 
-    def get(self, source: Any, kind: type[voxload.VolumeDataset]) -> voxload.VolumeDataset:
+    def get(self, source: Any, kind: type[voxload.VolumeDataset], spatial: Spatial) -> voxload.VolumeDataset:
         """Return a data set."""
-        name = (str(source), kind.__name__)
+        name = (str(source), kind.__name__, spatial)
         if name not in self._open:
-            self._open[name] = open_data(source, kind)
+            self._open[name] = open_data(source, kind, spatial)
         return self._open[name]
 
     def wanted(self, case: Case, source: Any) -> list[list[int]]:
         """Return the stream that torch's own loader gives."""
-        name = (str(source), case.order, case.batch, case.drop_last, case.lengths)
+        name = (str(source), case.order, case.batch, case.drop_last, case.lengths, case.spatial)
         if name not in self._drawn:
-            self._drawn[name] = expected(case, self.get(source, voxload.VolumeDataset))
+            self._drawn[name] = expected(case, self.get(source, voxload.VolumeDataset, case.spatial))
         return self._drawn[name]
 
     def close(self) -> None:
@@ -120,14 +121,14 @@ class Life:
         """Return how the stream differs from torch's, and what its blocks took."""
         begin = time.monotonic()
         wanted = stock.wanted(self.case, self.plain)
-        data = stock.get(self.source, self.patch.kind)
+        data = stock.get(self.source, self.patch.kind, self.case.spatial)
         loader = voxload.DataLoader(data, cache=self.case.cache(folder), **loader_words(self.case, data))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             self.patch.prepare()
             epochs = train(
                 loader,
-                self.case.lengths[data.grid.group],
+                self.case.lengths[data.grid.group % 2],
                 common_steps(gathered(wanted)),
                 lambda epoch, step: self.patch.act(loader, epoch, step),
             )

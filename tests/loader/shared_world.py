@@ -20,8 +20,11 @@ from voxload.grid import ProcessGrid
 from voxload.loader.sampler import GroupSampler
 from voxload.prefetch import policies
 
-SPATIAL = (2, 1, 1)
+Spatial = tuple[int, int, int]
+SPATIAL: Spatial = (2, 1, 1)
 GROUPS, RANKS = 2, 4
+GRIDS: tuple[Spatial, ...] = (SPATIAL, (1, 1, 1), (1, 2, 2))
+"""Two groups of two ranks, four of one, and one of four; the last one's blocks have a halo."""
 BLOCK = 4 * 8 * 8 * 4 * 2
 """Bytes of a rank's half of a sample."""
 FOOTPRINT = BLOCK + 256
@@ -48,7 +51,9 @@ class Case:
     batch: int = 1
     drop_last: bool = False
     lengths: tuple[Lengths, Lengths] = ((None,) * 3, (None,) * 3)
-    """By group."""
+    """Of groups with an even and with an odd number."""
+    spatial: Spatial = SPATIAL
+    """Blocks of a sample."""
     words: dict[str, Any] = field(default_factory=dict)
     """Further ones of the cache."""
 
@@ -93,12 +98,15 @@ class Fickle(GroupSampler):
         yield from reversed(indices) if self.turn == 2 and self.rank == 1 else indices
 
 
-def open_data(source: Any, kind: type[voxload.VolumeDataset] = voxload.VolumeDataset) -> voxload.VolumeDataset:
+def open_data(
+    source: Any, kind: type[voxload.VolumeDataset] = voxload.VolumeDataset, spatial: Spatial = SPATIAL
+) -> voxload.VolumeDataset:
     """Return the raw universes of a folder, or Zarr hierarchies by their URLs."""
-    grid = ProcessGrid(spatial=SPATIAL, world_size=dist.get_world_size(), rank=dist.get_rank())
-    if isinstance(source, Path):
-        return kind(f"{source}/*.h5", fields={"x": "full"}, axes="DHWC", targets="unitPar", grid=grid)
-    return kind(source, fields={"x": "full"}, axes="DHWC", grid=grid)
+    grid = ProcessGrid(spatial=spatial, world_size=dist.get_world_size(), rank=dist.get_rank())
+    words: dict[str, Any] = {"fields": {"x": "full"}, "axes": "DHWC", "grid": grid}
+    if spatial == GRIDS[-1]:
+        words |= {"halo": 1, "boundary": "periodic"}
+    return kind(f"{source}/*.h5", targets="unitPar", **words) if isinstance(source, Path) else kind(source, **words)
 
 
 def loader_words(case: Case, data: voxload.VolumeDataset) -> dict[str, Any]:
@@ -147,7 +155,7 @@ def train(
 def expected(case: Case, data: voxload.VolumeDataset) -> list[list[int]]:
     """Return the stream that torch's own loader gives."""
     plain = torch.utils.data.DataLoader(data, **loader_words(case, data))
-    lengths = case.lengths[data.grid.group]
+    lengths = case.lengths[data.grid.group % 2]
     return list(train(plain, lengths, [0] * len(lengths)))
 
 
@@ -176,7 +184,7 @@ def stream_cases(peers: Sequence[str], rooms: Sequence[str]) -> list[Case]:
     """Return every policy with every room, over the transports and with everything else in turn."""
     chosen = [name for name in policies.NAMES if name not in {"none", "staging"}]
     draw = Random(1)
-    ways, orders, left = cycle(peers), cycle(ORDERS), cycle(_LEFT)
+    ways, orders, left, grids = cycle(peers), cycle(ORDERS), cycle(_LEFT), cycle(GRIDS)
     cases = []
     for (policy, room), way in zip(product(chosen, rooms), ways, strict=False):
         memory, disk = ROOMS[room]
@@ -195,6 +203,7 @@ def stream_cases(peers: Sequence[str], rooms: Sequence[str]) -> list[Case]:
             batch=draw.choice([1, 2]),
             drop_last=draw.random() < 0.5,
             lengths=next(left),
+            spatial=next(grids),
             words=words,
         )
         cases.append(case)

@@ -56,7 +56,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     transform
         Applied to each batch's volumes: a callable for the first field, or a mapping from field names.
     staging
-        Most bytes of the buffers read ahead into, as a number or like ``"1GiB"``.
+        Most bytes of the buffers read ahead into, as a number or like ``"1GiB"``. With a cache, iterators that begin
+        while another one is under way share as many again.
     cache
         Where blocks are kept near, and by which policy; None reads each block from the storage in every epoch.
 
