@@ -67,7 +67,12 @@ class Cache:
     def __post_init__(self) -> None:
         if (self.disk is None) != (self.disk_bytes == 0):
             raise UsageError(
-                "cache", found=f"disk {self.disk!r} with disk_size {self.disk_size!r}", expected="both or neither"
+                "cache",
+                found=f"disk {os.fspath(self.disk)!r}, disk_size {self.disk_size!r}"
+                if self.disk
+                else "disk_size alone",
+                expected="a folder and its size, or neither",
+                remedy="say both, such as disk /nvme/voxload and disk_size 500GiB",
             )
         for name, found, known in (
             ("codec", self.codec, CODECS),
