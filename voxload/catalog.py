@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 
 from voxload.atomic import replacing
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
+from voxload.parquet import read_table
 
 CATALOG_NAME = "catalog.parquet"
 """File name of the catalogue in a converted folder."""
@@ -148,8 +149,7 @@ class Catalog:
         """
         path = Path(path)
         try:
-            with path.open("rb") as file:
-                table = pq.read_table(file, page_checksum_verification=True)
+            table = read_table(path)
             table.validate(full=True)  # or text that is none would only be noticed when it is used
             return cls(table, path.parent)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:

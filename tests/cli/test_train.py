@@ -16,8 +16,8 @@ from voxload.training.result import Epoch, RankReport, TrainingResult
 
 WRONG = {
     "a size that is none": (["--memory", "8G"], "write for example 512MiB"),
-    "a folder without its size": (["--disk", "tier"], "expected both or neither"),
-    "a size without its folder": (["--disk-size", "1GiB"], "expected both or neither"),
+    "a folder without its size": (["--disk", "tier"], "expected a folder and its size, or neither"),
+    "a size without its folder": (["--disk-size", "1GiB"], "expected a folder and its size, or neither"),
     "no such policy": (["--policy", "magic"], "cache policy: found 'magic', expected one of ['clairvoyant'"),
     "no such way to peers": (["--peers", "pigeons"], "cache peers: found 'pigeons'"),
     "no such codec": (["--memory", "1GiB", "--codec", "zip"], "cache codec: found 'zip'"),

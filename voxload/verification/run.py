@@ -17,6 +17,7 @@ from voxload.checksums import checksums_name, recording
 from voxload.convert.lock import locked
 from voxload.convert.manifest import read_manifest
 from voxload.errors import DataError, StorageError
+from voxload.parquet import read_table
 from voxload.readers.checksums import ChecksumFile, ChecksumRow, Checksums
 from voxload.readers.protocol import Missing
 from voxload.readers.store import is_url
@@ -136,8 +137,7 @@ def _origin(entry: Entry, root: Path) -> str:
 def _name_checksums(path: Path, names: list[str]) -> None:
     """Set the column `checksums` of a catalogue, row by row, and leave everything else that is in it."""
     try:
-        with path.open("rb") as file:
-            table = pq.read_table(file)
+        table = read_table(path)
         column = pa.array(names, pa.string())
         if "checksums" in table.column_names:
             table = table.set_column(table.column_names.index("checksums"), "checksums", column)
