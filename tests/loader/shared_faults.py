@@ -69,14 +69,16 @@ def volumes(loader: voxload.DataLoader) -> voxload.VolumeDataset:
 
 def nearby(loader: voxload.DataLoader) -> Nearby:
     """Return what a loader has near."""
-    assert loader._clairvoyance is not None
-    return loader._clairvoyance.nearby
+    assert loader._reading is not None
+    assert loader._reading.clairvoyance is not None
+    return loader._reading.clairvoyance.nearby
 
 
 def planner(loader: voxload.DataLoader) -> Planner:
     """Return a rank's planner; other threads use it."""
-    assert loader._clairvoyance is not None
-    return loader._clairvoyance._prefetched.runner._driver._planner
+    assert loader._reading is not None
+    assert loader._reading.clairvoyance is not None
+    return loader._reading.clairvoyance._prefetched.runner._driver._planner
 
 
 def server(loader: voxload.DataLoader) -> FlightServer:

@@ -331,8 +331,9 @@ def test_a_timeout_is_torchs_and_loses_no_batch(folder: Path) -> None:
 
 
 def _memory_of(loader: voxload.DataLoader) -> MemoryTier:
-    assert loader._clairvoyance is not None
-    tier = loader._clairvoyance.nearby.tiers[MEMORY]
+    assert loader._reading is not None
+    assert loader._reading.clairvoyance is not None
+    tier = loader._reading.clairvoyance.nearby.tiers[MEMORY]
     assert isinstance(tier, MemoryTier)
     return tier
 

@@ -1,0 +1,54 @@
+"""Delivery: what the training loop sees of a batch that was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import default_collate, default_convert
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from voxload.loader.batch import Batch
+from voxload.transforms import Transform
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Turns batches into what torch's loader would give; used by the consumer's thread.
+
+    Samples that torch's own functions would collate are in one tensor already and are handed on as they are.
+    """
+
+    collate: Callable[[Any], Any]
+    """The loader's ``collate_fn``."""
+    is_batched: bool
+    """Whether samples are collated, or single ones converted."""
+    transforms: tuple[Transform | None, ...]
+    """What is done to each field's volumes."""
+    pin_memory: bool
+    """Whether tensors are copied to pinned memory, as torch does."""
+    pin_memory_device: str | None = None
+    """The device that they are pinned for."""
+
+    def __call__(self, batch: Batch) -> Any:
+        """Return what the loop sees; raises what a collate_fn or a transform raises."""
+        data = self._collated(batch) if is_torchs(self.collate) else self.collate(self._samples(batch))
+        return pin_memory(data, self.pin_memory_device) if self.pin_memory else data  # type: ignore[no-untyped-call] # torch's
+
+    def _collated(self, batch: Batch) -> Any:
+        parts = [
+            change(volume) if change else volume for volume, change in zip(batch.volumes, self.transforms, strict=True)
+        ]
+        parts += [] if batch.targets is None else [batch.targets]
+        return parts if self.is_batched else [part[0] for part in parts]
+
+    def _samples(self, batch: Batch) -> Any:
+        columns = (*batch.volumes, *(() if batch.targets is None else (batch.targets,)))
+        samples = [tuple(column[place] for column in columns) for place in range(len(batch.indices))]
+        return samples if self.is_batched else samples[0]
+
+
+def is_torchs(collate: Callable[[Any], Any]) -> bool:
+    """Tell whether a collate_fn is torch's own, which only stacks samples or takes a single one as it is."""
+    return collate in (default_collate, default_convert)

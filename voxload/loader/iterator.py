@@ -1,0 +1,91 @@
+"""VolumeIterator: one epoch over a VolumeDataset, as torch's loader would run it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from voxload.loader.agreement import GroupAgreement
+from voxload.loader.batch import Batch, Batches
+from voxload.loader.delivery import Delivery
+from voxload.loader.stats import StatsRecorder
+from voxload.transforms import Transform
+
+
+class EpochReader(Protocol):
+    """What an iterator needs of its loader; used by one thread."""
+
+    agreement: GroupAgreement
+    recorder: StatsRecorder
+    transforms: tuple[Transform | None, ...]
+
+    def begin(self) -> None:
+        """Begin an epoch, right before its iterator is made and the sampler is touched."""
+        ...
+
+    def batches(self, indices: Iterator[Sequence[int]]) -> Batches | None:
+        """Return the batches of the epoch begun last; None where there are none."""
+        ...
+
+
+class VolumeIterator(_BaseDataLoaderIter):
+    """One epoch over a VolumeDataset; used by one thread."""
+
+    def __init__(self, loader: torch.utils.data.DataLoader[Any], reader: EpochReader) -> None:
+        reader.begin()
+        super().__init__(loader)
+        self._loader = loader  # whose end ends its cache: an iterator of a nameless loader keeps it
+        self._reader = reader
+        self._begin()
+
+    def _begin(self) -> None:
+        self._deliver = Delivery(
+            self._collate_fn,
+            self._auto_collation,
+            self._reader.transforms,
+            pin_memory=self._pin_memory,
+            pin_memory_device=self._pin_memory_device,
+        )
+        self._ahead = self._reader.batches(_index_lists(self._sampler_iter, are_lists=self._auto_collation))
+        self._delivered: float | None = None
+        self._step = 0
+
+    def _reset(self, loader: torch.utils.data.DataLoader[Any], first_iter: bool = False) -> None:
+        """Start the next epoch with the same iterator, as persistent workers ask for."""
+        self._reader.begin()
+        super()._reset(loader, first_iter)
+        self._begin()
+
+    def _next_data(self) -> Any:
+        """Return the next batch, checked against the other ranks of the group."""
+        asked = perf_counter()
+        recorder = self._reader.recorder
+        if self._delivered is not None:
+            recorder.computed(asked - self._delivered)
+            self._delivered = None
+        batch = self._ahead.next() if self._ahead is not None else None
+        read = perf_counter()
+        self._reader.agreement.check(None if batch is None else batch.indices, step=self._step)
+        agreed = perf_counter()
+        if batch is None:
+            raise StopIteration
+        data = self._deliver(batch)
+        self._step += 1
+        self._delivered = perf_counter()
+        self._count(batch, asked=asked, stall=self._delivered - asked - (agreed - read))
+        return data
+
+    def _count(self, batch: Batch, *, asked: float, stall: float) -> None:
+        needed = sum(volume.nbytes for volume in batch.volumes)
+        self._reader.recorder.delivered(samples=len(batch.indices), needed=needed, cost=batch.cost)
+        self._reader.recorder.waited(asked=asked, stall=stall)
+
+
+def _index_lists(drawn: Iterator[Any], *, are_lists: bool) -> Iterator[Sequence[int]]:
+    """Yield each batch's indices; knows no iterator, which would otherwise hold itself alive."""
+    for index in drawn:
+        yield list(index) if are_lists else [index]

@@ -1,0 +1,126 @@
+"""Reading: all that a DataLoader over a VolumeDataset keeps from one epoch to the next."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from voxload.dataset import VolumeDataset
+from voxload.loader.agreement import GroupAgreement
+from voxload.loader.arguments import largest_batch
+from voxload.loader.batch import Batches
+from voxload.loader.cache import Cache
+from voxload.loader.clairvoyance import Clairvoyance, prepared
+from voxload.loader.readahead import ReadAhead
+from voxload.loader.staging import LEAST_SLOTS, BatchLayout, StagingRing
+from voxload.loader.stats import StatsRecorder
+from voxload.prefetch.meter import Meter
+from voxload.transforms import Transform
+
+DEFAULT_READERS = 2
+"""Reader threads when num_workers is 0: h5py's lock and zarr's own pool make more of little use."""
+_PREFETCH_FACTOR = 2
+"""Batches read ahead per thread, torch's own default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What reading may take."""
+
+    staging: int
+    """Most bytes of the buffers read ahead into."""
+    cache: Cache | None
+    """Where blocks are kept near."""
+
+
+class Reading:
+    """Reads one loader's batches, epoch after epoch; used by one thread.
+
+    Parameters
+    ----------
+    loader
+        Whose sampler and arguments it follows; it is not kept alive by this.
+    volumes
+        What is read.
+    budget
+        Buffers and tiers.
+    transforms
+        What is done to each field's volumes.
+    """
+
+    def __init__(
+        self,
+        loader: torch.utils.data.DataLoader[Any],
+        volumes: VolumeDataset,
+        budget: Budget,
+        *,
+        transforms: tuple[Transform | None, ...],
+    ) -> None:
+        self.recorder = StatsRecorder()
+        self.agreement = GroupAgreement(volumes.grid, volumes.fingerprint)
+        self.transforms = transforms
+        self.meter = Meter()
+        self.clairvoyance: Clairvoyance | None = None
+        self._loader = weakref.ref(loader)
+        self._volumes = volumes
+        self._budget = budget
+        self._preparing = prepared(budget.cache)
+        self._ring: StagingRing | None = None
+        self._is_cached = False
+
+    def begin(self) -> None:
+        """Begin an epoch, right before its iterator is made."""
+        self._is_cached = False
+        if self._budget.cache is None or not len(self._volumes):
+            return
+        if self.clairvoyance is None:
+            self._preparing.join()
+            self.clairvoyance = Clairvoyance(
+                self._of,
+                self._volumes,
+                cache=self._budget.cache,
+                ring=self._new_ring,
+                threads=self._threads,
+                meter=self.meter,
+            )
+        if not self.clairvoyance.is_busy:  # else with another iterator: this one reads for itself
+            self.clairvoyance.begin()
+            self._is_cached = True
+
+    def batches(self, indices: Iterator[Sequence[int]]) -> Batches | None:
+        """Return the batches of the epoch begun last; None where there are no samples."""
+        if not len(self._volumes):
+            return None
+        timeout = self._of.timeout or None
+        if self._is_cached and self.clairvoyance is not None:
+            return self.clairvoyance.epoch(indices, timeout)
+        if self._ring is None:  # made by the first epoch, and used by all of them
+            self._ring = self._new_ring(None)
+        return ReadAhead(self._volumes, indices, ring=self._ring, threads=self._threads, timeout=timeout)
+
+    def close(self) -> None:
+        """Stop all threads and give back tiers; a further epoch begins with nothing kept."""
+        clairvoyance, self.clairvoyance = self.clairvoyance, None
+        if clairvoyance is not None:
+            clairvoyance.close()
+
+    @property
+    def _of(self) -> torch.utils.data.DataLoader[Any]:
+        loader = self._loader()
+        if loader is None:
+            raise ReferenceError("the DataLoader of this iterator is gone")
+        return loader
+
+    @property
+    def _threads(self) -> int:
+        return self._of.num_workers or DEFAULT_READERS
+
+    def _new_ring(self, notify: Callable[[], None] | None) -> StagingRing:
+        """Return slots for as many batches as are read ahead."""
+        ahead = self._threads * (self._of.prefetch_factor or _PREFETCH_FACTOR)
+        layout = BatchLayout(largest_batch(self._of), self._volumes.layout(0))
+        return StagingRing(layout, budget=self._budget.staging, most=ahead + LEAST_SLOTS, notify=notify)
