@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
+from voxload.jobgrid import JobGrid
 from voxload.readers.block import block_cost, read_block
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo
@@ -55,7 +56,9 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     targets
         Columns of the catalogue or, for plain files, names of one-dimensional datasets in each file.
     grid
-        The ranks; one rank that holds whole samples by default.
+        The ranks; one rank that holds whole samples by default. Three counts of blocks along (d, h, w) are looked up
+        when the grid is first used, among torch.distributed's ranks or, where it is not initialised by then, the
+        launcher's.
     halo
         Voxels wanted around the block: one width, or one per (d, h, w).
     boundary
@@ -83,19 +86,29 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         *,
         fields: Mapping[str, str] | None = None,
         targets: str | Sequence[str] | None = None,
-        grid: ProcessGrid | None = None,
+        grid: ProcessGrid | Sequence[int] | None = None,
         halo: int | Sequence[int] | Halo = 0,
         boundary: str | Boundary = Boundary.ZERO,
         missing: str | Missing = Missing.ERROR,
         axes: Axes = None,
     ) -> None:
-        self.grid = grid or ProcessGrid()
+        self._job = JobGrid(ProcessGrid() if grid is None else grid)
         self.halo = Halo.parse(halo)
         self.boundary = Boundary.parse(boundary)
         self.target_names = (targets,) if isinstance(targets, str) else tuple(targets or ())
         self._samples = list_samples(source, fields=fields, targets=self.target_names, axes=axes)
         self.missing = Missing.parse(missing)
         self._handles = Handles(self.missing)
+
+    @property
+    def grid(self) -> ProcessGrid:
+        """The ranks; looked up at first use where only the counts of blocks were given."""
+        return self._job()
+
+    @property
+    def is_grid_known(self) -> bool:
+        """Whether `grid` is looked up already."""
+        return self._job.is_known
 
     @property
     def sample_ids(self) -> tuple[str, ...]:

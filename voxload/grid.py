@@ -58,13 +58,7 @@ class ProcessGrid:
     """This rank."""
 
     def __post_init__(self) -> None:
-        spatial: tuple[Any, ...] = tuple(self.spatial)
-        if len(spatial) != len(SPATIAL_AXES) or any(not isinstance(n, int) or n < 1 for n in spatial):
-            raise UsageError(
-                "spatial grid",
-                found=repr(self.spatial),
-                expected="three counts of 1 or more, for (d, h, w)",
-            )
+        spatial = spatial_counts(self.spatial)
         object.__setattr__(self, "spatial", spatial)
         blocks = prod(spatial)
         if self.world_size < 1 or self.world_size % blocks:
@@ -98,9 +92,7 @@ class ProcessGrid:
             When the launcher's variables are incomplete or no numbers, or the world does not fit `spatial`.
         """
         rank, world_size = launched_as(os.environ if environ is None else environ)
-        if len(spatial) != len(SPATIAL_AXES):
-            raise UsageError("spatial grid", found=repr(tuple(spatial)), expected="three counts, for (d, h, w)")
-        return cls(spatial=(spatial[0], spatial[1], spatial[2]), world_size=world_size, rank=rank)
+        return cls(spatial=spatial_counts(spatial), world_size=world_size, rank=rank)
 
     @property
     def group_size(self) -> int:
@@ -176,6 +168,14 @@ class ProcessGrid:
     def at(self, rank: int) -> ProcessGrid:
         """Return the same grid seen from another rank."""
         return ProcessGrid(spatial=self.spatial, world_size=self.world_size, rank=rank)
+
+
+def spatial_counts(spatial: Sequence[int]) -> tuple[int, int, int]:
+    """Return the number of blocks along (d, h, w); raises UsageError when they are not three counts of 1 or more."""
+    counts: tuple[Any, ...] = tuple(spatial)
+    if len(counts) != len(SPATIAL_AXES) or any(not isinstance(n, int) or n < 1 for n in counts):
+        raise UsageError("spatial grid", found=repr(spatial), expected="three counts of 1 or more, for (d, h, w)")
+    return counts[0], counts[1], counts[2]
 
 
 def launched_as(environ: Mapping[str, str]) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,25 +11,59 @@ from torch.utils.data import DistributedSampler
 
 from voxload.dataset import VolumeDataset
 from voxload.errors import UsageError
+from voxload.loader.delivery import is_torchs
 from voxload.loader.sampler import GroupSampler
 from voxload.transforms import Transform
 
 
-def sample_over_groups(data: VolumeDataset, arguments: dict[str, Any]) -> None:
-    """Put a sampler over sample groups in place of torch's default, which every rank would draw for itself."""
-    if data.grid.world_size == 1 or arguments.get("sampler") is not None or arguments.get("batch_sampler") is not None:
-        return
-    generator = arguments.get("generator")
-    arguments["sampler"] = GroupSampler(
-        data,
-        data.grid,
-        shuffle=bool(arguments.pop("shuffle", False)),
-        seed=generator.initial_seed() if generator is not None else 0,
-        drop_last=bool(arguments.get("drop_last", False)),
+def group_sampler(
+    data: VolumeDataset, generator: torch.Generator | None, *, shuffle: bool, drop_last: bool
+) -> GroupSampler | None:
+    """Return a sampler over sample groups in place of torch's default, which every rank would draw for itself.
+
+    None where there is one rank. Where the ranks are not looked up yet, the sampler does so when it is first used.
+    """
+    if data.is_grid_known and data.grid.world_size == 1:
+        return None
+    seed = generator.initial_seed() if generator is not None else 0
+    return GroupSampler(
+        data, data.grid if data.is_grid_known else None, shuffle=shuffle, seed=seed, drop_last=drop_last
     )
 
 
-def check_sampler(data: VolumeDataset, sampler: Any) -> None:
+def check_arguments(loader: torch.utils.data.DataLoader[Any], added: Mapping[str, Any]) -> None:
+    """Refuse arguments that contradict each other; `added` are those that torch's loader does not have."""
+    data = loader.dataset
+    if not isinstance(data, VolumeDataset):
+        for name, given in added.items():
+            if given is not None:
+                raise UsageError(name, found="a data set of another kind", remedy="use it on a VolumeDataset")
+        return
+    if data.is_grid_known:
+        _check_sampler(data, loader.sampler)
+    if added["transform"] is not None and not is_torchs(loader.collate_fn):
+        raise UsageError("transform", found="a collate_fn of your own", remedy="call the transform inside it")
+
+
+def check_epoch(loader: torch.utils.data.DataLoader[Any], data: VolumeDataset) -> None:
+    """Refuse, when an epoch begins, what torch refuses then, in its words."""
+    _check_sampler(data, loader.sampler)
+    if loader.num_workers == 0 and loader.timeout != 0:
+        raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
+    if loader.num_workers > 0 and not loader.prefetch_factor:
+        raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
+
+
+def warn_of_processes(loader: torch.utils.data.DataLoader[Any]) -> None:
+    """Warn of what a user expects of worker processes, where none are started."""
+    if loader.worker_init_fn is not None and loader.num_workers > 0:
+        warnings.warn(
+            "worker_init_fn is not called: a VolumeDataset is read by threads of this process, not by worker processes",
+            stacklevel=3,
+        )
+
+
+def _check_sampler(data: VolumeDataset, sampler: Any) -> None:
     """Refuse torch's DistributedSampler over ranks where several ranks share a sample."""
     grid = data.grid
     if grid.group_size == 1 or not isinstance(sampler, DistributedSampler):

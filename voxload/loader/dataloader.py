@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -11,9 +10,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from voxload.dataset import VolumeDataset
 from voxload.errors import UsageError
-from voxload.loader.arguments import check_sampler, sample_over_groups, transforms_of
+from voxload.loader.arguments import check_arguments, check_epoch, group_sampler, transforms_of, warn_of_processes
 from voxload.loader.cache import Cache
-from voxload.loader.delivery import is_torchs
 from voxload.loader.iterator import VolumeIterator
 from voxload.loader.reading import Budget, Reading
 from voxload.loader.stats import LoaderStats
@@ -23,16 +21,20 @@ from voxload.units import parse_bytes
 DEFAULT_STAGING = "1GiB"
 """Staging budget: two 512^3 x 4 int16 blocks of a (2, 2, 1) grid and a batch in use."""
 
+_SETTLED = ("staging", "cache")
+"""What cannot be changed once there is a loader: its buffers and tiers are made by it."""
+
 
 class DataLoader(torch.utils.data.DataLoader[Any]):
     """torch's DataLoader; a VolumeDataset is read ahead by threads into a bounded ring of reused buffers.
 
-    Every argument of torch's loader is accepted in torch's order. For any data set that is not a VolumeDataset
-    this is torch's loader unchanged. For a VolumeDataset:
+    Every argument of torch's loader is accepted in torch's order, and is an attribute afterwards; so are those added.
+    For any data set that is not a VolumeDataset this is torch's loader unchanged. For a VolumeDataset:
 
     * batches, their order and their types are what torch's loader gives for the same sampler, seed and epoch;
     * ``num_workers`` counts reader threads (0 means 2) and ``prefetch_factor`` batches ahead per thread;
-      ``worker_init_fn`` and ``multiprocessing_context`` have nothing to act on, because no process is started;
+      ``multiprocessing_context`` has nothing to act on, because no process is started, and neither has
+      ``worker_init_fn``, which is warned of;
     * without a sampler of the caller's, ranks of one sample group get the same samples: the order is built over
       groups with `GroupSampler`, seeded by ``generator`` (0 without one);
     * ranks of a group compare the samples of every batch over torch.distributed, and all of them raise
@@ -41,7 +43,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
     Parameters
     ----------
-    dataset, args, kwargs
+    dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, collate_fn, pin_memory, drop_last, timeout,
+    worker_init_fn, multiprocessing_context, generator, prefetch_factor, persistent_workers, pin_memory_device, in_order
         As torch's loader.
     transform
         Applied to each batch's volumes: a callable for the first field, or a mapping from field names.
@@ -50,42 +53,74 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         while another one is under way share as many again.
     cache
         Where blocks are kept near, and by which policy; None reads each block from the storage in every epoch.
+    kwargs
+        What a later torch adds.
 
     Raises
     ------
     UsageError
         When arguments contradict each other or, at the first batch, two slots do not fit the budget.
-    ValueError, TypeError
+    ValueError, TypeError, AssertionError
         What torch's loader raises for its own arguments.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - torch's own signature, and one word for each thing that is added
         self,
         dataset: Any,
-        *args: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
         transform: Transform | Mapping[str, Transform] | None = None,
         staging: int | str = DEFAULT_STAGING,
         cache: Cache | None = None,
         **kwargs: Any,
     ) -> None:
+        # Each argument is an attribute of its name: frameworks make loaders anew from those.
         self.transform = transform
         self.staging = staging
         self.cache = cache
         self._reading: Reading | None = None
-        if not isinstance(dataset, VolumeDataset):
-            for name, given in (("transform", transform), ("cache", cache)):
-                if given is not None:
-                    raise UsageError(name, found="a data set of another kind", remedy="use it on a VolumeDataset")
-            super().__init__(dataset, *args, **kwargs)
-            return
-        bound = inspect.signature(super().__init__).bind(dataset, *args, **kwargs)
-        sample_over_groups(dataset, bound.arguments)
-        super().__init__(**bound.arguments)
-        check_sampler(dataset, self.sampler)
-        if transform is not None and not is_torchs(self.collate_fn):
-            raise UsageError("transform", found="a collate_fn of your own", remedy="call the transform inside it")
-        transforms = transforms_of(dataset, transform)
-        self._reading = Reading(self, dataset, Budget(parse_bytes(staging), cache), transforms=transforms)
+        if isinstance(dataset, VolumeDataset) and sampler is None and batch_sampler is None:
+            sampler = group_sampler(dataset, generator, shuffle=bool(shuffle), drop_last=drop_last)
+            shuffle = shuffle if sampler is None else None
+        super().__init__(
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            collate_fn,
+            pin_memory,
+            drop_last,
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
+            **kwargs,
+        )
+        check_arguments(self, {"transform": transform, "cache": cache})
+        if isinstance(dataset, VolumeDataset):
+            warn_of_processes(self)
+            self._reading = self._new_reading(dataset)
 
     def stats(self) -> LoaderStats:
         """Return bytes, stalls and utilisation of all epochs so far; raises UsageError without a VolumeDataset."""
@@ -107,5 +142,29 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         if not isinstance(self.dataset, VolumeDataset):
             super().check_worker_number_rationality()
 
+    def __setattr__(self, attr: str, val: Any) -> None:
+        if attr in _SETTLED and vars(self).get("_reading") is not None:
+            raise ValueError(f"{attr} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(attr, val)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but what an epoch leaves behind: a copy begins with nothing read, kept or counted."""
+        return {**vars(self), "_reading": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if isinstance(self.dataset, VolumeDataset):
+            self._reading = self._new_reading(self.dataset)
+
+    def _new_reading(self, dataset: VolumeDataset) -> Reading:
+        budget = Budget(parse_bytes(self.staging), self.cache)
+        return Reading(self, dataset, budget, transforms=transforms_of(dataset, self.transform))
+
     def _get_iterator(self) -> _BaseDataLoaderIter:
-        return super()._get_iterator() if self._reading is None else VolumeIterator(self, self._reading)
+        if self._reading is None or not isinstance(self.dataset, VolumeDataset):
+            return super()._get_iterator()
+        # As torch, an epoch goes by the attributes that there are when it begins.
+        check_arguments(self, {"transform": self.transform, "cache": self.cache})
+        check_epoch(self, self.dataset)
+        self._reading.transforms = transforms_of(self.dataset, self.transform)
+        return VolumeIterator(self, self._reading)

@@ -19,9 +19,13 @@ from voxload.transforms import Transform
 class EpochReader(Protocol):
     """What an iterator needs of its loader; used by one thread."""
 
-    agreement: GroupAgreement
     recorder: StatsRecorder
     transforms: tuple[Transform | None, ...]
+
+    @property
+    def agreement(self) -> GroupAgreement:
+        """What compares this rank's samples with its group's."""
+        ...
 
     def begin(self) -> None:
         """Begin an epoch, right before its iterator is made and the sampler is touched."""
@@ -56,6 +60,7 @@ class VolumeIterator(_BaseDataLoaderIter):
 
     def _reset(self, loader: torch.utils.data.DataLoader[Any], first_iter: bool = False) -> None:
         """Start the next epoch with the same iterator, as persistent workers ask for."""
+        self._ahead = None  # its slots are the next epoch's
         self._reader.begin()
         super()._reset(loader, first_iter)
         self._begin()

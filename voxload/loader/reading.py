@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -61,7 +62,6 @@ class Reading:
         transforms: tuple[Transform | None, ...],
     ) -> None:
         self.recorder = StatsRecorder()
-        self.agreement = GroupAgreement(volumes.grid, volumes.fingerprint)
         self.transforms = transforms
         self.meter = Meter()
         self.clairvoyance: Clairvoyance | None = None
@@ -71,6 +71,11 @@ class Reading:
         self._preparing = prepared(budget.cache)
         self._ring: StagingRing | None = None
         self._is_cached = False
+
+    @cached_property
+    def agreement(self) -> GroupAgreement:
+        """What compares this rank's samples with its group's; made by the first epoch, when the ranks are known."""
+        return GroupAgreement(self._volumes.grid, self._volumes.fingerprint)
 
     def begin(self) -> None:
         """Begin an epoch, right before its iterator is made."""

@@ -10,6 +10,9 @@ from torch.utils.data.distributed import DistributedSampler
 
 from voxload.grid import ProcessGrid
 
+_DIVIDED = ("num_replicas", "rank", "num_samples", "total_size")
+"""What torch's sampler makes of the ranks."""
+
 
 class GroupSampler(DistributedSampler[int]):
     """torch's DistributedSampler over sample groups: all ranks of a group draw the same samples.
@@ -20,21 +23,25 @@ class GroupSampler(DistributedSampler[int]):
     Parameters
     ----------
     data
-        What is sampled; only its length matters.
+        What is sampled; only its length matters, and its ``grid`` where none is given.
     grid
-        The ranks.
+        The ranks. None takes those of `data`, looked up when the sampler is first iterated or asked for its length:
+        a job may know its ranks only then.
     shuffle, seed, drop_last
         As torch's DistributedSampler.
     """
 
     def __init__(
-        self, data: Sized, grid: ProcessGrid, *, shuffle: bool, seed: int = 0, drop_last: bool = False
+        self, data: Sized, grid: ProcessGrid | None = None, *, shuffle: bool, seed: int = 0, drop_last: bool = False
     ) -> None:
-        dataset = cast("Dataset[Any]", data)
-        super().__init__(
-            dataset, num_replicas=grid.groups, rank=grid.group, shuffle=shuffle, seed=seed, drop_last=drop_last
-        )
+        self.dataset = cast("Dataset[Any]", data)
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+        self.epoch = 0
         self._is_epoch_used = False
+        if grid is not None:
+            self._divide(grid)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next iteration."""
@@ -47,3 +54,22 @@ class GroupSampler(DistributedSampler[int]):
             super().set_epoch(self.epoch + 1)
         self._is_epoch_used = True
         return super().__iter__()
+
+    def __getattr__(self, name: str) -> Any:
+        """Look the ranks up when what depends on them is first asked for; torch's sampler has it from the start."""
+        if name not in _DIVIDED:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._divide(cast("Any", self.dataset).grid)
+        return getattr(self, name)
+
+    def _divide(self, grid: ProcessGrid) -> None:
+        epoch = self.epoch
+        super().__init__(
+            self.dataset,
+            num_replicas=grid.groups,
+            rank=grid.group,
+            shuffle=self.shuffle,
+            seed=self.seed,
+            drop_last=self.drop_last,
+        )
+        self.epoch = epoch
