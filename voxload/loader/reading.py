@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +18,12 @@ from voxload.loader.batch import Batches
 from voxload.loader.cache import Cache
 from voxload.loader.clairvoyance import Clairvoyance, prepared
 from voxload.loader.readahead import ReadAhead
+from voxload.loader.sampler import GroupSampler
+from voxload.loader.slotreads import SlotReads
 from voxload.loader.staging import LEAST_SLOTS, BatchLayout, StagingRing
 from voxload.loader.stats import StatsRecorder
 from voxload.prefetch.meter import Meter
+from voxload.prefetch.order import OrderSource
 from voxload.transforms import Transform
 
 DEFAULT_READERS = 2
@@ -69,8 +73,11 @@ class Reading:
         self._volumes = volumes
         self._budget = budget
         self._preparing = prepared(budget.cache)
-        self._ring: StagingRing | None = None
+        self._ahead: ReadAhead | None = None
+        self._process = os.getpid()
         self._is_cached = False
+        self.epoch = -1
+        """Number of the epoch begun last."""
 
     @cached_property
     def agreement(self) -> GroupAgreement:
@@ -79,8 +86,12 @@ class Reading:
 
     def begin(self) -> None:
         """Begin an epoch, right before its iterator is made."""
+        self.epoch += 1
         self._is_cached = False
-        if self._budget.cache is None or not len(self._volumes):
+        if not len(self._volumes):
+            return
+        if self._budget.cache is None:
+            self._read_ahead().begin()
             return
         if self.clairvoyance is None:
             self._preparing.join()
@@ -103,15 +114,34 @@ class Reading:
         timeout = self._of.timeout or None
         if self._is_cached and self.clairvoyance is not None:
             return self.clairvoyance.epoch(indices, timeout)
-        if self._ring is None:  # made by the first epoch, and used by all of them
-            self._ring = self._new_ring(None)
-        return ReadAhead(self._volumes, indices, ring=self._ring, threads=self._threads, timeout=timeout)
+        return self._read_ahead().epoch(indices, self.epoch, timeout)
 
     def close(self) -> None:
         """Stop all threads and give back tiers; a further epoch begins with nothing kept."""
         clairvoyance, self.clairvoyance = self.clairvoyance, None
         if clairvoyance is not None:
             clairvoyance.close()
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+
+    def _read_ahead(self) -> ReadAhead:
+        """Return what reads past the cache: threads and slots that all epochs have in common."""
+        if self._ahead is None or self._process != os.getpid():  # a forked child has no threads
+            loader, self._process = self._of, os.getpid()
+            ahead = loader.num_workers * (loader.prefetch_factor or _PREFETCH_FACTOR)
+            source = None
+            if self._budget.cache is None:
+                source = OrderSource(loader, self._volumes.grid, advancing=(GroupSampler,))
+            reads = SlotReads(self._volumes, self._new_ring(None), threads=self._threads)
+            self._ahead = ReadAhead(
+                reads,
+                source,
+                samples=len(self._volumes),
+                lead=ahead or None,
+                depth=DEFAULT_READERS * _PREFETCH_FACTOR,
+            )
+        return self._ahead
 
     @property
     def _of(self) -> torch.utils.data.DataLoader[Any]:

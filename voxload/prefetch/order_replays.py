@@ -12,6 +12,7 @@ Rules of this file:
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -110,7 +111,7 @@ class SeededReplay:
 
     def __init__(self, sampler: Seeded, loader: DataLoader[Any], *, cut: Cut) -> None:
         self._sampler = sampler
-        self._loader = loader
+        self._loader = weakref.ref(loader)  # which may own this, and goes with its last user
         self._cut = cut
         self._samples = len(loader.dataset)  # type: ignore[arg-type] # map-style data sets have a length
         self._is_kept = loader.persistent_workers and loader.num_workers > 0
@@ -118,8 +119,11 @@ class SeededReplay:
 
     def begin(self, last: Drawing | None) -> Drawing:  # noqa: ARG002 - the contract's
         """Return the generator's state, and whether an iterator is made first: each draws a seed as it is made."""
-        is_shared = self._sampler.generator is self._loader.generator
-        is_new = not (self._is_kept and self._loader._iterator is not None)  # noqa: SLF001 - torch has no public word for it
+        loader = self._loader()
+        if loader is None:
+            raise ReferenceError("the DataLoader of this sampler is gone")
+        is_shared = self._sampler.generator is loader.generator
+        is_new = not (self._is_kept and loader._iterator is not None)  # noqa: SLF001 - torch has no public word for it
         return Drawing(_state_of(self._sampler.generator), is_shared and is_new)
 
     def draw(self, state: Drawing) -> tuple[Ints, Drawing]:
@@ -128,7 +132,7 @@ class SeededReplay:
         generator.set_state(torch.frombuffer(bytearray(state.generator), dtype=torch.uint8))
         if state.is_seed_due:
             torch.empty((), dtype=torch.int64).random_(generator=generator)
-        drawn = flatten(_copy(self._sampler, generator=generator), self._samples)
+        drawn = flatten(copied(self._sampler, generator=generator), self._samples)
         return self._cut.of(drawn[None]), Drawing(_state_of(generator), state.is_seed_due and not self._is_kept)
 
 
@@ -164,14 +168,14 @@ class DistributedReplay:
         """Return the number of the epoch that an iterator made now would draw."""
         if not self._sampler.shuffle:
             return Numbered(0, 0)
-        probe = _copy(self._sampler, dataset=(), num_samples=0, total_size=0)
+        probe = copied(self._sampler, dataset=(), num_samples=0, total_size=0)
         iter(probe)  # a class that counts epochs by itself does so here
         return Numbered(probe.epoch, 1 if last is None else probe.epoch - last.epoch)
 
     def draw(self, state: Numbered) -> tuple[Ints, Numbered]:
         """Return the batches of all groups, or of this one where the sampler divides among others than the groups."""
         parts, length = self._sampler.num_replicas, self._sampler.total_size
-        whole = _copy(self._sampler, epoch=state.epoch, rank=0, num_replicas=1, num_samples=length)
+        whole = copied(self._sampler, epoch=state.epoch, rank=0, num_replicas=1, num_samples=length)
         drawn = flatten(DistributedSampler.__iter__(whole), self._samples).reshape(-1, parts).T
         rows = drawn if self.is_of_line else drawn[self._sampler.rank, None]
         return self._cut.of(rows), Numbered(state.epoch + state.step, state.step)
@@ -205,7 +209,7 @@ def _state_of(generator: torch.Generator) -> bytes:
     return state.numpy().tobytes()
 
 
-def _copy(sampler: AnySampler, **changes: Any) -> AnySampler:
+def copied(sampler: AnySampler, **changes: Any) -> AnySampler:
     """Return a shallow copy with other attributes."""
     copied = copy.copy(sampler)
     vars(copied).update(changes)

@@ -1,0 +1,155 @@
+"""SlotReads: batches on their way into staging slots, read by threads that belong to the loader.
+
+Rules of this file:
+
+1. The slots of all batches under way, wanted or not, are the ring's: one more is made only where the consumer keeps
+   its batches, or a read hangs.
+2. A batch that is no longer wanted keeps its slot until nothing writes to it; then the next batch takes that over.
+3. What a reader thread raises is raised to the consumer in place of that batch; the next batch is unharmed.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+
+import torch
+
+from voxload.dataset import FieldLayout, VolumeDataset
+from voxload.loader.batch import Batch
+from voxload.loader.blocks import unequal
+from voxload.loader.staging import StagingRing
+from voxload.prefetch.workers import Workers
+from voxload.readers.protocol import ReadCost, Volume
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A batch under way."""
+
+    indices: tuple[int, ...]
+    """Its samples, counted from 0 where they are samples at all."""
+    epoch: int
+    """For which epoch it is read."""
+    arrays: list[Volume]
+    """Its slot."""
+    futures: list[Future[tuple[ReadCost, torch.Tensor | None]]]
+    """One for each sample."""
+
+    def cancel(self) -> None:
+        """Let no read of it begin any more."""
+        for future in self.futures:
+            future.cancel()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing writes to its slot, or will."""
+        return all(future.done() for future in self.futures)
+
+
+class SlotReads:
+    """Reads batches into slots; its methods are for the consumer's thread.
+
+    Parameters
+    ----------
+    dataset
+        What is read.
+    ring
+        Slots for the batches under way.
+    threads
+        Reader threads.
+    """
+
+    def __init__(self, dataset: VolumeDataset, ring: StagingRing, *, threads: int) -> None:
+        self._dataset = dataset
+        self._ring = ring
+        self._pool = Workers(threads, "voxload-reader")
+        self._unwanted: deque[Pending] = deque()
+        self.close = weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
+        """Stop the threads: what has not begun is cancelled, what has begun ends by itself."""
+
+    def begin(self, indices: tuple[int, ...], epoch: int, *, patience: float | None = 0.0) -> Pending | None:
+        """Begin to read a batch; None where no slot is free within `patience` seconds.
+
+        With another patience than none at all, None for as long as it takes, a slot is found or made in any case.
+        """
+        arrays = self._free_arrays()
+        if arrays is None:
+            if patience == 0:
+                return None
+            arrays = self._quiet_arrays(patience) or self._ring.replace().arrays()
+        expected = self._ring.layout.fields
+        futures = [
+            self._pool.submit(_read, self._dataset, index, [array[place] for array in arrays], expected)
+            for place, index in enumerate(indices)
+        ]
+        return Pending(indices, epoch, arrays, futures)
+
+    def take(self, pending: Pending, timeout: float | None) -> Batch | None:
+        """Return a batch, waiting for its reads; None when they take longer than a time-out.
+
+        Raises
+        ------
+        VoxloadError
+            Whatever reading one of its samples raised.
+        """
+        if timeout is not None and wait(pending.futures, timeout).not_done:
+            return None
+        results = [future.result() for future in pending.futures]
+        count = len(pending.indices)
+        targets = [values for _, values in results if values is not None]
+        return Batch(
+            indices=pending.indices,
+            volumes=tuple(torch.from_numpy(array[:count]) for array in pending.arrays),
+            targets=torch.stack(targets) if targets else None,
+            cost=sum((cost for cost, _ in results), ReadCost()),
+        )
+
+    def drop(self, batches: deque[Pending]) -> None:
+        """Forget batches, and leave the deque empty."""
+        _drop(batches, self._unwanted)
+
+    def drop_with(self, owner: object, batches: deque[Pending]) -> None:
+        """Forget what is in a deque when its owner goes."""
+        weakref.finalize(owner, _drop, batches, self._unwanted).atexit = False
+
+    def _free_arrays(self) -> list[Volume] | None:
+        """Return those of a free slot, or of a batch that nobody wants and nothing writes to."""
+        slot = self._ring.acquire()
+        if slot is not None:
+            return slot.arrays()
+        quiet = next((pending for pending in self._unwanted.copy() if pending.is_quiet), None)
+        if quiet is None:
+            return None
+        self._unwanted.remove(quiet)
+        return quiet.arrays
+
+    def _quiet_arrays(self, patience: float | None) -> list[Volume] | None:
+        """Return those of the batch that was given up first, once nothing writes to them; None where that lasts."""
+        if not self._unwanted:
+            return None
+        first = self._unwanted[0]
+        if wait(first.futures, patience).not_done:
+            return None
+        self._unwanted.remove(first)
+        return first.arrays
+
+
+def _drop(batches: deque[Pending], unwanted: deque[Pending]) -> None:
+    """Move batches to those that nobody wants; runs in any thread, for its caller may be a finaliser."""
+    while batches:
+        pending = batches.popleft()
+        pending.cancel()
+        unwanted.append(pending)
+
+
+def _read(
+    dataset: VolumeDataset, index: int, volumes: list[Volume], expected: tuple[FieldLayout, ...]
+) -> tuple[ReadCost, torch.Tensor | None]:
+    """Read one sample into its places of a slot; runs in a reader thread."""
+    layout = dataset.layout(index)
+    if layout != expected:
+        raise unequal(dataset.sample_ids[index], layout, expected)
+    return dataset.read_into(index, volumes), dataset.read_targets(index)
