@@ -180,6 +180,12 @@ class PrefetchedEpoch:
         self._advance()
         return _batch(indices, found)
 
+    def ready(self) -> bool:
+        """See Batches."""
+        if self._wanted is None and not self.is_over:
+            self._wanted = self._draw()
+        return self._wanted is None or self._owner.runner.is_ready(self._step)
+
     def _advance(self) -> None:
         self._wanted = None
         self._step += 1

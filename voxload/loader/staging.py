@@ -7,6 +7,7 @@ Rules of this file:
 2. The ring never waits. When no slot is free, `acquire` says so, and the caller decides.
 3. A consumer that keeps batches for good keeps their memory for good, as with any loader. `replace` then makes
    a new slot for the one that will not come back soon; the budget bounds what the loader itself holds.
+4. A slot that is copied from asynchronously stays lent until the copy has ended: whoever copies holds its tensors.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy.typing as npt
 
 from voxload.dataset import FieldLayout
 from voxload.errors import UsageError
+from voxload.loader.pinning import PageLock, host_memory, locked_bytes
 from voxload.readers.protocol import Volume
 from voxload.units import format_bytes
 
@@ -59,14 +61,10 @@ class BatchLayout:
 class Slot:
     """One buffer of the ring, cut into a ``(B, C, d, h, w)`` array per field."""
 
-    def __init__(self, layout: BatchLayout, give_back: Callable[[Slot], None]) -> None:
+    def __init__(self, layout: BatchLayout, give_back: Callable[[Slot], None], lock: PageLock | None = None) -> None:
         self.layout = layout
         self._give_back = give_back
-        whole = np.empty(layout.nbytes + _ALIGNMENT, np.uint8)
-        first = -whole.ctypes.data % _ALIGNMENT
-        self._memory: npt.NDArray[np.uint8] = whole[first : first + max(layout.nbytes, 1)]
-        # Touch every page now: the first epoch must not pay for the kernel's zeroing inside a read.
-        self._memory[::4096] = 0
+        self._memory = host_memory(layout.nbytes, lock)
 
     def arrays(self) -> list[Volume]:
         """Return the fields' arrays and lend the slot out until the last of them is gone.
@@ -100,23 +98,34 @@ class StagingRing:
         Most slots, however large the budget.
     notify
         Called in any thread whenever a slot came back, be it in the middle of this very call in the same thread.
+    lock
+        Pins the slots; None leaves them pageable.
 
     Raises
     ------
     UsageError
         When the budget does not hold two slots; nothing is allocated then.
+    StorageError
+        When a slot cannot be pinned.
     """
 
     def __init__(
-        self, layout: BatchLayout, *, budget: int, most: int, notify: Callable[[], None] | None = None
+        self,
+        layout: BatchLayout,
+        *,
+        budget: int,
+        most: int,
+        notify: Callable[[], None] | None = None,
+        lock: PageLock | None = None,
     ) -> None:
-        count = min(most, budget // max(layout.nbytes, 1))
+        each = locked_bytes(layout.nbytes, lock)
+        count = min(most, budget // max(each, 1))
         if count < LEAST_SLOTS:
             largest = max(layout.fields, key=lambda field: field.nbytes)
             raise UsageError(
                 "staging budget",
                 found=f"{format_bytes(budget)}",
-                expected=f"{format_bytes(LEAST_SLOTS * layout.nbytes)} or more for two batches of {layout.batch_size} "
+                expected=f"{format_bytes(LEAST_SLOTS * each)} or more for two batches of {layout.batch_size} "
                 f"blocks, the largest {largest.dtype} {largest.shape}",
                 remedy="raise staging, or lower batch_size",
             )
@@ -124,10 +133,11 @@ class StagingRing:
         # SimpleQueue: its put may be called by a finaliser in the middle of another put.
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._surplus = 0
+        self._lock = lock
         self._give_back = _way_back(self._free, notify)
         self.slots = count
         for _ in range(count):
-            self._free.put(Slot(layout, self._give_back))
+            self._free.put(Slot(layout, self._give_back, lock))
 
     def acquire(self) -> Slot | None:
         """Return a free slot, or None when all are in use; slots that were replaced meanwhile are dropped."""
@@ -142,7 +152,7 @@ class StagingRing:
     def replace(self) -> Slot:
         """Return a new slot in place of one whose batch the consumer keeps (rule 3)."""
         self._surplus += 1
-        return Slot(self.layout, self._give_back)
+        return Slot(self.layout, self._give_back, self._lock)
 
     def give_back(self, slots: Sequence[Slot]) -> None:
         """Return slots that were acquired and never lent."""

@@ -103,6 +103,11 @@ class Driver:
             raise found
         return found
 
+    def is_ready(self, step: int) -> bool:
+        """See Executor."""
+        with self._changed:
+            return step in self._done or self._broken is not None
+
     def _check(self) -> None:
         """Raise what ended the driver, if anything did."""
         if self._broken is not None:

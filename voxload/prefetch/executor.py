@@ -59,6 +59,10 @@ class Executor:
         """
         return self._driver.take(step, timeout)
 
+    def is_ready(self, step: int) -> bool:
+        """Tell whether `take` would return or raise at once."""
+        return self._driver.is_ready(step)
+
     def close(self) -> None:
         """Stop all threads, and wait for those that end soon; no other call may run or follow."""
         self._stop()
