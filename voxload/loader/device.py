@@ -84,11 +84,6 @@ class DeviceRing:
         self._given: deque[Buffer] = deque()
         _log.info("%d buffers of %s on %s", keep + 1, format_bytes(layout.nbytes), copier.device)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no buffer is free."""
-        return not self._free
-
     def retire(self) -> None:
         """Take back the oldest of the consumer's batches, right before it gets another one."""
         while len(self._given) >= self._keep:
