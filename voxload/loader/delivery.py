@@ -27,14 +27,16 @@ class Delivery:
     transforms: tuple[Transform | None, ...]
     """What is done to each field's volumes."""
     pin_memory: bool
-    """Whether tensors are copied to pinned memory, as torch does."""
+    """Whether CPU tensors are copied to pinned memory, as torch does."""
     pin_memory_device: str | None = None
     """The device that they are pinned for."""
 
     def __call__(self, batch: Batch) -> Any:
         """Return what the loop sees; raises what a collate_fn or a transform raises."""
         data = self._collated(batch) if is_torchs(self.collate) else self.collate(self._samples(batch))
-        return pin_memory(data, self.pin_memory_device) if self.pin_memory else data  # type: ignore[no-untyped-call] # torch's
+        if not self.pin_memory or batch.volumes[0].device.type != "cpu":  # what is on a device was pinned on its way
+            return data
+        return pin_memory(data, self.pin_memory_device)  # type: ignore[no-untyped-call] # torch's
 
     def _collated(self, batch: Batch) -> Any:
         parts = [

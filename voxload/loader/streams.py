@@ -182,6 +182,13 @@ def parse_device(given: Device | None) -> torch.device | None:
     return device
 
 
+def parse_keep(given: int) -> int:
+    """Return how many batches stay valid on a device; raises UsageError where that is no positive number."""
+    if not isinstance(given, int) or given < 1:
+        raise UsageError("keep", found=repr(given), expected="how many batches stay valid on the device, 1 or more")
+    return given
+
+
 def copier_to(device: torch.device) -> Copier:
     """Return what copies to a device; of ``cuda`` without a number, to the one that is current now."""
     return HostCopier() if device.type == "cpu" else CudaCopier(numbered(device))
