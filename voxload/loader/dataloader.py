@@ -142,6 +142,17 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         if not isinstance(self.dataset, VolumeDataset):
             super().check_worker_number_rationality()
 
+    @property
+    def _is_accelerate_prepared(self) -> bool:
+        """What Accelerate asks of a loader first; it would make it anew as torch's own, without all that is added."""
+        if self._reading is None:
+            return False
+        raise UsageError(
+            "accelerator.prepare",
+            found="a voxload.DataLoader over a VolumeDataset",
+            remedy="call voxload.loader.accelerate.prepare(accelerator, loader)",
+        )
+
     def __setattr__(self, attr: str, val: Any) -> None:
         if attr in _SETTLED and vars(self).get("_reading") is not None:
             raise ValueError(f"{attr} attribute should not be set after {type(self).__name__} is initialized")
