@@ -12,11 +12,13 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from voxload.augment import Augment
+from voxload.cutting import Cutter
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
+from voxload.items import ItemTransform, item_transform
 from voxload.jobgrid import JobGrid
-from voxload.readers.block import block_cost, read_block
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo
 from voxload.readers.registry import find_format
@@ -45,6 +47,10 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     asked for, one float32 tensor of targets. Nothing is opened before the first item is read; the object can
     be forked, pickled and used from many threads.
 
+    With `augment`, items are blocks of augmented samples: everything that is said of a sample, its extents, boxes and
+    halo, is then said of the augmented one. What is drawn follows from the augmentation's seed, `epoch` and the
+    sample's index, so the ranks of a group have blocks of one sample.
+
     Parameters
     ----------
     source
@@ -68,6 +74,11 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     axes
         Order of the axes as stored, such as ``DHWC``, for files that do not say so themselves; a mapping from field
         names where fields differ.
+    augment
+        How samples are turned, translated and cropped; None leaves them as they are.
+    transform
+        What is done to each item: a callable that takes the tuple and returns what the item becomes, or a mapping from
+        field names to callables that each take that field's tensor ``(C, d, h, w)``.
 
     Raises
     ------
@@ -91,6 +102,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         boundary: str | Boundary = Boundary.ZERO,
         missing: str | Missing = Missing.ERROR,
         axes: Axes = None,
+        augment: Augment | None = None,
+        transform: ItemTransform | Mapping[str, ItemTransform] | None = None,
     ) -> None:
         self._job = JobGrid(ProcessGrid() if grid is None else grid)
         self.halo = Halo.parse(halo)
@@ -99,6 +112,10 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self._samples = list_samples(source, fields=fields, targets=self.target_names, axes=axes)
         self.missing = Missing.parse(missing)
         self._handles = Handles(self.missing)
+        self.augment = augment
+        self._cutter = Cutter(augment, self.boundary, self.field_names, handles=self._handles)
+        self.item_transform = item_transform(transform, self.field_names)
+        self.epoch = 0
 
     @property
     def grid(self) -> ProcessGrid:
@@ -124,34 +141,45 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     def fingerprint(self) -> str:
         """Digest of what the indices mean; equal on all ranks that see the same data."""
         digest = hashlib.sha256()
-        for part in (*self.field_names, *self.target_names, *self.sample_ids, *map(str, self.grid.spatial)):
+        augment = () if self.augment is None else (repr(self.augment),)
+        for part in (*self.field_names, *self.target_names, *self.sample_ids, *map(str, self.grid.spatial), *augment):
             digest.update(part.encode() + b"\0")
         return digest.hexdigest()
 
     def __len__(self) -> int:
         return len(self._samples.ids)
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, ...]:
-        """Return this rank's block of a sample, freshly allocated."""
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that `augment` draws for where no other is named; 0 at first.
+
+        Worker processes have copies of the data set, which learn of it when the next ones are started.
+        """
+        if epoch < 0:
+            raise UsageError("epoch", found=str(epoch), expected="0 or more")
+        self.epoch = epoch
+
+    def __getitem__(self, index: int) -> Any:
+        """Return this rank's block of a sample, freshly allocated, or what `transform` makes of it."""
         layouts = self.layout(index)
         volumes = [np.empty(layout.shape, layout.dtype) for layout in layouts]
         self.read_into(index, volumes)
         targets = self.read_targets(index)
         tensors = tuple(torch.from_numpy(volume) for volume in volumes)
-        return tensors if targets is None else (*tensors, targets)
+        item = tensors if targets is None else (*tensors, targets)
+        return item if self.item_transform is None else self.item_transform(item)
 
     def layout(self, index: int) -> tuple[FieldLayout, ...]:
-        """Return shape and type of each field's block of a sample; opens its files.
+        """Return shape and type of each field's block of a sample, the same in every epoch; opens its files.
 
         Raises DataError when the fields of the sample differ in their spatial shape.
         """
         found = self._describe(index)
-        box = self.box(found[0].spatial)
+        box = self.box(self._cutter.extents(found[0].spatial))
         return tuple(FieldLayout((info.shape[0], *box.shape), info.native_dtype) for info in found)
 
     def volume_shape(self, index: int) -> tuple[int, int, int]:
         """Return the extents (D, H, W) of a whole sample, of which this rank has a block; opens its files."""
-        return self._describe(index)[0].spatial
+        return self._cutter.extents(self._describe(index)[0].spatial)
 
     def locations(self, index: int) -> tuple[Location, ...]:
         """Return where each field's volume of a sample is; opens nothing."""
@@ -161,21 +189,17 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Return this rank's box of a sample of extents (D, H, W), halo included."""
         return self.grid.block(spatial).expand(self.halo)
 
-    def read_into(self, index: int, volumes: Sequence[Volume]) -> ReadCost:
+    def read_into(self, index: int, volumes: Sequence[Volume], *, epoch: int | None = None) -> ReadCost:
         """Read a sample's blocks into `volumes`, one array per field as `layout` says; return what it cost.
 
-        Safe to call from many threads at once.
+        `epoch` is what `augment` draws for; None takes the data set's own. Safe to call from many threads at once.
         """
         sample = self._sample(index)
         if len(volumes) != len(sample.locations):
             raise UsageError("volumes", found=f"{len(volumes)} arrays", expected=f"{len(sample.locations)} fields")
-        total = ReadCost()
-        for location, volume in zip(sample.locations, volumes, strict=True):
-            with self._handles.lease(location) as reader:
-                box = self.box(reader.describe().spatial)
-                read_block(reader, box, volume, boundary=self.boundary)
-                total += block_cost(reader, box, boundary=self.boundary)
-        return total
+        spatial, number = self._describe(index)[0].spatial, self.epoch if epoch is None else epoch
+        placement, cost = self._cutter.place(sample, index % len(self), epoch=number, spatial=spatial)
+        return cost + self._cutter.read(sample, placement, self.box(placement.extents), volumes)
 
     def read_targets(self, index: int) -> torch.Tensor | None:
         """Return a sample's targets as a float32 vector, or None when none were asked for."""
