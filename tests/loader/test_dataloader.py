@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -166,15 +167,59 @@ def test_an_unreadable_sample_is_named_and_the_rest_is_read(folder: Path, tmp_pa
     data.close()
 
 
-def test_samples_of_unequal_shape_are_refused(tmp_path: Path) -> None:
-    """A batch needs blocks of one shape; the sample that differs is named."""
-    for index, extent in enumerate((8, 8, 6)):
+@pytest.fixture
+def uneven(tmp_path: Path) -> Iterator[voxload.VolumeDataset]:
+    """Yield a data set whose samples have different extents, and one of another type."""
+    rng = np.random.default_rng(3)
+    for index, extent in enumerate((4, 4, 6, 16, 3, 4)):
         with h5py.File(tmp_path / f"u{index}.h5", "w") as file:
-            file["x"] = np.zeros((extent, 8, 8), np.float32)
+            file["x"] = rng.random((extent, 8, 8)).astype("<f8" if index == 5 else "<f4")
     data = voxload.VolumeDataset(f"{tmp_path}/*.h5")
-    with pytest.raises(DataError, match=r"sample 'u2': found float32 \(1, 6, 8, 8\), expected float32 \(1, 8, 8, 8\)"):
-        list(voxload.DataLoader(data))
+    yield data
     data.close()
+
+
+@pytest.mark.parametrize("staging", ["2KiB", "5KiB", "1MiB"])
+@pytest.mark.parametrize("batch_size", [None, 1])
+def test_samples_of_unequal_shape_come_one_by_one(
+    uneven: voxload.VolumeDataset, batch_size: int | None, staging: str
+) -> None:
+    """What does not fit a slot comes in memory of its own, whether the budget leaves room to read it ahead or not."""
+    arguments: dict[str, Any] = {"batch_size": batch_size, "sampler": [0, 3, 2, 2, 1, 4, 5, 0]}
+    theirs = list(TorchLoader(uneven, **arguments))
+    ours = voxload.DataLoader(uneven, num_workers=2, timeout=30, staging=staging, **arguments)
+    kept = [list(ours) for _ in range(2)]
+    assert _equal(kept, [theirs, theirs])
+
+
+def test_samples_of_unequal_shape_are_not_batched(uneven: voxload.VolumeDataset) -> None:
+    """A batch needs blocks of one shape; the sample that differs is named, and other batches are unharmed."""
+    batches = iter(voxload.DataLoader(uneven, batch_sampler=[[0, 1], [1, 2], [2, 2], [0]]))
+    assert torch.equal(next(batches)[0], torch.stack([uneven[0][0], uneven[1][0]]))
+    with pytest.raises(DataError, match=r"sample 'u2': found float32 \(1, 6, 8, 8\), expected float32 \(1, 4, 8, 8\)"):
+        next(batches)
+    assert torch.equal(next(batches)[0], torch.stack([uneven[2][0], uneven[2][0]]))
+    assert torch.equal(next(batches)[0][0], uneven[0][0])
+
+
+@pytest.mark.parametrize("staging", ["34KiB", "1MiB"])
+def test_batches_of_any_size_are_read(data: voxload.VolumeDataset, staging: str) -> None:
+    """A batch sampler need not say how large its batches are, and may be wrong about it."""
+
+    class Growing:
+        batch_size = 2
+
+        def __iter__(self) -> Iterator[list[int]]:
+            return iter([[0], [1, 2], [3, 4, 5, 6], [], [7]])
+
+    for sampler in ([[5], [1, 2, 3], [], [0, 4]], Growing()):
+        ours, theirs = (
+            [list(kind(data, batch_sampler=sampler, collate_fn=list)) for _ in range(2)]
+            for kind in (lambda *_, **given: voxload.DataLoader(*_, staging=staging, **given), TorchLoader)
+        )
+        assert _equal(ours, theirs)
+    with pytest.raises(UsageError, match="without a batch_size"):
+        iter(voxload.DataLoader(data, batch_sampler=[[0]], cache=voxload.Cache(memory="1MiB")))
 
 
 def test_a_batch_that_takes_too_long_is_an_error(data: voxload.VolumeDataset, monkeypatch: pytest.MonkeyPatch) -> None:

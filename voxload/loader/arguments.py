@@ -89,15 +89,20 @@ def transforms_of(
 
 
 def largest_batch(loader: torch.utils.data.DataLoader[Any]) -> int:
-    """Return the most samples in a batch: what a slot must hold."""
+    """Return the most samples in a batch: what a slot must hold. 1 where a batch sampler does not say: others go apart.
+
+    Raises UsageError where it does not say and blocks are cached, for room is planned for before batches are drawn.
+    """
     if loader.batch_sampler is None:
         return 1
     size = getattr(loader.batch_sampler, "batch_size", None)
-    if not isinstance(size, int):
-        raise UsageError(
-            "batch_sampler",
-            found=f"{type(loader.batch_sampler).__name__} without a batch_size",
-            expected="to know the largest batch, so that the buffers fit it",
-            remedy="give it an attribute batch_size",
-        )
-    return size
+    if isinstance(size, int):
+        return size
+    if getattr(loader, "cache", None) is None:
+        return 1
+    raise UsageError(
+        "batch_sampler",
+        found=f"{type(loader.batch_sampler).__name__} without a batch_size",
+        expected="to know the largest batch, so that the buffers of a cache fit it",
+        remedy="give it an attribute batch_size",
+    )

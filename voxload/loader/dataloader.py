@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
+from typing_extensions import TypeVar
 
 from voxload.dataset import VolumeDataset
 from voxload.errors import UsageError
@@ -24,8 +25,11 @@ DEFAULT_STAGING = "1GiB"
 _SETTLED = ("staging", "cache")
 """What cannot be changed once there is a loader: its buffers and tiers are made by it."""
 
+Item_co = TypeVar("Item_co", covariant=True, default=Any)
+"""What the data set gives, as torch's loader has it: `DataLoader[Item_co]` is for annotations."""
 
-class DataLoader(torch.utils.data.DataLoader[Any]):
+
+class DataLoader(torch.utils.data.DataLoader[Item_co]):
     """torch's DataLoader; a VolumeDataset is read ahead by threads into a bounded ring of reused buffers.
 
     Every argument of torch's loader is accepted in torch's order, and is an attribute afterwards; so are those added.

@@ -94,8 +94,16 @@ class DeviceRing:
     def fill(self, batch: Batch) -> Filled:
         """Begin to copy a host batch into a free buffer, and return it as it will be on the device.
 
-        The host batch must be kept until the event.
+        The host batch must be kept until the event. Raises UsageError where it is larger than a buffer.
         """
+        for volume, first, end in zip(batch.volumes, self._offsets, self._offsets[1:], strict=False):
+            if volume.nbytes > end - first:
+                raise UsageError(
+                    "device",
+                    found=f"a batch of {volume.dtype} {tuple(volume.shape)}",
+                    expected=f"{format_bytes(end - first)} at most, as the batch size and the first sample say",
+                    remedy="give the batch sampler an attribute batch_size, and all samples one shape",
+                )
         buffer = self._free[0]
         views = [
             _part(buffer.memory, offset, volume)

@@ -6,6 +6,8 @@ Rules of this file:
    its batches, or a read hangs.
 2. A batch that is no longer wanted keeps its slot until nothing writes to it; then the next batch takes that over.
 3. What a reader thread raises is raised to the consumer in place of that batch; the next batch is unharmed.
+4. What does not fit a slot, because its blocks are others than the first sample's or its batch is larger, is read into
+   memory of its own: ahead where the ring leaves so much of its budget, else when it is asked for.
 """
 
 from __future__ import annotations
@@ -17,17 +19,17 @@ from dataclasses import dataclass
 
 import torch
 
-from voxload.dataset import FieldLayout, VolumeDataset
+from voxload.dataset import VolumeDataset
 from voxload.loader.batch import Batch
-from voxload.loader.blocks import unequal
+from voxload.loader.samplereads import Place, Room, SampleRead, together
 from voxload.loader.staging import StagingRing
 from voxload.prefetch.workers import Workers
 from voxload.readers.protocol import ReadCost, Volume
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Pending:
-    """A batch under way."""
+    """A batch under way; equal to itself alone, for the same samples may be under way twice."""
 
     indices: tuple[int, ...]
     """Its samples, counted from 0 where they are samples at all."""
@@ -35,7 +37,7 @@ class Pending:
     """For which epoch it is read."""
     arrays: list[Volume]
     """Its slot."""
-    futures: list[Future[tuple[ReadCost, torch.Tensor | None]]]
+    futures: list[Future[SampleRead]]
     """One for each sample."""
 
     def cancel(self) -> None:
@@ -67,6 +69,7 @@ class SlotReads:
         self._ring = ring
         self._pool = Workers(threads, "voxload-reader")
         self._unwanted: deque[Pending] = deque()
+        self._room = Room(ring.spare)
         self.close = weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
         """Stop the threads: what has not begun is cancelled, what has begun ends by itself."""
 
@@ -80,10 +83,14 @@ class SlotReads:
             if patience == 0:
                 return None
             arrays = self._quiet_arrays(patience) or self._ring.replace().arrays()
-        expected = self._ring.layout.fields
+        layout = self._ring.layout
+        fits = len(indices) <= layout.batch_size
+        places = [
+            Place([array[place] for array in arrays] if fits else None, layout.fields, self._room)
+            for place in range(len(indices))
+        ]
         futures = [
-            self._pool.submit(_read, self._dataset, index, [array[place] for array in arrays], expected)
-            for place, index in enumerate(indices)
+            self._pool.submit(place.read, self._dataset, index) for place, index in zip(places, indices, strict=True)
         ]
         return Pending(indices, epoch, arrays, futures)
 
@@ -98,13 +105,17 @@ class SlotReads:
         if timeout is not None and wait(pending.futures, timeout).not_done:
             return None
         results = [future.result() for future in pending.futures]
-        count = len(pending.indices)
-        targets = [values for _, values in results if values is not None]
+        if any(result.is_late for result in results):
+            late = [self._pool.submit(result.finished, self._dataset) for result in results]
+            if timeout is not None and wait(late, timeout).not_done:
+                return None
+            results = [future.result() for future in late]
+        targets = [result.targets for result in results if result.targets is not None]
         return Batch(
             indices=pending.indices,
-            volumes=tuple(torch.from_numpy(array[:count]) for array in pending.arrays),
+            volumes=self._volumes(pending, results),
             targets=torch.stack(targets) if targets else None,
-            cost=sum((cost for cost, _ in results), ReadCost()),
+            cost=sum((result.cost for result in results), ReadCost()),
         )
 
     def drop(self, batches: deque[Pending]) -> None:
@@ -114,6 +125,12 @@ class SlotReads:
     def drop_with(self, owner: object, batches: deque[Pending]) -> None:
         """Forget what is in a deque when its owner goes."""
         weakref.finalize(owner, _drop, batches, self._unwanted).atexit = False
+
+    def _volumes(self, pending: Pending, results: list[SampleRead]) -> tuple[torch.Tensor, ...]:
+        """Return a batch's blocks; raises DataError where it has several that are not of one shape."""
+        if not any(result.is_apart for result in results):
+            return tuple(torch.from_numpy(array[: len(results)]) for array in pending.arrays)
+        return together(self._dataset, pending.indices, results)
 
     def _free_arrays(self) -> list[Volume] | None:
         """Return those of a free slot, or of a batch that nobody wants and nothing writes to."""
@@ -143,13 +160,3 @@ def _drop(batches: deque[Pending], unwanted: deque[Pending]) -> None:
         pending = batches.popleft()
         pending.cancel()
         unwanted.append(pending)
-
-
-def _read(
-    dataset: VolumeDataset, index: int, volumes: list[Volume], expected: tuple[FieldLayout, ...]
-) -> tuple[ReadCost, torch.Tensor | None]:
-    """Read one sample into its places of a slot; runs in a reader thread."""
-    layout = dataset.layout(index)
-    if layout != expected:
-        raise unequal(dataset.sample_ids[index], layout, expected)
-    return dataset.read_into(index, volumes), dataset.read_targets(index)

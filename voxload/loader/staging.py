@@ -136,6 +136,8 @@ class StagingRing:
         self._lock = lock
         self._give_back = _way_back(self._free, notify)
         self.slots = count
+        self.spare = budget - count * layout.nbytes
+        """Bytes of the budget that the slots leave."""
         for _ in range(count):
             self._free.put(Slot(layout, self._give_back, lock))
 

@@ -1,0 +1,121 @@
+"""SampleRead: one sample, read into its place of a slot or, where it does not fit, into memory of its own."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from voxload.dataset import FieldLayout, VolumeDataset
+from voxload.loader.blocks import unequal
+from voxload.readers.protocol import ReadCost, Volume
+
+
+class Room:
+    """Bytes that may be taken beside the slots; safe to use from many threads, and never waits.
+
+    Parameters
+    ----------
+    budget
+        All of them.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self._free = budget
+        self._lock = threading.RLock()  # a finaliser may give back in the middle of a call
+
+    def take(self, nbytes: int) -> bool:
+        """Tell whether so many were free, and take them."""
+        with self._lock:
+            if nbytes > self._free:
+                return False
+            self._free -= nbytes
+            return True
+
+    def give_back(self, nbytes: int) -> None:
+        """Return bytes that were taken."""
+        with self._lock:
+            self._free += nbytes
+
+
+@dataclass(slots=True, weakref_slot=True)
+class SampleRead:
+    """One sample, read; or, where there was no room, to be read once it is wanted."""
+
+    index: int
+    """The sample."""
+    layout: tuple[FieldLayout, ...]
+    """Its blocks."""
+    volumes: Sequence[Volume] | None = field(repr=False)
+    """Memory of its own; None where it is in its slot, or yet to be read."""
+    is_apart: bool
+    """Whether it is not in a slot."""
+    cost: ReadCost
+    """What it took of the storage."""
+    targets: torch.Tensor | None
+    """Its targets."""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it is yet to be read."""
+        return self.is_apart and self.volumes is None
+
+    def finished(self, dataset: VolumeDataset) -> SampleRead:
+        """Return it with its blocks; raises what reading raises."""
+        return _apart(dataset, self.index, self.layout) if self.is_late else self
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a sample goes; used by one thread."""
+
+    volumes: list[Volume] | None
+    """Its part of a slot; None where the slot has none left for it."""
+    expected: tuple[FieldLayout, ...]
+    """What fits there."""
+    room: Room
+    """For what does not."""
+
+    def read(self, dataset: VolumeDataset, index: int) -> SampleRead:
+        """Read a sample; raises what reading raises."""
+        layout = dataset.layout(index)
+        if layout == self.expected and self.volumes is not None:
+            cost = dataset.read_into(index, self.volumes)
+            return SampleRead(index, layout, None, is_apart=False, cost=cost, targets=dataset.read_targets(index))
+        nbytes = sum(one.nbytes for one in layout)
+        if not self.room.take(nbytes):
+            return SampleRead(index, layout, None, is_apart=True, cost=ReadCost(), targets=None)
+        try:
+            found = _apart(dataset, index, layout)
+        except BaseException:
+            self.room.give_back(nbytes)
+            raise
+        weakref.finalize(found, self.room.give_back, nbytes).atexit = False
+        return found
+
+
+def together(dataset: VolumeDataset, indices: Sequence[int], reads: Sequence[SampleRead]) -> tuple[torch.Tensor, ...]:
+    """Return the samples of a batch as one ``(B, C, d, h, w)`` tensor per field; of a single one nothing is copied.
+
+    Raises DataError where their blocks are not of one shape and type.
+    """
+    first = reads[0].layout
+    for index, read in zip(indices, reads, strict=True):
+        if read.layout != first:
+            raise unequal(dataset.sample_ids[index], read.layout, first)
+    columns = zip(*(read.volumes or () for read in reads), strict=True)
+    return tuple(
+        torch.from_numpy(column[0][None]) if len(column) == 1 else torch.from_numpy(np.stack(column))
+        for column in columns
+    )
+
+
+def _apart(dataset: VolumeDataset, index: int, layout: tuple[FieldLayout, ...]) -> SampleRead:
+    """Read a sample into memory of its own."""
+    volumes = [np.empty(one.shape, one.dtype) for one in layout]
+    cost = dataset.read_into(index, volumes)
+    return SampleRead(index, layout, volumes, is_apart=True, cost=cost, targets=dataset.read_targets(index))
