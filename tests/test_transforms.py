@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from voxload.errors import UsageError
-from voxload.transforms import Compose, Log1p, Standardize
+from voxload.transforms import Cast, ChannelsLast, Clip, Compose, Log1p, Scale, Standardize, Transform, tables
+from voxload.transforms.compiled import compiled_chain
 
 COUNTS = torch.from_numpy(np.random.default_rng(0).integers(0, 900, (2, 3, 4, 4, 4)).astype(np.int16))
 
@@ -37,3 +45,176 @@ def test_compose_applies_in_order() -> None:
     both = Compose(Log1p(), Standardize([0, 0, 0], [2, 2, 2]))
     assert torch.equal(both(COUNTS), Log1p()(COUNTS) / 2)
     assert repr(both) == "Compose(Log1p(), Standardize(mean=[0.0, 0.0, 0.0], std=[2.0, 2.0, 2.0]))"
+
+
+DTYPES = (
+    torch.bool,
+    torch.int8,
+    torch.uint8,
+    torch.int16,
+    torch.uint16,
+    torch.float16,
+    torch.bfloat16,
+    torch.int32,
+    torch.uint32,
+    torch.float32,
+    torch.float64,
+)
+CHANNELS = 3
+numbers = st.floats(-8, 8, width=32)
+columns = st.lists(st.floats(0.125, 8, width=32), min_size=CHANNELS, max_size=CHANNELS)
+steps = st.one_of(
+    st.builds(Cast, st.sampled_from([torch.float32, torch.float16, torch.bfloat16])),
+    st.just(Log1p()),
+    st.builds(Scale, numbers, numbers),
+    st.builds(Clip, st.floats(-8, 0), st.one_of(st.none(), st.floats(0, 8))),
+    st.builds(Standardize, columns, columns),
+    st.just(ChannelsLast()),
+)
+
+
+def _eager(volumes: torch.Tensor, step: Transform) -> torch.Tensor:
+    """Return what a step means, in plain torch."""
+    values = volumes.to(torch.float32)
+    match step:
+        case Cast(dtype):
+            return values.to(dtype)
+        case Log1p():
+            return values.log1p()
+        case Scale(scale, offset):
+            return values * scale + offset
+        case Clip(low, high):
+            return values.clamp(low, high)
+        case Standardize(mean, std):
+            shape = (1, -1, *(1,) * (volumes.ndim - 2))
+            return (values - torch.tensor(mean).reshape(shape)) / torch.tensor(std).reshape(shape)
+        case _:
+            return volumes.contiguous(memory_format=torch.channels_last_3d)
+
+
+def _volumes(shape: tuple[int, ...], dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
+    """Return counts; of floating types, of both signs."""
+    drawn = torch.from_numpy(np.random.default_rng(seed).integers(0, 120, shape))
+    return (drawn % 2 if dtype == torch.bool else drawn - 20 if dtype.is_floating_point else drawn).to(dtype)
+
+
+def _assert_same(found: torch.Tensor, expected: torch.Tensor) -> None:
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    if found.ndim == 5 and found.numel():
+        for layout in (torch.contiguous_format, torch.channels_last_3d):
+            assert found.is_contiguous(memory_format=layout) == expected.is_contiguous(memory_format=layout)
+    rtol = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}.get(found.dtype, 0.0)
+    torch.testing.assert_close(found, expected, rtol=rtol, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("is_looked_up", [True, False])
+@settings(max_examples=30)  # a table of all values each
+@given(
+    chain=st.lists(steps, max_size=5),
+    dtype=st.sampled_from(DTYPES),
+    shape=st.tuples(st.integers(0, 2), st.just(CHANNELS), *[st.integers(1, 7)] * 3),
+    is_last=st.booleans(),
+)
+def test_a_chain_equals_its_steps(
+    is_looked_up: bool, chain: list[Transform], dtype: torch.dtype, shape: tuple[int, ...], is_last: bool
+) -> None:
+    """Whatever the steps, types, shapes and layouts, one pass gives what plain torch gives step by step."""
+    volumes = _volumes(shape, dtype)
+    if is_last:
+        volumes = volumes.contiguous(memory_format=torch.channels_last_3d)
+    expected, untouched = volumes, volumes.clone()
+    for step in chain:
+        expected = _eager(expected, step)
+    with pytest.MonkeyPatch.context() as patch:
+        if is_looked_up:  # small volumes are not worth a table
+            patch.setattr(tables, "fits", lambda volumes, _steps: volumes.itemsize <= 2)
+        found = Compose(*chain)(volumes)
+    _assert_same(found, expected)
+    assert torch.equal(volumes, untouched)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.uint8, torch.float32])
+def test_large_volumes_go_through_all_slabs(dtype: torch.dtype) -> None:
+    """Blocks of many slabs with a rest, by many threads, through tables where they are worth it."""
+    volumes = _volumes((2, CHANNELS, 31, 37, 41), dtype)
+    chain = (Log1p(), Standardize([1, 2, 3], [0.5, 1, 2]), Scale(2, 1), Clip(-1, 4))
+    expected = volumes
+    for step in chain:
+        expected = _eager(expected, step)
+    assert tables.fits(volumes.flatten(2), chain[:1]) == (dtype != torch.float32)
+    assert tables.fits(volumes.flatten(2), chain) == (dtype != torch.float32)
+    _assert_same(Compose(*chain)(volumes), expected)
+    last = expected.contiguous(memory_format=torch.channels_last_3d).to(torch.bfloat16)
+    _assert_same(Compose(*chain, ChannelsLast(), Cast(torch.bfloat16))(volumes), last)
+
+
+def test_any_callable_may_stand_in_a_chain() -> None:
+    """A callable of the user's sees what the steps before it made; nested chains act as one."""
+    seen = []
+
+    def halve(volumes: torch.Tensor) -> torch.Tensor:
+        seen.append(volumes.dtype)
+        return volumes[..., ::2]
+
+    chain = Compose(Compose(Scale(2), halve), Log1p(), Cast(torch.float16))
+    assert torch.equal(chain(COUNTS), (COUNTS.float() * 2)[..., ::2].log1p().to(torch.float16))
+    assert seen == [torch.float32]
+    assert Compose()(COUNTS) is COUNTS
+    assert repr(Compose(Clip(0), compiled=False)) == "Compose(Clip(low=0, high=None), compiled=False)"
+
+
+def test_transforms_are_values() -> None:
+    """Steps are equal when they do the same, and travel to other processes, alone and in chains."""
+    steps = (Log1p(), Scale(2, 1), Clip(0, 1), Cast(torch.float16), Standardize([1, 2, 3], [1, 2, 3]), ChannelsLast())
+    again = pickle.loads(pickle.dumps(steps))  # noqa: S301 - our own
+    assert again == steps
+    assert len({*steps, *again}) == len(steps)
+    chain = pickle.loads(pickle.dumps(Compose(*steps)))  # noqa: S301 - our own
+    assert torch.equal(chain(COUNTS), Compose(*steps)(COUNTS))
+
+
+def test_gradients_pass_and_users_may_compile() -> None:
+    """Volumes that need gradients get them, and a function that calls a chain can be traced as a whole."""
+    chain = Compose(Scale(3), Standardize([0, 0, 0], [1, 2, 4]))
+    volumes = COUNTS.float().requires_grad_()
+    (gradient,) = torch.autograd.grad(chain(volumes).sum(), volumes)
+    assert torch.equal(gradient[:, 2], torch.full_like(gradient[:, 2], 0.75))
+    with torch.no_grad():
+        assert torch.equal(chain(volumes), chain(COUNTS))
+    assert torch.equal(torch.compile(chain, backend="eager", fullgraph=True)(COUNTS), chain(COUNTS))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Cast(torch.int16), "Cast: found torch.int16"),
+        (Clip, "one of them"),
+        (lambda: Clip(2, 1), "low <= high"),
+        (lambda: Clip(float("nan")), "low nan"),
+        (lambda: Scale(float("inf")), "finite numbers"),
+        (lambda: ChannelsLast()(COUNTS[0]), "found 4 axes"),
+        (lambda: Compose(Log1p(), ChannelsLast())(COUNTS[0]), "found 4 axes"),
+        (lambda: Compose(Log1p(), Standardize([0], [1]))(COUNTS), "found 3 channels, expected 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str) -> None:
+    """Steps say what they cannot do, when they are made or when they see the volumes."""
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # what torch.compile imports warns of itself
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU")
+def test_the_compiled_kernel_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device's way, one kernel by torch.compile, run on the CPU: equal to rounding, a kernel for each shape."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    steps = (Log1p(), Standardize([1, 2, 3], [0.5, 1, 2]), Scale(2, 1), Clip(-1, 4), Cast(torch.bfloat16))
+    volumes = _volumes((2, CHANNELS, 5, 6, 7), torch.int16)
+    expected = volumes
+    for step in steps:
+        expected = _eager(expected, step)
+    kernel = compiled_chain(steps, volumes, channels_last=True)
+    found = kernel(volumes)
+    _assert_same(found, expected.contiguous(memory_format=torch.channels_last_3d))
+    assert compiled_chain(steps, volumes, channels_last=True) is kernel
+    assert compiled_chain(steps, volumes[:1], channels_last=True) is not kernel
