@@ -21,7 +21,8 @@ class PerField:
 
     def __call__(self, item: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the item with its fields changed; targets stay."""
-        changed = [change(part) if change else part for change, part in zip(self.changes, item, strict=False)]
+        # Asked for None alone: the length of MONAI's Compose, which is its truth, seeds its transforms anew.
+        changed = [part if change is None else change(part) for change, part in zip(self.changes, item, strict=False)]
         return (*changed, *item[len(changed) :])
 
 

@@ -43,6 +43,24 @@ def check_arguments(loader: torch.utils.data.DataLoader[Any], added: Mapping[str
         _check_sampler(data, loader.sampler)
     if added["transform"] is not None and not is_torchs(loader.collate_fn):
         raise UsageError("transform", found="a collate_fn of your own", remedy="call the transform inside it")
+    _check_items(data, added)
+
+
+def _check_items(data: VolumeDataset, added: Mapping[str, Any]) -> None:
+    """Refuse what cannot be done to items that the data set itself augments or transforms."""
+    if data.augment is not None and added.get("cache") is not None:
+        raise UsageError(
+            "cache",
+            found="an augmented data set, whose blocks are others in every epoch",
+            remedy="leave out cache, or augment",
+        )
+    for name in ("transform", "device"):
+        if data.item_transform is not None and added.get(name) is not None:
+            raise UsageError(
+                name,
+                found="a data set with a transform of its own, which makes anything of its items on the host",
+                remedy="transform on one of both sides, and copy such batches to a device in the loop",
+            )
 
 
 def check_epoch(loader: torch.utils.data.DataLoader[Any], data: VolumeDataset) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from voxload.items import ItemTransform
 from voxload.loader.batch import Batch
 from voxload.transforms import Transform
 
@@ -30,25 +31,30 @@ class Delivery:
     """Whether CPU tensors are copied to pinned memory, as torch does."""
     pin_memory_device: str | None = None
     """The device that they are pinned for."""
+    item: ItemTransform | None = None
+    """What the data set does to each item, one by one and in order, before they are collated."""
 
     def __call__(self, batch: Batch) -> Any:
         """Return what the loop sees; raises what a collate_fn or a transform raises."""
-        data = self._collated(batch) if is_torchs(self.collate) else self.collate(self._samples(batch))
+        is_made = self.item is None and is_torchs(self.collate)
+        data = self._collated(batch) if is_made else self.collate(self._samples(batch))
         if not self.pin_memory or batch.volumes[0].device.type != "cpu":  # what is on a device was pinned on its way
             return data
         return pin_memory(data, self.pin_memory_device)  # type: ignore[no-untyped-call] # torch's
 
     def _collated(self, batch: Batch) -> Any:
         parts = [
-            change(volume) if change else volume for volume, change in zip(batch.volumes, self.transforms, strict=True)
+            volume if change is None else change(volume)  # never asked for its truth: see items.PerField
+            for volume, change in zip(batch.volumes, self.transforms, strict=True)
         ]
         parts += [] if batch.targets is None else [batch.targets]
         return parts if self.is_batched else [part[0] for part in parts]
 
     def _samples(self, batch: Batch) -> Any:
         columns = (*batch.volumes, *(() if batch.targets is None else (batch.targets,)))
-        samples = [tuple(column[place] for column in columns) for place in range(len(batch.indices))]
-        return samples if self.is_batched else samples[0]
+        samples: list[Any] = [tuple(column[place] for column in columns) for place in range(len(batch.indices))]
+        items = samples if self.item is None else list(map(self.item, samples))
+        return items if self.is_batched else items[0]
 
 
 def is_torchs(collate: Callable[[Any], Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from voxload.dataset import VolumeDataset
 from voxload.loader.agreement import GroupAgreement
 from voxload.loader.batch import Batch, Batches
 from voxload.loader.delivery import Delivery
@@ -53,6 +54,7 @@ class VolumeIterator(_BaseDataLoaderIter):
             self._reader.transforms,
             pin_memory=self._pin_memory,
             pin_memory_device=self._pin_memory_device,
+            item=self._loader.dataset.item_transform if isinstance(self._loader.dataset, VolumeDataset) else None,
         )
         self._ahead = self._reader.batches(_index_lists(self._sampler_iter, are_lists=self._auto_collation))
         self._delivered: float | None = None
