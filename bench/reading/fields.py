@@ -27,12 +27,12 @@ def load_field(folder: Path, dtype: str, size: int) -> tuple[Path, Field]:
     path = folder / f"field-{dtype}-{size}.npy"
     if not path.exists():
         unfinished = path.with_suffix(".part.npy")
-        np.save(unfinished, _make(dtype, size))
+        np.save(unfinished, make_field(dtype, size))
         unfinished.replace(path)
     return path, np.load(path)
 
 
-def _make(dtype: str, size: int) -> Field:
+def make_field(dtype: str, size: int) -> Field:
     """Draw a log-normal density on coarse cells, and from it counts or a noisy density, a slab at a time."""
     generator = np.random.default_rng(7)
     density = _density(generator, -(-size // _COARSE))

@@ -18,6 +18,9 @@ PACKAGES = (
     "numcodecs",
     "imagecodecs",
     "numba",
+    "torch",
+    "monai",
+    "nvidia-dali-cuda120",
 )
 
 
