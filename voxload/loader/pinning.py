@@ -89,7 +89,7 @@ def locked_bytes(nbytes: int, lock: PageLock | None) -> int:
 
 
 def host_memory(nbytes: int, lock: PageLock | None = None) -> npt.NDArray[np.uint8]:
-    """Return page-aligned bytes with every page touched, locked until the last array that looks into them is gone.
+    """Return page-aligned bytes, locked until the last array that looks into them is gone.
 
     Raises
     ------
@@ -99,8 +99,7 @@ def host_memory(nbytes: int, lock: PageLock | None = None) -> npt.NDArray[np.uin
     size = -(-max(nbytes, 1) // PAGE) * PAGE
     whole = np.empty(size + PAGE, np.uint8)
     first = -whole.ctypes.data % PAGE
-    # Touch every page now: the first epoch must not pay for the kernel's zeroing inside a read.
-    whole[first : first + size : PAGE] = 0
+    # Pages that are not locked come into being where they are first written: by all threads of a read at once.
     if lock is not None:
         address = whole.ctypes.data + first
         lock.lock(address, size)

@@ -48,6 +48,8 @@ class SampleRead:
 
     index: int
     """The sample."""
+    epoch: int
+    """For which it is augmented."""
     layout: tuple[FieldLayout, ...]
     """Its blocks."""
     volumes: Sequence[Volume] | None = field(repr=False)
@@ -66,7 +68,7 @@ class SampleRead:
 
     def finished(self, dataset: VolumeDataset) -> SampleRead:
         """Return it with its blocks; raises what reading raises."""
-        return _apart(dataset, self.index, self.layout) if self.is_late else self
+        return _apart(dataset, self.index, self.epoch, self.layout) if self.is_late else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +81,21 @@ class Place:
     """What fits there."""
     room: Room
     """For what does not."""
+    epoch: int
+    """For which samples are augmented."""
 
     def read(self, dataset: VolumeDataset, index: int) -> SampleRead:
         """Read a sample; raises what reading raises."""
         layout = dataset.layout(index)
         if layout == self.expected and self.volumes is not None:
-            cost = dataset.read_into(index, self.volumes)
-            return SampleRead(index, layout, None, is_apart=False, cost=cost, targets=dataset.read_targets(index))
+            cost = dataset.read_into(index, self.volumes, epoch=self.epoch)
+            targets = dataset.read_targets(index)
+            return SampleRead(index, self.epoch, layout, None, is_apart=False, cost=cost, targets=targets)
         nbytes = sum(one.nbytes for one in layout)
         if not self.room.take(nbytes):
-            return SampleRead(index, layout, None, is_apart=True, cost=ReadCost(), targets=None)
+            return SampleRead(index, self.epoch, layout, None, is_apart=True, cost=ReadCost(), targets=None)
         try:
-            found = _apart(dataset, index, layout)
+            found = _apart(dataset, index, self.epoch, layout)
         except BaseException:
             self.room.give_back(nbytes)
             raise
@@ -114,8 +119,8 @@ def together(dataset: VolumeDataset, indices: Sequence[int], reads: Sequence[Sam
     )
 
 
-def _apart(dataset: VolumeDataset, index: int, layout: tuple[FieldLayout, ...]) -> SampleRead:
+def _apart(dataset: VolumeDataset, index: int, epoch: int, layout: tuple[FieldLayout, ...]) -> SampleRead:
     """Read a sample into memory of its own."""
     volumes = [np.empty(one.shape, one.dtype) for one in layout]
-    cost = dataset.read_into(index, volumes)
-    return SampleRead(index, layout, volumes, is_apart=True, cost=cost, targets=dataset.read_targets(index))
+    cost = dataset.read_into(index, volumes, epoch=epoch)
+    return SampleRead(index, epoch, layout, volumes, is_apart=True, cost=cost, targets=dataset.read_targets(index))

@@ -86,7 +86,7 @@ class SlotReads:
         layout = self._ring.layout
         fits = len(indices) <= layout.batch_size
         places = [
-            Place([array[place] for array in arrays] if fits else None, layout.fields, self._room)
+            Place([array[place] for array in arrays] if fits else None, layout.fields, self._room, epoch)
             for place in range(len(indices))
         ]
         futures = [

@@ -138,7 +138,10 @@ class StagingRing:
         self.slots = count
         self.spare = budget - count * layout.nbytes
         """Bytes of the budget that the slots leave."""
-        for _ in range(count):
+        # Pinning takes long, and is done before anything is read. Other slots are made when the first batches need
+        # them: none of these waits for the others' pages.
+        self._unmade = 0 if lock is not None else count
+        for _ in range(count - self._unmade):
             self._free.put(Slot(layout, self._give_back, lock))
 
     def acquire(self) -> Slot | None:
@@ -149,7 +152,10 @@ class StagingRing:
                 self._surplus -= 1
             return self._free.get_nowait()
         except queue.Empty:
-            return None
+            if not self._unmade:
+                return None
+            self._unmade -= 1
+            return Slot(self.layout, self._give_back)
 
     def replace(self) -> Slot:
         """Return a new slot in place of one whose batch the consumer keeps (rule 3)."""
