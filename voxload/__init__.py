@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from voxload import augment as augment
     from voxload import engine as engine
     from voxload import models as models
     from voxload import transforms as transforms
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from voxload.geometry import Box as Box
     from voxload.geometry import Halo as Halo
     from voxload.grid import ProcessGrid as ProcessGrid
+    from voxload.items import AsDict as AsDict
     from voxload.loader.cache import Cache as Cache
     from voxload.loader.dataloader import DataLoader as DataLoader
 
 _HOMES = {
+    "AsDict": "voxload.items",
     "Box": "voxload.geometry",
     "Cache": "voxload.loader.cache",
     "Catalog": "voxload.catalog",
@@ -30,10 +33,11 @@ _HOMES = {
     "VolumeDataset": "voxload.dataset",
 }
 """The module of each public class."""
-_MODULES = ("engine", "models", "transforms")
+_MODULES = ("augment", "engine", "models", "transforms")
 """Public modules."""
 
 __all__ = [
+    "AsDict",
     "Box",
     "Cache",
     "Catalog",
@@ -41,6 +45,7 @@ __all__ = [
     "Halo",
     "ProcessGrid",
     "VolumeDataset",
+    "augment",
     "engine",
     "models",
     "transforms",
