@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 
 from voxload.readers.protocol import Location, Missing, Reader
 from voxload.readers.registry import open_reader
@@ -75,8 +76,10 @@ class Handles:
             handle.users -= 1
             if handle.reader is None and not handle.users:
                 self._handles.pop(location, None)
-            idle = [place for place, other in self._handles.items() if not other.users]
-            surplus = idle[: max(0, len(self._handles) - self._capacity)]
+            beyond = len(self._handles) - self._capacity
+            if beyond <= 0:  # nearly always: no handle needs to be looked at
+                return []
+            surplus = list(islice((place for place, other in self._handles.items() if not other.users), beyond))
             dropped = [self._handles.pop(place).reader for place in surplus]
         return [reader for reader in dropped if reader is not None]
 
