@@ -6,8 +6,21 @@ from pathlib import Path
 from typing import Any
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TRAINED = ("ddp", "fsdp2", "spatial", "accelerate_ddp", "lightning_ddp")
-"""Examples that train with either loader; Lightning leaves its process group behind, and comes last."""
+LOADERS = {
+    "ddp": ("torch", "voxload"),
+    "fsdp2": ("torch", "voxload"),
+    "spatial": ("torch", "voxload"),
+    "accelerate_ddp": ("torch", "voxload"),
+    "lightning_ddp": ("torch", "voxload"),
+    "monai_transforms": ("monai", "voxload"),
+}
+"""Examples, and the loaders that each trains with to the same losses."""
+
+FRAMEWORKS = ("accelerate", "lightning", "monai")
+"""What is looked at besides the examples: ``rank_NAME.py``."""
+
+ALONE = ("monai_transforms", "monai")
+"""What one process does: to import MONAI takes the others long, too."""
 
 DEALINGS: dict[str, dict[str, Any]] = {
     "default": {},

@@ -8,6 +8,7 @@ the frameworks made of the loaders.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -16,26 +17,29 @@ import sys
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
-from tests.examples import rank_accelerate, rank_lightning
-from tests.examples.cases import EXAMPLES, TRAINED
+from tests.examples.cases import ALONE, EXAMPLES, FRAMEWORKS, LOADERS
 
 
 def main(universes: str) -> None:
     """Run the examples, then look at what the frameworks do with the loaders."""
     rank = int(os.environ["RANK"])
     master = _Master(rank)
-    for name in TRAINED:
+    for name, loaders in LOADERS.items():
+        if name in ALONE and rank > 0:
+            continue
         master.renew(name)
         if rank == 0:
             _write(f"# {name}")
-        sys.argv = [name, universes, "--loader", "torch", "voxload"]
+        sys.argv = [name, universes, "--loader", *loaders]
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
         if dist.is_initialized():
             dist.destroy_process_group()
     found = {}
-    for name, look in (("accelerate", rank_accelerate.look), ("lightning", rank_lightning.look)):
+    for name in FRAMEWORKS:
+        if name in ALONE and rank > 0:
+            continue
         master.renew(name)
-        found[name] = look(universes)
+        found[name] = importlib.import_module(f"tests.examples.rank_{name}").look(universes)
         if dist.is_initialized():
             dist.destroy_process_group()
     # One write a rank: torchrun joins the ranks' output, and two writes would interleave.

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.examples.cases import DEALINGS, EXAMPLES, TRAINED
+from tests.examples.cases import DEALINGS, EXAMPLES, LOADERS
 
 ROOT = Path(__file__).parents[2]
-LINE = re.compile(r"(torch|voxload): (epoch (\d+), .*)")
+LINE = re.compile(r"(torch|monai|voxload): (epoch (\d+), .*)")
 
 
 @dataclass(frozen=True)
@@ -50,20 +50,21 @@ def launch(universes: Path) -> Launch:
 
 def test_every_example_is_run() -> None:
     """No example is left out of these tests."""
-    assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == sorted(TRAINED)
+    assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == sorted(LOADERS)
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", LOADERS)
 def test_losses_are_those_with_torchs_loader(launch: Launch, name: str) -> None:
     """Each epoch's loss is equal to the last bit, and training makes it smaller."""
-    losses: dict[str, list[str]] = {"torch": [], "voxload": []}
+    losses: dict[str, list[str]] = {loader: [] for loader in LOADERS[name]}
     for line in launch.lines[name]:
         found = LINE.fullmatch(line)
         assert found is not None
         losses[found[1]].append(found[2])
-    assert losses["voxload"] == losses["torch"]
-    assert [line.split(",")[0] for line in losses["voxload"]] == ["epoch 0", "epoch 1"]
-    first, last = (float(re.findall(r"loss'?:? ([\d.e-]+)", line)[-1]) for line in losses["voxload"])
+    theirs, ours = losses.values()
+    assert ours == theirs
+    assert [line.split(",")[0] for line in ours] == ["epoch 0", "epoch 1"]
+    first, last = (float(re.findall(r"loss'?:? ([\d.e-]+)", line)[-1]) for line in (ours[0], ours[-1]))
     assert last < first
 
 
@@ -171,3 +172,8 @@ def test_lightning_predicts_each_sample_once(launch: Launch) -> None:
         assert ours == torchs
         parts += [tuple(target) for batch in ours for target in batch]
     assert len(set(parts)) == len(parts) == 9
+
+
+def test_monais_array_transforms_change_fields(launch: Launch) -> None:
+    """Chains on one field give MONAI's own batches; chains that draw, those of torch's loader from the same state."""
+    assert launch.ranks[0]["monai"] == {"fixed": True, "drawn": True, "differs": True, "type": "MetaTensor"}
