@@ -226,7 +226,7 @@ def test_a_batch_that_takes_too_long_is_an_error(data: voxload.VolumeDataset, mo
     """With a time-out, a read that hangs ends in torch's own error instead of waiting for ever."""
     release = threading.Event()
 
-    def hang(*_: object) -> None:
+    def hang(*_: object, **__: object) -> None:
         release.wait(60)
 
     monkeypatch.setattr(data, "read_into", hang)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch.utils.data import DistributedSampler
@@ -14,6 +14,13 @@ from voxload.errors import UsageError
 from voxload.loader.delivery import is_torchs
 from voxload.loader.sampler import GroupSampler
 from voxload.transforms import Transform
+
+
+def is_read_by_threads(data: Any) -> TypeGuard[VolumeDataset]:
+    """Tell whether items are the blocks that threads read: those of a VolumeDataset whose class gives no others."""
+    kind = type(data)
+    is_plain = getattr(kind, "__getitem__", None) is VolumeDataset.__getitem__ and not hasattr(kind, "__getitems__")
+    return isinstance(data, VolumeDataset) and is_plain
 
 
 def group_sampler(
@@ -34,13 +41,16 @@ def group_sampler(
 def check_arguments(loader: torch.utils.data.DataLoader[Any], added: Mapping[str, Any]) -> None:
     """Refuse arguments that contradict each other; `added` are those that torch's loader does not have."""
     data = loader.dataset
-    if not isinstance(data, VolumeDataset):
+    if isinstance(data, VolumeDataset) and data.is_grid_known:
+        _check_sampler(data, loader.sampler)
+    if not is_read_by_threads(data):
+        found = (
+            "a VolumeDataset with items of its own" if isinstance(data, VolumeDataset) else "a data set of another kind"
+        )
         for name, given in added.items():
             if given is not None:
-                raise UsageError(name, found="a data set of another kind", remedy="use it on a VolumeDataset")
+                raise UsageError(name, found=found, remedy="use it on a VolumeDataset")
         return
-    if data.is_grid_known:
-        _check_sampler(data, loader.sampler)
     if added["transform"] is not None and not is_torchs(loader.collate_fn):
         raise UsageError("transform", found="a collate_fn of your own", remedy="call the transform inside it")
     _check_items(data, added)
@@ -73,7 +83,15 @@ def check_epoch(loader: torch.utils.data.DataLoader[Any], data: VolumeDataset) -
 
 
 def warn_of_processes(loader: torch.utils.data.DataLoader[Any]) -> None:
-    """Warn of what a user expects of worker processes, where none are started."""
+    """Warn of what a user expects of worker processes where none are started, and of threads where none read."""
+    if not is_read_by_threads(loader.dataset):
+        if isinstance(loader.dataset, VolumeDataset):
+            warnings.warn(
+                f"{type(loader.dataset).__name__} has items of its own: they are loaded as torch's loader does it, and "
+                "nothing is read ahead by threads; give VolumeDataset a transform instead",
+                stacklevel=3,
+            )
+        return
     if loader.worker_init_fn is not None and loader.num_workers > 0:
         warnings.warn(
             "worker_init_fn is not called: a VolumeDataset is read by threads of this process, not by worker processes",

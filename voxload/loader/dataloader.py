@@ -11,7 +11,14 @@ from typing_extensions import TypeVar
 
 from voxload.dataset import VolumeDataset
 from voxload.errors import UsageError
-from voxload.loader.arguments import check_arguments, check_epoch, group_sampler, transforms_of, warn_of_processes
+from voxload.loader.arguments import (
+    check_arguments,
+    check_epoch,
+    group_sampler,
+    is_read_by_threads,
+    transforms_of,
+    warn_of_processes,
+)
 from voxload.loader.cache import Cache
 from voxload.loader.iterator import VolumeIterator
 from voxload.loader.reading import Budget, Reading
@@ -122,8 +129,8 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
             **kwargs,
         )
         check_arguments(self, {"transform": transform, "cache": cache})
-        if isinstance(dataset, VolumeDataset):
-            warn_of_processes(self)
+        warn_of_processes(self)
+        if is_read_by_threads(dataset):
             self._reading = self._new_reading(dataset)
 
     def stats(self) -> LoaderStats:
@@ -143,7 +150,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
 
     def check_worker_number_rationality(self) -> None:
         """Warn of more worker processes than cores, as torch does; reader threads are none."""
-        if not isinstance(self.dataset, VolumeDataset):
+        if not is_read_by_threads(self.dataset):
             super().check_worker_number_rationality()
 
     @property
@@ -168,7 +175,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        if isinstance(self.dataset, VolumeDataset):
+        if is_read_by_threads(self.dataset):
             self._reading = self._new_reading(self.dataset)
 
     def _new_reading(self, dataset: VolumeDataset) -> Reading:

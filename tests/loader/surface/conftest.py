@@ -64,22 +64,37 @@ def _run(check: Check, kind: Any, data: Any) -> Outcome:
     return Outcome(value, error, where, warned)
 
 
-def _equal(ours: Any, theirs: Any) -> bool:
-    if isinstance(ours, torch.Tensor) or isinstance(theirs, torch.Tensor):
-        return type(ours) is type(theirs) and ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+def _difference(ours: Any, theirs: Any, where: str = "") -> str:
+    """Return where two values differ, for people; empty where they are equal in types and values."""
     if type(ours) is not type(theirs):
-        return False
+        return f"{where}: {type(ours)} is not {type(theirs)}"
     if isinstance(ours, Mapping):
-        return list(ours) == list(theirs) and all(_equal(ours[key], theirs[key]) for key in ours)
-    if isinstance(ours, list | tuple):
-        return len(ours) == len(theirs) and all(map(_equal, ours, theirs))
-    return bool(ours == theirs)
+        if list(ours) != list(theirs):
+            return f"{where}: {list(ours)} is not {list(theirs)}"
+        pairs = [(f"{where}[{key!r}]", ours[key], theirs[key]) for key in ours]
+    elif isinstance(ours, list | tuple):
+        if len(ours) != len(theirs):
+            return f"{where}: {len(ours)} parts are not {len(theirs)}"
+        pairs = [(f"{where}[{place}]", *pair) for place, pair in enumerate(zip(ours, theirs, strict=True))]
+    elif isinstance(ours, torch.Tensor):
+        is_equal = ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+        return (
+            ""
+            if is_equal
+            else f"{where}: {ours.dtype} {ours.shape} is not {theirs.dtype} {theirs.shape}, or its values"
+        )
+    else:
+        return "" if bool(ours == theirs) else f"{where}: {ours!r} is not {theirs!r}"
+    return next((found for at, mine, other in pairs if (found := _difference(mine, other, at))), "")
 
 
 def _compare(ours: Outcome, theirs: Outcome) -> None:
-    assert ours.error == theirs.error, f"{ours.error} is not {theirs.error}\n{ours.where}\n{theirs.where}"
+    if ours.error != theirs.error:
+        pytest.fail(f"raised {ours.error}, not {theirs.error}\n{ours.where}\n{theirs.where}")
     assert ours.warned == theirs.warned
-    assert _equal(ours.value, theirs.value), f"{ours.value!r}\nis not\n{theirs.value!r}"
+    difference = _difference(ours.value, theirs.value)
+    if difference:
+        pytest.fail(difference)
 
 
 @pytest.fixture
