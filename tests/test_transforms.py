@@ -143,7 +143,9 @@ def test_large_volumes_go_through_all_slabs(dtype: torch.dtype) -> None:
         expected = _eager(expected, step)
     assert tables.fits(volumes.flatten(2), chain[:1]) == (dtype != torch.float32)
     assert tables.fits(volumes.flatten(2), chain) == (dtype != torch.float32)
-    _assert_same(Compose(*chain)(volumes), expected)
+    found = Compose(*chain)(volumes)
+    _assert_same(found, expected)
+    assert torch.equal(found, expected) or dtype == torch.float32  # tables hold the steps' own results
     last = expected.contiguous(memory_format=torch.channels_last_3d).to(torch.bfloat16)
     _assert_same(Compose(*chain, ChannelsLast(), Cast(torch.bfloat16))(volumes), last)
 

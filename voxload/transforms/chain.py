@@ -63,7 +63,8 @@ def check_channels(volumes: torch.Tensor, steps: Sequence[Step]) -> None:
                 raise UsageError(type(step).__name__, found=f"{found} channels", expected=f"{len(column)}")
 
 
-def result_dtype(steps: Sequence[Step], dtype: torch.dtype) -> torch.dtype:
+@lru_cache(maxsize=256)
+def result_dtype(steps: tuple[Step, ...], dtype: torch.dtype) -> torch.dtype:
     """Return the type that a chain gives for volumes of one type."""
     nothing = torch.empty((0, 1), dtype=dtype)
     return run(nothing, steps, [tuple(torch.ones(1) for _ in step.columns) for step in steps]).dtype

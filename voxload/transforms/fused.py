@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from voxload.errors import UsageError
-from voxload.readers.team import team
 from voxload.transforms import tables
 from voxload.transforms.chain import Columns, Step, check_channels, columns_of, fresh_columns, result_dtype, run
 from voxload.transforms.compiled import compiled_chain
+from voxload.transforms.threads import share_out
 
 _SLAB = 2**15
 """Voxels of a slab: 128 KiB of float32, and no more than torch works on without threads of its own."""
@@ -104,7 +104,7 @@ def _by_slabs(values: torch.Tensor, steps: tuple[Step, ...], out: torch.Tensor) 
                 run(values[item, channel, first : first + _SLAB], steps, own)
             )
 
-    team().run(work, tasks)
+    share_out(work, tasks, values.numel())
 
 
 def _of_channel(columns: tuple[Columns, ...], channel: int) -> list[Columns]:

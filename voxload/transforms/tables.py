@@ -17,8 +17,8 @@ import torch
 from numba import types
 
 from voxload.readers.kernels import compiled
-from voxload.readers.team import team
 from voxload.transforms.chain import Step, columns_of, run
+from voxload.transforms.threads import share_out
 
 Bits = npt.NDArray[Any]
 """Numbers as unsigned integers of their size."""
@@ -47,7 +47,7 @@ def look_up(volumes: torch.Tensor, steps: tuple[Step, ...], out: torch.Tensor) -
         item, first = task
         kernel(source[item, :, first : first + width], rows, target[item, :, first : first + width])
 
-    team().run(work, tasks)
+    share_out(work, tasks, volumes.numel())
 
 
 @lru_cache(maxsize=16)

@@ -1,0 +1,1 @@
+"""What bench/device.py is made of."""

@@ -1,0 +1,82 @@
+"""Transfer: how fast the loader's path brings batches to a device, beside one plain copy of the same bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from bench.ondevice.clock import seconds
+from voxload.dataset import FieldLayout
+from voxload.loader.batch import Batch
+from voxload.loader.boarding import DeviceBatches
+from voxload.loader.device import DeviceRing
+from voxload.loader.pinning import page_lock
+from voxload.loader.staging import BatchLayout, StagingRing
+from voxload.loader.streams import copier_to, numbered
+from voxload.readers.protocol import ReadCost
+
+_BATCHES = 16
+_ROUNDS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Bytes a second to the device."""
+
+    loader: float
+    """Through slots, ring and events."""
+    plain: float
+    """By ``copy_`` out of one pinned tensor, as many times."""
+
+    @property
+    def share(self) -> float:
+        """How much of the plain copy's bandwidth the loader reaches."""
+        return self.loader / self.plain
+
+
+class Slots:
+    """Batches that are there already: the same few slots again and again."""
+
+    def __init__(self, ring: StagingRing, count: int) -> None:
+        self._held = [slot.arrays() for slot in iter(ring.acquire, None)]
+        for number, arrays in enumerate(self._held):
+            for array in arrays:
+                array[...] = number
+        self._count = count
+        self.taken = 0
+
+    def ready(self) -> bool:
+        """See Batches."""
+        return True
+
+    def next(self) -> Batch | None:
+        """See Batches."""
+        if self.taken == self._count:
+            return None
+        arrays = self._held[self.taken % len(self._held)]
+        self.taken += 1
+        return Batch((0,), tuple(map(torch.from_numpy, arrays)), None, ReadCost())
+
+
+def measure(device: torch.device, size: int) -> Transfer:
+    """Return the best of several rounds, which others on the machine disturbed least; both ways in turn."""
+    device = numbered(device)
+    layout = BatchLayout(1, (FieldLayout((4, size, size, size), np.dtype(np.int16)),))
+    slots = StagingRing(layout, budget=3 * (layout.nbytes + 2**16), most=3, lock=page_lock(device))
+    ring = DeviceRing(copier_to(device), layout, keep=1, budget=2 * layout.nbytes)
+    source = torch.zeros(layout.nbytes, dtype=torch.uint8, pin_memory=device.type == "cuda").fill_(1)
+    target = torch.zeros(layout.nbytes, dtype=torch.uint8, device=device).fill_(1)
+
+    def through() -> None:
+        batches = DeviceBatches(Slots(slots, _BATCHES), ring)
+        while batches.next() is not None:
+            pass
+
+    rounds = []
+    for _ in range(_ROUNDS):
+        plain = seconds(device, lambda: target.copy_(source, non_blocking=True), _BATCHES)
+        rounds.append((plain, seconds(device, through) / _BATCHES))
+    plain, loader = (min(column) for column in zip(*rounds[1:], strict=True))  # the first one warms up
+    return Transfer(layout.nbytes / loader, layout.nbytes / plain)
