@@ -20,7 +20,8 @@ from voxload.readers.zarr import ZarrFormat
 ENTRY_POINTS = "voxload.readers"
 """Entry-point group: each entry names a class without arguments that keeps the Format contract."""
 
-
+_INSTALLED = tuple(entry_points(group=ENTRY_POINTS))
+"""Looked for when this is imported: it takes longer than opening a file, and the first read should not wait for it."""
 _HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".nc", ".nc4")
 """Ends of URLs that are asked first whether they are HDF5 files: those of HDF5, HDF-EOS5 and netCDF-4."""
 
@@ -28,7 +29,7 @@ _HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".nc", ".nc4")
 @lru_cache(maxsize=1)
 def formats() -> tuple[Format, ...]:
     """Return all formats, the installed ones of others first: they may know a special case of ours."""
-    installed = tuple(point.load()() for point in entry_points(group=ENTRY_POINTS))
+    installed = tuple(point.load()() for point in _INSTALLED)
     return (*installed, Hdf5Format(), ZarrFormat(), NpyFormat())
 
 

@@ -37,7 +37,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Register TailFormat as an installed package does."""
     point = EntryPoint("tail", f"{__name__}:TailFormat", registry.ENTRY_POINTS)
     monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or _module())
-    monkeypatch.setattr(registry, "entry_points", lambda group: (point,) if group == "voxload.readers" else ())
+    monkeypatch.setattr(registry, "_INSTALLED", (point,))
     registry.formats.cache_clear()
     yield
     registry.formats.cache_clear()
