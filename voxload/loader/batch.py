@@ -27,6 +27,11 @@ class Batch:
 class Batches(Protocol):
     """The batches of one epoch, in order; used by one thread."""
 
+    @property
+    def taken(self) -> int:
+        """Batches that `next` returned, or raised in place of: those that come again after a time-out do not count."""
+        ...
+
     def next(self) -> Batch | None:
         """Return the next batch, waiting for it; None when there is none left.
 

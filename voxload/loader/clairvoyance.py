@@ -18,7 +18,6 @@ from voxload.loader.foresight import Foresight, Members
 from voxload.loader.nearby import Nearby
 from voxload.loader.prefetched import Prefetched, PrefetchedEpoch
 from voxload.loader.rendezvous import Rendezvous
-from voxload.loader.sampler import GroupSampler
 from voxload.loader.staging import StagingRing
 from voxload.prefetch import policies
 from voxload.prefetch.cost import CostModel
@@ -41,9 +40,11 @@ class Clairvoyance:
     Parameters
     ----------
     loader
-        Whose sampler is replayed.
+        With whose end all of it ends.
     volumes
         Its data set.
+    source
+        What its sampler is foreseen to draw.
     cache
         What the user asked for.
     ring
@@ -59,6 +60,7 @@ class Clairvoyance:
         loader: torch.utils.data.DataLoader[Any],
         volumes: VolumeDataset,
         *,
+        source: OrderSource,
         cache: Cache,
         ring: Callable[[Callable[[], None]], StagingRing],
         threads: int,
@@ -74,7 +76,6 @@ class Clairvoyance:
             means = Means(blocks, nearby.near, costs, meter, readers=threads, helpers=_NEAR_THREADS)
             runner = Executor(_planner(nearby, volumes, costs, threads), means, ring)
             stack.callback(runner.close)
-            source = OrderSource(loader, volumes.grid, advancing=(GroupSampler,))
             members = Members(
                 line=nearby.line,
                 group=nearby.group,

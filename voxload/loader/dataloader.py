@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
+from torch.utils.data import IterableDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from typing_extensions import TypeVar
 
@@ -20,6 +21,8 @@ from voxload.loader.arguments import (
     warn_of_processes,
 )
 from voxload.loader.cache import Cache
+from voxload.loader.counted import counted_iterator
+from voxload.loader.cursor import Cursor, Indices
 from voxload.loader.iterator import VolumeIterator
 from voxload.loader.reading import Budget, Reading
 from voxload.loader.stats import LoaderStats
@@ -105,6 +108,8 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         self.staging = staging
         self.cache = cache
         self._reading: Reading | None = None
+        self._cursor = Cursor()
+        self._indices: Indices | None = None
         if isinstance(dataset, VolumeDataset) and sampler is None and batch_sampler is None:
             sampler = group_sampler(dataset, generator, shuffle=bool(shuffle), drop_last=drop_last)
             shuffle = shuffle if sampler is None else None
@@ -132,6 +137,47 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         warn_of_processes(self)
         if is_read_by_threads(dataset):
             self._reading = self._new_reading(dataset)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the loop is: behind the last batch that it got, whatever was read ahead of that.
+
+        A few ints and strings, less than 1 KiB as JSON, made in no time: see `load_state_dict` for what goes on from
+        it. Call it at any time between two batches, also before the first and after the last. It holds for all sample
+        groups, provided that they are at the same batch. It is larger where the sampler gives states of its own, and
+        where a generator was used for so much else that its place cannot be said in two numbers: about 6 KB.
+
+        Raises
+        ------
+        UsageError
+            For an iterable data set, or with ``in_order=False`` of worker processes half-way through an epoch.
+        """
+        return self._cursor.state(self).to_dict()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Let the next iterator go on where a state was saved, without reading or drawing what lies before.
+
+        Its batches are those that the loop which was saved would have got next. With other sample groups, another
+        spatial grid, thread count or batch size the rest of the epoch is dealt anew: no sample is lost, and none is
+        repeated but the fewer than there are groups that make the rest divide evenly. Epochs behind it are the
+        sampler's, which is told the number of the epoch if it has `set_epoch`. Where another one is chosen before the
+        next iterator is made, that begins afresh. ``{}`` forgets what was loaded and counted.
+
+        Raises
+        ------
+        UsageError
+            When the state is of other samples, fields or targets, another seed or kind of sampler, or another format.
+            At the first batch, when a sampler that has to be iterated anew draws other samples than it did.
+        """
+        self._cursor.load(self, state_dict)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the number of the next epoch; those behind it follow, unless their sampler has to be told each.
+
+        It is passed on to the sampler and the data set, if they have `set_epoch`. An order of torch's random samplers,
+        ``shuffle=True`` on one rank too, is from then on drawn from a generator seeded by the number: that plus the
+        seed of the loader's generator, or of torch's.
+        """
+        self._cursor.choose(self, epoch)
 
     def stats(self) -> LoaderStats:
         """Return bytes, stalls and utilisation of all epochs so far; raises UsageError without a VolumeDataset."""
@@ -171,7 +217,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but what an epoch leaves behind: a copy begins with nothing read, kept or counted."""
-        return {**vars(self), "_reading": None}
+        return {**vars(self), "_reading": None, "_cursor": Cursor()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -180,11 +226,30 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
 
     def _new_reading(self, dataset: VolumeDataset) -> Reading:
         budget = Budget(parse_bytes(self.staging), self.cache)
-        return Reading(self, dataset, budget, transforms=transforms_of(dataset, self.transform))
+        return Reading(self, dataset, budget, transforms=transforms_of(dataset, self.transform), cursor=self._cursor)
+
+    @property
+    def _index_sampler(self) -> Any:
+        """What the iterators draw from, while they are made; torch's own at other times."""
+        return super()._index_sampler if self._indices is None else self._indices
+
+    def __iter__(self) -> _BaseDataLoaderIter:
+        if not isinstance(self.dataset, IterableDataset):
+            self._cursor.begin(self)
+        return super().__iter__()
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
-        if self._reading is None or not isinstance(self.dataset, VolumeDataset):
+        if isinstance(self.dataset, IterableDataset):
             return super()._get_iterator()
+        self._indices = self._cursor.indices(self)
+        try:
+            return self._new_iterator()
+        finally:
+            self._indices = None
+
+    def _new_iterator(self) -> _BaseDataLoaderIter:
+        if self._reading is None or not isinstance(self.dataset, VolumeDataset):
+            return counted_iterator(self)
         # As torch, an epoch goes by the attributes that there are when it begins.
         check_arguments(self, {"transform": self.transform, "cache": self.cache})
         check_epoch(self, self.dataset)

@@ -74,17 +74,27 @@ class VolumeIterator(_BaseDataLoaderIter):
         if self._delivered is not None:
             recorder.computed(asked - self._delivered)
             self._delivered = None
-        batch = self._ahead.next() if self._ahead is not None else None
+        batch = self._next_batch()
         read = perf_counter()
         self._reader.agreement.check(None if batch is None else batch.indices, step=self._step)
         agreed = perf_counter()
         if batch is None:
+            self._sampler_iter.finish()
             raise StopIteration
         data = self._deliver(batch)
         self._step += 1
         self._delivered = perf_counter()
         self._count(batch, asked=asked, stall=self._delivered - asked - (agreed - read))
         return data
+
+    def _next_batch(self) -> Batch | None:
+        """Return the next batch; it counts as delivered from here on, whatever becomes of it."""
+        if self._ahead is None:
+            return None
+        try:
+            return self._ahead.next()
+        finally:
+            self._sampler_iter.reached(self._ahead.taken)
 
     def _count(self, batch: Batch, *, asked: float, stall: float) -> None:
         needed = sum(volume.nbytes for volume in batch.volumes)

@@ -159,6 +159,7 @@ class PrefetchedEpoch:
         self._past: list[tuple[int, ...]] = []
         self._wanted: tuple[int, ...] | None = None
         self._step = plan.first_step
+        self.taken = 0
         self.is_over = False
 
     def next(self) -> Batch | None:
@@ -189,6 +190,7 @@ class PrefetchedEpoch:
     def _advance(self) -> None:
         self._wanted = None
         self._step += 1
+        self.taken += 1
         self._owner.reached(self._plan, self._step)
 
     def _draw(self) -> tuple[int, ...] | None:
@@ -199,6 +201,7 @@ class PrefetchedEpoch:
         samples = self._owner.samples
         for index in drawn:
             if not -samples <= index < samples:
+                self.taken += 1
                 raise IndexError(f"sample {index} of a data set of {samples}")
         indices = tuple(int(index) % samples for index in drawn)
         place = self._step - self._plan.first_step

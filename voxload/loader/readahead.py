@@ -189,6 +189,11 @@ class EpochReads:
             raise error
         return None
 
+    @property
+    def taken(self) -> int:
+        """See Batches."""
+        return self._taken
+
     def ready(self) -> bool:
         """See Batches."""
         self._prepare()

@@ -17,6 +17,7 @@ from voxload.loader.arguments import largest_batch
 from voxload.loader.batch import Batches
 from voxload.loader.cache import Cache
 from voxload.loader.clairvoyance import Clairvoyance, prepared
+from voxload.loader.cursor import Cursor
 from voxload.loader.readahead import ReadAhead
 from voxload.loader.sampler import GroupSampler
 from voxload.loader.slotreads import SlotReads
@@ -55,6 +56,8 @@ class Reading:
         Buffers and tiers.
     transforms
         What is done to each field's volumes.
+    cursor
+        Knows the number of each epoch, and what a resumed one begins with.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Reading:
         budget: Budget,
         *,
         transforms: tuple[Transform | None, ...],
+        cursor: Cursor,
     ) -> None:
         self.recorder = StatsRecorder()
         self.transforms = transforms
@@ -76,8 +80,9 @@ class Reading:
         self._ahead: ReadAhead | None = None
         self._process = os.getpid()
         self._is_cached = False
-        self.epoch = -1
-        """Number of the epoch begun last."""
+        self._cursor = cursor
+        self.epoch = cursor.epoch
+        """Number of the epoch begun last: the sampler's own, or counted, or as `set_epoch` says."""
 
     @cached_property
     def agreement(self) -> GroupAgreement:
@@ -86,7 +91,7 @@ class Reading:
 
     def begin(self) -> None:
         """Begin an epoch, right before its iterator is made."""
-        self.epoch += 1
+        self.epoch = self._cursor.epoch
         self._is_cached = False
         if not len(self._volumes):
             return
@@ -98,6 +103,7 @@ class Reading:
             self.clairvoyance = Clairvoyance(
                 self._of,
                 self._volumes,
+                source=self._new_source(self._of),
                 cache=self._budget.cache,
                 ring=self._new_ring,
                 threads=self._threads,
@@ -132,7 +138,7 @@ class Reading:
             ahead = loader.num_workers * (loader.prefetch_factor or _PREFETCH_FACTOR)
             source = None
             if self._budget.cache is None:
-                source = OrderSource(loader, self._volumes.grid, advancing=(GroupSampler,))
+                source = self._new_source(loader)
             reads = SlotReads(self._volumes, self._new_ring(None), threads=self._threads)
             self._ahead = ReadAhead(
                 reads,
@@ -142,6 +148,9 @@ class Reading:
                 depth=DEFAULT_READERS * _PREFETCH_FACTOR,
             )
         return self._ahead
+
+    def _new_source(self, loader: torch.utils.data.DataLoader[Any]) -> OrderSource:
+        return OrderSource(loader, self._volumes.grid, advancing=(GroupSampler,), foretold=self._cursor.foretold)
 
     @property
     def _of(self) -> torch.utils.data.DataLoader[Any]:

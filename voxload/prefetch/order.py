@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.prefetch.line import EpochOrder, Ints
 from voxload.prefetch.order_batches import Cut, is_beginning, pack
-from voxload.prefetch.order_replays import LISTS, ListReplay, Replay, replay_of, unpredictable
+from voxload.prefetch.order_replays import LISTS, ListReplay, Replay, SeededReplay, replay_of, unpredictable
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,19 @@ class OrderSource:
     advancing
         Subclasses of torch's DistributedSampler that choose the epoch by themselves when they are iterated and are
         otherwise as torch's: a copy is iterated to learn which one they would choose.
+    foretold
+        Returns ``(rows, steps, batch)`` when an epoch begins that somebody has the sampler draw otherwise than it would
+        by itself: because it is resumed half-way, or seeded by its number. Rows are groups, or only this one. None
+        where the sampler is left to itself; given the length of the data set.
     """
 
     def __init__(
-        self, loader: DataLoader[Any], grid: ProcessGrid, *, advancing: Sequence[type[DistributedSampler[Any]]] = ()
+        self,
+        loader: DataLoader[Any],
+        grid: ProcessGrid,
+        *,
+        advancing: Sequence[type[DistributedSampler[Any]]] = (),
+        foretold: Callable[[int], Ints | None] = lambda _: None,
     ) -> None:
         self._grid = grid
         self._samples = len(loader.dataset)  # type: ignore[arg-type] # map-style data sets have a length
@@ -63,6 +72,8 @@ class OrderSource:
         self._last: Any = None
         self._misses = 0
         self._observed: Ints | None = None
+        self._foretold = foretold
+        self._given: Ints | None = None
         self._epoch = -1
 
     @property
@@ -93,8 +104,12 @@ class OrderSource:
         """
         self._epoch += 1
         self._observed = None
-        if self._replay is None:
-            return True
+        self._given = self._foretold(self._samples)
+        if self._replay is None or (self._given is not None and isinstance(self._replay, SeededReplay)):
+            # Where its generator will be after this epoch, the sampler does not tell.
+            self._observed = None if self._given is None else self._given[0]
+            self._told = None
+            return self._given is None
         state = self._replay.begin(self._last)
         self._last = state
         if self._epoch and self._told is not None:
@@ -105,7 +120,7 @@ class OrderSource:
             self._misses = 0 if holds else self._misses + 1
         if self._told is None or not holds:
             self._told = _Told(self._replay, state)
-        return holds
+        return holds and self._given is None
 
     def observe(self, batches: Sequence[Sequence[int]]) -> bool:
         """Learn what the real sampler drew for this group in the epoch begun last: all of it, or its beginning.
@@ -162,7 +177,9 @@ class OrderSource:
         if self._told is None:
             return []
         epochs = self.horizon.epochs
-        return self._told.take(count if epochs is None else min(count, epochs))
+        draws = self._told.take(count if epochs is None else min(count, epochs))
+        is_given = self._given is not None and len(draws) > 0 and len(self._given) == len(draws[0])
+        return [self._given, *draws[1:]] if self._given is not None and is_given else draws
 
 
 class _Told:

@@ -209,8 +209,8 @@ def _state_of(generator: torch.Generator) -> bytes:
     return state.numpy().tobytes()
 
 
-def copied(sampler: AnySampler, **changes: Any) -> AnySampler:
+def copied(sampler: AnySampler, /, **changes: Any) -> AnySampler:
     """Return a shallow copy with other attributes."""
-    copied = copy.copy(sampler)
-    vars(copied).update(changes)
-    return copied
+    made = copy.copy(sampler)
+    vars(made).update(changes)
+    return made
