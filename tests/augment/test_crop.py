@@ -123,12 +123,12 @@ def test_classes_are_balanced_and_voxels_of_each_fair(cube: Stored) -> None:
         data = voxload.VolumeDataset(path, fields={"y": "labels"}, augment=augment)
         volume = [np.empty((1, 1, 1, 1), np.uint8)]
         drawn = []
-        for epoch in range(600):
+        for epoch in range(300):
             data.read_into(0, volume, epoch=epoch)
             drawn.append(int(volume[0][0, 0, 0, 0]))
         data.close()
         counts = [drawn.count(label) for label in (0, 1, 7)]
-        expected = [share * 600 for share in shares]
+        expected = [share * 300 for share in shares]
         pairs = [(found, wanted) for found, wanted in zip(counts, expected, strict=True) if wanted]
         assert counts[0] == 0 or expected[0]
         assert sum((found - wanted) ** 2 / wanted for found, wanted in pairs) < 13.8  # 2 degrees, once in a thousand
@@ -139,6 +139,26 @@ def test_classes_are_balanced_and_voxels_of_each_fair(cube: Stored) -> None:
     found, often = np.unique([place for place in places if place], axis=0, return_counts=True)
     assert found.tolist() == [[2, 3, w] for w in range(4, 8)]
     assert ((often - 200) ** 2 / 200).sum() < 16.3  # 3 degrees
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_centres_move_with_the_sample(cube: Stored, size: int) -> None:
+    """A crop of a sample that was translated and turned still lies around a voxel of the class, boundary or not."""
+    labels = cube.whole["y"][0]
+    rare = np.argwhere(labels == 3)[::40]
+    marked = np.zeros_like(labels)
+    marked[tuple(rare.T)] = 1
+    path = cube.path.with_name("marked.h5")
+    with h5py.File(path, "w") as file:
+        file["labels"] = marked
+    crop = RandomCrop(size, centres=ClassCentres("y", classes=[1]))
+    augment = Augment(Translations(), crop, CubeSymmetries(), seed=1)
+    data = voxload.VolumeDataset(path, fields={"y": "labels"}, boundary="periodic", augment=augment)
+    volume = [np.empty((1, size, size, size), np.uint8)]
+    for epoch in range(60):
+        data.read_into(0, volume, epoch=epoch)
+        assert volume[0].any()
+    data.close()
 
 
 @given(most=st.integers(1, 800), keep=st.integers(1, 300), key=st.integers(0, 2**64 - 1))
