@@ -86,6 +86,24 @@ def test_epochs_differ_and_repeat(data: voxload.VolumeDataset, threads: int) -> 
     again.close()
 
 
+def test_an_epoch_that_is_set_or_resumed_is_drawn_again(data: voxload.VolumeDataset, folder: Path) -> None:
+    """What an epoch draws follows from its number: it is the same after `set_epoch`, and behind a saved state."""
+    loader = voxload.DataLoader(data, 2)
+    passes = [list(loader) for _ in range(3)]
+    loader.set_epoch(1)
+    batches = iter(loader)
+    assert same(next(batches), passes[1][0])
+    state = loader.state_dict()
+    assert same(list(batches), passes[1][1:])
+    assert same(list(loader), passes[2])
+    elsewhere = opened(folder)
+    resumed = voxload.DataLoader(elsewhere, 2)
+    resumed.load_state_dict(state)
+    assert same(list(resumed), passes[1][1:])
+    assert same(list(resumed), passes[2])
+    elsewhere.close()
+
+
 def test_torchs_loader_augments_by_the_data_sets_epoch(folder: Path, data: voxload.VolumeDataset) -> None:
     """Worker processes of torch's own loader draw what this process draws, for the epoch that was set."""
     for epoch in (0, 4):
