@@ -43,3 +43,7 @@ class Batches(Protocol):
             Whatever reading one of its samples raised; the next batch is unharmed.
         """
         ...
+
+    def ready(self) -> bool:
+        """Tell whether `next` would not wait; what it raises, it raises in place of the next batch."""
+        ...

@@ -26,13 +26,14 @@ from voxload.loader.cursor import Cursor, Indices
 from voxload.loader.iterator import VolumeIterator
 from voxload.loader.reading import Budget, Reading
 from voxload.loader.stats import LoaderStats
+from voxload.loader.streams import Device, parse_device, parse_keep
 from voxload.transforms import Transform
 from voxload.units import parse_bytes
 
 DEFAULT_STAGING = "1GiB"
 """Staging budget: two 512^3 x 4 int16 blocks of a (2, 2, 1) grid and a batch in use."""
 
-_SETTLED = ("staging", "cache")
+_SETTLED = ("staging", "cache", "device", "keep")
 """What cannot be changed once there is a loader: its buffers and tiers are made by it."""
 
 Item_co = TypeVar("Item_co", covariant=True, default=Any)
@@ -67,6 +68,12 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         while another one is under way share as many again.
     cache
         Where blocks are kept near, and by which policy; None reads each block from the storage in every epoch.
+    device
+        Where batches are delivered, ``"cuda"`` or ``"cpu"``, from pinned slots and into buffers that are used again: a
+        batch stays valid until `keep` others were asked for, then it is overwritten. ``"cuda"`` is the device that is
+        current when the first epoch begins. None gives CPU tensors as torch would.
+    keep
+        Batches that stay valid on a device: the last one and those before it.
     kwargs
         What a later torch adds.
 
@@ -101,12 +108,16 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         transform: Transform | Mapping[str, Transform] | None = None,
         staging: int | str = DEFAULT_STAGING,
         cache: Cache | None = None,
+        device: Device | None = None,
+        keep: int = 1,
         **kwargs: Any,
     ) -> None:
         # Each argument is an attribute of its name: frameworks make loaders anew from those.
         self.transform = transform
         self.staging = staging
         self.cache = cache
+        self.device = device
+        self.keep = keep
         self._reading: Reading | None = None
         self._cursor = Cursor()
         self._indices: Indices | None = None
@@ -133,7 +144,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
             in_order=in_order,
             **kwargs,
         )
-        check_arguments(self, {"transform": transform, "cache": cache})
+        check_arguments(self, {"transform": transform, "cache": cache, "device": device})
         warn_of_processes(self)
         if is_read_by_threads(dataset):
             self._reading = self._new_reading(dataset)
@@ -225,7 +236,8 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
             self._reading = self._new_reading(self.dataset)
 
     def _new_reading(self, dataset: VolumeDataset) -> Reading:
-        budget = Budget(parse_bytes(self.staging), self.cache)
+        device, keep = parse_device(self.device), parse_keep(self.keep)
+        budget = Budget(parse_bytes(self.staging), self.cache, device, keep)
         return Reading(self, dataset, budget, transforms=transforms_of(dataset, self.transform), cursor=self._cursor)
 
     @property
@@ -251,7 +263,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         if self._reading is None or not isinstance(self.dataset, VolumeDataset):
             return counted_iterator(self)
         # As torch, an epoch goes by the attributes that there are when it begins.
-        check_arguments(self, {"transform": self.transform, "cache": self.cache})
+        check_arguments(self, {"transform": self.transform, "cache": self.cache, "device": self.device})
         check_epoch(self, self.dataset)
         self._reading.transforms = transforms_of(self.dataset, self.transform)
         return VolumeIterator(self, self._reading)

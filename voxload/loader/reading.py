@@ -15,14 +15,17 @@ from voxload.dataset import VolumeDataset
 from voxload.loader.agreement import GroupAgreement
 from voxload.loader.arguments import largest_batch
 from voxload.loader.batch import Batches
+from voxload.loader.boarding import Boarding
 from voxload.loader.cache import Cache
 from voxload.loader.clairvoyance import Clairvoyance, prepared
 from voxload.loader.cursor import Cursor
+from voxload.loader.pinning import page_lock
 from voxload.loader.readahead import ReadAhead
 from voxload.loader.sampler import GroupSampler
 from voxload.loader.slotreads import SlotReads
 from voxload.loader.staging import LEAST_SLOTS, BatchLayout, StagingRing
 from voxload.loader.stats import StatsRecorder
+from voxload.loader.streams import numbered
 from voxload.prefetch.meter import Meter
 from voxload.prefetch.order import OrderSource
 from voxload.transforms import Transform
@@ -41,6 +44,10 @@ class Budget:
     """Most bytes of the buffers read ahead into."""
     cache: Cache | None
     """Where blocks are kept near."""
+    device: torch.device | None = None
+    """Where batches go, into as many bytes again at most; None leaves them in their slots."""
+    keep: int = 1
+    """Batches that stay valid there."""
 
 
 class Reading:
@@ -76,6 +83,9 @@ class Reading:
         self._loader = weakref.ref(loader)
         self._volumes = volumes
         self._budget = budget
+        self._boarding: Boarding | None = None
+        if budget.device is not None:
+            self._boarding = Boarding(budget.device, keep=budget.keep, budget=budget.staging)
         self._preparing = prepared(budget.cache)
         self._ahead: ReadAhead | None = None
         self._process = os.getpid()
@@ -118,9 +128,12 @@ class Reading:
         if not len(self._volumes):
             return None
         timeout = self._of.timeout or None
+        found: Batches
         if self._is_cached and self.clairvoyance is not None:
-            return self.clairvoyance.epoch(indices, timeout)
-        return self._read_ahead().epoch(indices, self.epoch, timeout)
+            found = self.clairvoyance.epoch(indices, timeout)
+        else:
+            found = self._read_ahead().epoch(indices, self.epoch, timeout)
+        return found if self._boarding is None else self._boarding.batches(found, self._layout)
 
     def close(self) -> None:
         """Stop all threads and give back tiers; a further epoch begins with nothing kept."""
@@ -130,6 +143,8 @@ class Reading:
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.close()
+        if self._boarding is not None:
+            self._boarding.close()
 
     def _read_ahead(self) -> ReadAhead:
         """Return what reads past the cache: threads and slots that all epochs have in common."""
@@ -166,5 +181,15 @@ class Reading:
     def _new_ring(self, notify: Callable[[], None] | None) -> StagingRing:
         """Return slots for as many batches as are read ahead."""
         ahead = self._threads * (self._of.prefetch_factor or _PREFETCH_FACTOR)
-        layout = BatchLayout(largest_batch(self._of), self._volumes.layout(0))
-        return StagingRing(layout, budget=self._budget.staging, most=ahead + LEAST_SLOTS, notify=notify)
+        device = self._budget.device
+        return StagingRing(
+            self._layout,
+            budget=self._budget.staging,
+            most=ahead + LEAST_SLOTS,
+            notify=notify,
+            lock=None if device is None else page_lock(numbered(device)),
+        )
+
+    @property
+    def _layout(self) -> BatchLayout:
+        return BatchLayout(largest_batch(self._of), self._volumes.layout(0))

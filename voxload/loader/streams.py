@@ -184,7 +184,7 @@ def parse_device(given: Device | None) -> torch.device | None:
 
 def parse_keep(given: int) -> int:
     """Return how many batches stay valid on a device; raises UsageError where that is no positive number."""
-    if not isinstance(given, int) or given < 1:
+    if given < 1:
         raise UsageError("keep", found=repr(given), expected="how many batches stay valid on the device, 1 or more")
     return given
 
