@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from voxload.augment import Augment, Placement
 from voxload.augment.vectors import check_vector, turn_vector
-from voxload.errors import VoxloadError
+from voxload.errors import UsageError, VoxloadError
 from voxload.geometry import Boundary, Box
 from voxload.labels import LabelSearch
 from voxload.readers.block import block_cost, read_block
@@ -45,6 +46,7 @@ class Cutter:
 
     def __init__(self, augment: Augment | None, boundary: Boundary, fields: Sequence[str], *, handles: Handles) -> None:
         if augment is not None:
+            _check_augment(augment)
             augment.check(boundary, fields)
         self._augment, self._boundary, self._fields, self._handles = augment, boundary, tuple(fields), handles
         centres = augment.centres if augment is not None else None
@@ -86,6 +88,14 @@ class Cutter:
                 except VoxloadError as error:
                     raise error.within(f"{location}", remedy="leave the field's vectors out") from error
         return total
+
+
+def _check_augment(augment: Any) -> None:
+    """Refuse a part where the whole is expected: only the whole has a seed."""
+    if not isinstance(augment, Augment):
+        raise UsageError(
+            "augment", found=repr(augment), expected="an Augment", remedy=f"say Augment({augment!r}, seed=0)"
+        )
 
 
 def read_placed(reader: Reader, box: Box, out: Volume, *, placement: Placement, boundary: str | Boundary) -> ReadCost:

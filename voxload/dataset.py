@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -198,7 +199,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         if len(volumes) != len(sample.locations):
             raise UsageError("volumes", found=f"{len(volumes)} arrays", expected=f"{len(sample.locations)} fields")
         spatial, number = self._describe(index)[0].spatial, self.epoch if epoch is None else epoch
-        placement, cost = self._cutter.place(sample, index % len(self), epoch=number, spatial=spatial)
+        placement, cost = self._cutter.place(sample, operator.index(index) % len(self), epoch=number, spatial=spatial)
         return cost + self._cutter.read(sample, placement, self.box(placement.extents), volumes)
 
     def read_targets(self, index: int) -> torch.Tensor | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -116,6 +117,8 @@ def test_draws_depend_on_seed_epoch_and_sample_alone(cube: Stored) -> None:
     assert not np.array_equal(data[0][0], first_of(data, 8))
     assert np.array_equal(seventh, first_of(data, 7))
     assert np.array_equal(data[-1][0], seventh)
+    index: Any = torch.tensor(0)  # what samplers of tensors give
+    assert np.array_equal(data[index][0], seventh)
     data.close()
 
 
@@ -180,7 +183,10 @@ def test_wrong_augmentations_are_refused(cube: Stored) -> None:
     """What a data set cannot give is refused before anything is read."""
     with pytest.raises(UsageError, match="expected a periodic sample"):
         cube.open(augment=Augment(Translations()))
-    bad: Any = "flips"
+    bad: Any = Flips()
+    with pytest.raises(UsageError, match=r"say Augment\(Flips\(axes=None\), seed=0\)"):
+        cube.open(augment=bad)
+    bad = "flips"
     for parts, words in (((), "expected parts"), ((bad,), "expected parts"), ((Translations(),) * 2, "found 2 of")):
         with pytest.raises(UsageError, match=words):
             Augment(*parts)
