@@ -20,6 +20,13 @@ from voxload.loader.accelerate import prepare
 Loader = torch.utils.data.DataLoader[Any]
 
 
+class Own(voxload.DataLoader):
+    """A class of the user's, which names none of the arguments that it passes on."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+
+
 @dataclass(frozen=True)
 class _Case:
     """A loader under one configuration."""
@@ -27,19 +34,34 @@ class _Case:
     configuration: dict[str, Any]
     make: Callable[[], Loader]
 
+    def prepared(self) -> Any:
+        """Return the loader, prepared as in a job that begins."""
+        set_seed(0)
+        return prepare(self.accelerator, self.make())
+
+    @property
+    def accelerator(self) -> Accelerator:
+        return Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**self.configuration))
+
     def stream(self) -> list[Any]:
         """Return two epochs: of each batch its targets, a sum of its volume, and what Accelerate says of the end."""
-        accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**self.configuration))
-        set_seed(0)
-        loader = prepare(accelerator, self.make())
-        told = [accelerator.gradient_state]
+        loader, state = self.prepared(), self.accelerator.gradient_state
         rows: list[Any] = [len(loader)]
         for _ in range(2):
             for x, y in loader:
-                state = told[0]
                 rows.append([y.tolist(), int(x.sum(dtype=torch.int64)), state.end_of_dataloader, state.remainder])
             rows.append("end")
         return rows
+
+    def resumed(self) -> dict[str, Any]:
+        """Return the targets of two epochs in one go, and of a job that ends in the second and one that goes on."""
+        whole, first, second = self.prepared(), self.prepared(), self.prepared()
+        expected = [y.tolist() for _ in range(2) for _, y in whole]
+        found = [y.tolist() for _, y in first]
+        begun = iter(first)
+        found += [next(begun)[1].tolist() for _ in range(2)]
+        second.load_state_dict(first.state_dict())
+        return {"whole": expected, "parts": found + [y.tolist() for _, y in second]}
 
 
 def look(universes: str) -> dict[str, Any]:
@@ -52,6 +74,11 @@ def look(universes: str) -> dict[str, Any]:
         "streams": dict(_streams(whole)),
         "dealt": _Case({}, lambda: voxload.DataLoader(halves, batch_size=2, shuffle=True)).stream(),
         "drawn": _Case({}, lambda: voxload.DataLoader(halves, batch_size=2, sampler=RandomSampler(halves))).stream(),
+        "device": _Case({}, lambda: voxload.DataLoader(whole, batch_size=2, shuffle=True, device="cpu")).stream(),
+        "resumed": [
+            _Case({"use_seedable_sampler": True}, lambda: voxload.DataLoader(whole, 2, shuffle=True)).resumed(),
+            _Case({}, lambda: voxload.DataLoader(halves, 2, shuffle=True)).resumed(),
+        ],
         "kept": _kept(whole),
         "errors": list(_errors(universes, whole, halves)),
     }
@@ -71,7 +98,7 @@ def _streams(data: voxload.VolumeDataset) -> Iterator[tuple[str, dict[str, Any]]
 def _kept(data: voxload.VolumeDataset) -> dict[str, Any]:
     """Return what is left of a loader's own arguments, and of Accelerate's, after it was prepared, twice."""
     accelerator = Accelerator(cpu=True)
-    made = voxload.DataLoader(data, batch_size=2, transform=voxload.transforms.Log1p(), staging="64MiB", num_workers=3)
+    made = Own(data, batch_size=2, transform=voxload.transforms.Log1p(), staging="64MiB", num_workers=3)
     loader: Any = prepare(accelerator, made)
     again = accelerator.prepare(loader)
     x, _ = next(iter(loader))
@@ -79,6 +106,7 @@ def _kept(data: voxload.VolumeDataset) -> dict[str, Any]:
         "kind": type(loader.base_dataloader).__name__,
         "threads": loader.num_workers,
         "staging": loader.staging,
+        "keep": loader.keep,
         "dtype": str(x.dtype),
         "batches": loader.stats().batches,
         "is_same": again is loader,

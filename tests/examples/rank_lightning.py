@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import lightning
@@ -68,15 +70,17 @@ def look(universes: str) -> dict[str, Any]:
         },
         "spatial": _spatial(halves, grid),
         "predicted": _predicted(whole),
+        "resumed": _resumed(whole, Path(universes).parent / "checkpoint"),
     }
 
 
-def _trainer() -> lightning.Trainer:
+def _trainer(callbacks: Sequence[lightning.Callback] = ()) -> lightning.Trainer:
     return lightning.Trainer(
         accelerator="cpu",
         strategy="ddp",
         devices=voxload.ProcessGrid.from_env().world_size,
         max_epochs=2,
+        callbacks=list(callbacks),
         logger=False,
         enable_checkpointing=False,
         enable_model_summary=False,
@@ -124,6 +128,30 @@ def _spatial(data: voxload.VolumeDataset, grid: voxload.ProcessGrid) -> dict[str
     loader = voxload.DataLoader(data, batch_size=2, shuffle=True)
     losses, used = _fit(grid, loader)
     return {"torch": expected, "voxload": losses, "is_given": used is loader}
+
+
+class _Saving(lightning.Callback):
+    """Saves a checkpoint behind one step."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        self.path = path
+        self.step = step
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *_: Any) -> None:
+        """Save, if it is that step."""
+        if trainer.global_step == self.step:
+            trainer.save_checkpoint(self.path)
+
+
+def _resumed(data: voxload.VolumeDataset, path: Path) -> dict[str, Any]:
+    """Return the losses of a run, and those of one that goes on from its checkpoint in the middle of the last epoch."""
+    losses = {}
+    for name, begin, callbacks in (("whole", None, [_Saving(path, 4)]), ("rest", path, [])):
+        lightning.seed_everything(0, verbose=False)
+        trainer, network = _trainer(callbacks), _Network(voxload.ProcessGrid())
+        trainer.fit(network, voxload.DataLoader(data, batch_size=2, shuffle=True), ckpt_path=begin)
+        losses[name] = network.losses
+    return losses
 
 
 def _predicted(data: voxload.VolumeDataset) -> dict[str, Any]:

@@ -96,6 +96,7 @@ def test_accelerate_leaves_a_group_its_samples(launch: Launch, sampler: str) -> 
     for epoch in epochs:
         assert len({tuple(targets) for targets in epoch}) == len(epoch) == 9
     assert epochs[0] != epochs[1]
+    assert {row[3] for row in mine[1:] if row != "end"} == {-1}  # gather_for_metrics cuts nothing off
 
 
 def _epochs(stream: list[Any]) -> Iterator[list[list[float]]]:
@@ -109,15 +110,30 @@ def _epochs(stream: list[Any]) -> Iterator[list[list[float]]]:
             epoch.extend(row[0])
 
 
+def test_accelerate_may_ask_one_ahead_of_a_device(launch: Launch) -> None:
+    """Buffers of a device are not overwritten while Accelerate holds a batch back."""
+    for rank in launch.ranks:
+        accelerated = rank["accelerate"]
+        assert accelerated["device"] == accelerated["streams"]["default, drop_last=False"]["torch"]
+
+
+def test_accelerate_goes_on_where_a_job_ended(launch: Launch) -> None:
+    """A prepared loader's state leads to the batches that were to come, in a later epoch too."""
+    for rank in launch.ranks:
+        for resumed in rank["accelerate"]["resumed"]:
+            assert resumed["parts"] == resumed["whole"]
+
+
 def test_accelerate_keeps_a_loaders_own_arguments(launch: Launch) -> None:
     """Transform, staging and threads last through the preparation, and a second one changes nothing."""
     for rank in launch.ranks:
         kept = rank["accelerate"]["kept"]
         assert kept.pop("batches") > 0
         assert kept == {
-            "kind": "DataLoader",
+            "kind": "Own",
             "threads": 3,
             "staging": "64MiB",
+            "keep": 2,  # Accelerate holds one batch back
             "dtype": "torch.float32",
             "is_same": True,
             "is_instance": True,
@@ -162,6 +178,14 @@ def test_lightning_puts_no_sampler_in_front_of_groups(launch: Launch) -> None:
         assert spatial["is_given"]
         assert spatial["voxload"] == spatial["torch"]
     assert launch.ranks[0]["lightning"]["spatial"] == launch.ranks[1]["lightning"]["spatial"]
+
+
+def test_lightning_goes_on_in_the_middle_of_an_epoch(launch: Launch) -> None:
+    """A checkpoint of two ranks has the loader's place: no batch is repeated, and the losses are the same."""
+    for rank in launch.ranks:
+        resumed = rank["lightning"]["resumed"]
+        assert len(resumed["whole"]) == 6
+        assert resumed["rest"] == resumed["whole"][4:]
 
 
 def test_lightning_predicts_each_sample_once(launch: Launch) -> None:

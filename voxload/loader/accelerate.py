@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,9 +60,21 @@ def prepare(accelerator: Accelerator, loader: torch.utils.data.DataLoader[Any]) 
     if data.grid.group_size > 1 or (data.grid.world_size > 1 and _is_dealt(loader)):
         # Accelerate counts samples as if each rank had its own: gather_for_metrics would cut off some that are.
         shard._drop_last = True  # noqa: SLF001 - of no other use there
-    shard.base_dataloader = type(loader)(data, batch_sampler=batches, **_arguments(loader, type(loader)))
+    # Accelerate asks for a batch before it hands the one before it out, so that stays valid for one more.
+    arguments = _arguments(loader, type(loader)) | {"keep": loader.keep + 1}
+    shard.base_dataloader = type(loader)(data, batch_sampler=batches, **arguments)
+    shard.dl_state_dict = shard.base_dataloader.state_dict()
+    shard.load_state_dict = partial(_load_state, shard)
     shard._is_accelerate_prepared = True  # noqa: SLF001 - as Accelerator.prepare marks it: a second call changes nothing
     return shard  # type: ignore[no-any-return] # Accelerate has no types
+
+
+def _load_state(shard: Any, state: Mapping[str, Any]) -> None:
+    """Load a loader's state, less what Accelerate adds, and let Accelerate count epochs on from there."""
+    shard.base_dataloader.load_state_dict(
+        {name: value for name, value in state.items() if name != "_iterator_finished"}
+    )
+    shard.iteration = state["epoch"]
 
 
 def _check(accelerator: Accelerator, loader: DataLoader, grid: ProcessGrid) -> None:
@@ -105,9 +119,11 @@ def _torchs(loader: DataLoader) -> torch.utils.data.DataLoader[Any]:
 
 def _arguments(loader: DataLoader, kind: type[torch.utils.data.DataLoader[Any]]) -> dict[str, Any]:
     """Return what `kind` takes besides the batches; each argument is an attribute of its name."""
-    taken = inspect.signature(kind).parameters.values()
-    names = [one.name for one in taken if one.kind is not one.VAR_KEYWORD and one.name not in _BATCHES]
-    return {name: getattr(loader, name) for name in names}
+    taken = dict(inspect.signature(kind).parameters)
+    if issubclass(kind, DataLoader):  # a class of the caller's may pass on what it does not name
+        taken |= inspect.signature(DataLoader).parameters
+    named = [name for name, one in taken.items() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    return {name: getattr(loader, name) for name in named if name not in _BATCHES}
 
 
 def _over_groups(batches: Any, grid: ProcessGrid, *, is_dealt: bool) -> Any:
