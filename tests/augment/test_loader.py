@@ -163,8 +163,10 @@ def test_what_does_not_go_together_is_refused(data: voxload.VolumeDataset, folde
     with pytest.raises(UsageError, match="cache: found an augmented data set"):
         voxload.DataLoader(data, cache=voxload.Cache(memory="1MiB"))
     changed = opened(folder, transform=noisy)
-    with pytest.raises(UsageError, match="found a data set with a transform of its own"):
-        voxload.DataLoader(changed, transform=voxload.transforms.Log1p())
+    for words in ({"transform": voxload.transforms.Log1p()}, {"device": "cpu"}):
+        arguments: Any = words
+        with pytest.raises(UsageError, match="found a data set with a transform of its own"):
+            voxload.DataLoader(changed, **arguments)
     bad: Any
     for bad, message in (({"z": noisy}, "field 'z'"), ("log", "expected a callable"), ({"x": 3}, r"transform\['x'\]")):
         with pytest.raises(UsageError, match=message):
