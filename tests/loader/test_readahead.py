@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import queue
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ from torch.utils.data import (
 from torch.utils.data import DataLoader as TorchLoader
 
 import voxload
-from voxload.loader.staging import StagingRing
+from voxload.loader.staging import Slot, StagingRing
 
 SAMPLES = 11
 NUMBERS = TensorDataset(torch.arange(SAMPLES))
@@ -89,12 +90,15 @@ def data(folder: Path) -> Iterator[voxload.VolumeDataset]:
 
 @pytest.fixture
 def fixed_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail a test in which a slot is made beyond those of the ring."""
+    """Fail a test that needs a slot beyond those of the ring: one that a thread lets go of this moment comes back."""
 
-    def refuse(_: StagingRing) -> None:
-        pytest.fail("a slot beyond the ring")
+    def wait(ring: StagingRing) -> Slot:
+        try:
+            return ring._free.get(timeout=20)
+        except queue.Empty:
+            pytest.fail("a slot beyond the ring")
 
-    monkeypatch.setattr(StagingRing, "replace", refuse)
+    monkeypatch.setattr(StagingRing, "replace", wait)
 
 
 def _make(kind: type[TorchLoader[Any]], data: Any, name: str, seed: int, **words: Any) -> TorchLoader[Any]:
@@ -207,20 +211,23 @@ class _Watched:
 
 
 @pytest.mark.usefixtures("fixed_ring")
+@pytest.mark.parametrize(("workers", "ahead"), [(0, 1), (2, 4)])
 def test_the_next_epoch_is_read_before_this_one_ends(
-    data: voxload.VolumeDataset, monkeypatch: pytest.MonkeyPatch
+    data: voxload.VolumeDataset, monkeypatch: pytest.MonkeyPatch, workers: int, ahead: int
 ) -> None:
-    """The consumer of the last batch finds the next epoch's first ones read, and none of them is read twice."""
+    """The consumer of the last batch finds the next epoch's first ones read, and none of them is read twice.
+
+    Of the slots the consumer held one while it was given another; the others hold what comes.
+    """
     watched = _Watched(data, monkeypatch)
     order = [0, 1, 2, 3, 4, 5, 6]
-    loader = voxload.DataLoader(data, 1, sampler=order)
+    loader = voxload.DataLoader(data, 1, sampler=order, num_workers=workers)
     for epoch in range(3):
         iterator = iter(loader)
         for index in order:
             batch = next(iterator)
             assert _samples(batch) == [index]
-        # Six slots: the consumer held one and was given another, and four hold what comes.
-        watched.wait({index: epoch + 1 + (index < 4) for index in order})
+        watched.wait({index: epoch + 1 + (index < ahead) for index in order})
         assert next(iterator, None) is None
 
 

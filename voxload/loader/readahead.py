@@ -42,15 +42,25 @@ class ReadAhead:
         Batches drawn ahead of their use: None where torch's loader would draw none.
     depth
         Batches drawn ahead of their use from samplers that cannot be foreseen, where torch's loader would draw none.
+    is_augmented
+        Whether an epoch's number decides what is read.
     """
 
     def __init__(
-        self, reads: SlotReads, source: OrderSource | None, *, samples: int, lead: int | None, depth: int
+        self,
+        reads: SlotReads,
+        source: OrderSource | None,
+        *,
+        samples: int,
+        lead: int | None,
+        depth: int,
+        is_augmented: bool,
     ) -> None:
         self.reads = reads
         self.samples = samples
         self.lead = lead
         self.depth = depth
+        self._is_augmented = is_augmented
         self._source = source
         self._is_foreseen = False
         self._user: weakref.ref[EpochReads] | None = None
@@ -72,7 +82,8 @@ class ReadAhead:
         """Return the batches of the epoch begun last, which has this number."""
         order = self._order(0)
         begun, self._coming, self._beyond = self._coming, deque(), None
-        if not _is_beginning(begun, order, number):
+        is_same = not self._is_augmented or all(pending.epoch == number for pending in begun)
+        if not (is_same and _is_beginning(begun, order)):
             self.reads.drop(begun)
         found = EpochReads(self, drawn, order, number=number, begun=begun, timeout=timeout)
         self._user = weakref.ref(found)
@@ -177,13 +188,20 @@ class EpochReads:
         if self._ahead.lead is not None:
             self._draw(self._ahead.lead)
         if self._drawn or self._order is not None:
-            self._read()
+            self._read(most=1)
 
     def next(self) -> Batch | None:
-        """See Batches."""
-        self._prepare()
+        """See Batches.
+
+        All threads read the first batch together, and only then what follows: nobody has anything to do until it comes.
+        """
+        is_first = self._taken == 0 and len(self._pending) <= 1
+        self._prepare(most=1 if is_first else None)
         if self._taken < self._drawn:
-            return self._take()
+            batch = self._take()
+            if is_first:
+                self._read()
+            return batch
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -215,10 +233,10 @@ class EpochReads:
             self._waiting.appendleft(last.indices)
         return True
 
-    def _prepare(self) -> None:
+    def _prepare(self, most: int | None = None) -> None:
         """Draw the next batch, and read ahead."""
         self._draw(self._taken + 1 + self._lead)
-        self._read()
+        self._read(most)
 
     def _take(self) -> Batch:
         """Return the first batch under way."""
@@ -270,10 +288,12 @@ class EpochReads:
         self._waiting.extend(_row(self._order, place) for place in range(begun, self._drawn))
         self._order = None
 
-    def _read(self) -> None:
-        """Begin to read what is known to come, for as long as there are slots."""
+    def _read(self, most: int | None = None) -> None:
+        """Begin to read what is known to come, for as long as there are slots and no more than so many under way."""
         reads = self._ahead.reads
         while (indices := self._coming()) is not None:
+            if most is not None and len(self._pending) >= most:
+                return
             pending = reads.begin(indices, self._number)
             if pending is None and not self._pending:
                 self._ahead.make_way(self)
@@ -308,8 +328,8 @@ def _normal(indices: Sequence[Any], samples: int) -> tuple[Any, ...]:
     return tuple(index % samples if -samples <= index < samples else index for index in whole)
 
 
-def _is_beginning(begun: Sequence[Pending], order: Ints | None, number: int) -> bool:
+def _is_beginning(begun: Sequence[Pending], order: Ints | None) -> bool:
     """Tell whether batches under way are the first of an epoch."""
     if order is None or len(begun) > len(order):
         return not begun
-    return all(pending.epoch == number and pending.indices == _row(order, place) for place, pending in enumerate(begun))
+    return all(pending.indices == _row(order, place) for place, pending in enumerate(begun))

@@ -34,6 +34,8 @@ DEFAULT_READERS = 2
 """Reader threads when num_workers is 0: h5py's lock and zarr's own pool make more of little use."""
 _PREFETCH_FACTOR = 2
 """Batches read ahead per thread, torch's own default."""
+_AHEAD = 1
+"""Batches read ahead when num_workers is 0: all threads read one batch together, so one behind it keeps them busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Reading:
                 self._volumes,
                 source=self._new_source(self._of),
                 cache=self._budget.cache,
-                ring=self._new_ring,
+                ring=self._cached_ring,
                 threads=self._threads,
                 meter=self.meter,
             )
@@ -150,17 +152,20 @@ class Reading:
         """Return what reads past the cache: threads and slots that all epochs have in common."""
         if self._ahead is None or self._process != os.getpid():  # a forked child has no threads
             loader, self._process = self._of, os.getpid()
-            ahead = loader.num_workers * (loader.prefetch_factor or _PREFETCH_FACTOR)
+            lead = loader.num_workers * (loader.prefetch_factor or _PREFETCH_FACTOR)
+            # One batch more where the slot of one is being copied from.
+            depth = lead or _AHEAD + (self._boarding is not None)
             source = None
             if self._budget.cache is None:
                 source = self._new_source(loader)
-            reads = SlotReads(self._volumes, self._new_ring(None), threads=self._threads)
+            reads = SlotReads(self._volumes, self._new_ring(None, depth), threads=self._threads)
             self._ahead = ReadAhead(
                 reads,
                 source,
                 samples=len(self._volumes),
-                lead=ahead or None,
-                depth=DEFAULT_READERS * _PREFETCH_FACTOR,
+                lead=lead or None,
+                depth=depth,
+                is_augmented=self._volumes.augment is not None,
             )
         return self._ahead
 
@@ -178,9 +183,12 @@ class Reading:
     def _threads(self) -> int:
         return self._of.num_workers or DEFAULT_READERS
 
-    def _new_ring(self, notify: Callable[[], None] | None) -> StagingRing:
+    def _cached_ring(self, notify: Callable[[], None]) -> StagingRing:
+        """Return slots for batches that come from anywhere, of which some are slow."""
+        return self._new_ring(notify, self._threads * (self._of.prefetch_factor or _PREFETCH_FACTOR))
+
+    def _new_ring(self, notify: Callable[[], None] | None, ahead: int) -> StagingRing:
         """Return slots for as many batches as are read ahead."""
-        ahead = self._threads * (self._of.prefetch_factor or _PREFETCH_FACTOR)
         device = self._budget.device
         return StagingRing(
             self._layout,

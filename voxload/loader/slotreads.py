@@ -3,7 +3,7 @@
 Rules of this file:
 
 1. The slots of all batches under way, wanted or not, are the ring's: one more is made only where the consumer keeps
-   its batches, or a read hangs.
+   its batches, a read hangs, or a thread has not let go of one yet; as many are dropped when they come back.
 2. A batch that is no longer wanted keeps its slot until nothing writes to it; then the next batch takes that over.
 3. What a reader thread raises is raised to the consumer in place of that batch; the next batch is unharmed.
 4. What does not fit a slot, because its blocks are others than the first sample's or its batch is larger, is read into
@@ -148,7 +148,8 @@ class SlotReads:
         if not self._unwanted:
             return None
         first = self._unwanted[0]
-        if wait(first.futures, patience).not_done:
+        # What is cancelled counts as done here; `wait` would wait until a thread has come upon it.
+        if wait([future for future in first.futures if not future.done()], patience).not_done:
             return None
         self._unwanted.remove(first)
         return first.arrays

@@ -15,6 +15,8 @@ from concurrent.futures import Executor, Future
 from time import monotonic
 from typing import Any
 
+from voxload.errors import InternalError
+
 GRACE = 5.0
 """Seconds that closing, and the end of the process, wait for what is under way: what ends by itself mostly does so."""
 
@@ -88,17 +90,26 @@ class _Task:
 
     def __init__(self, act: Callable[..., Any], args: tuple[Any, ...], words: dict[str, Any]) -> None:
         self.future: Future[Any] = Future()
-        self._call = (act, args, words)
+        self._call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None = (act, args, words)
 
     def run(self) -> None:
         """Do it, unless it was cancelled."""
-        act, args, words = self._call
         if not self.future.set_running_or_notify_cancel():
             return
         try:
-            self.future.set_result(act(*args, **words))
+            result = self._result()
         except BaseException as error:  # noqa: BLE001 - raised to who waits for the result
             self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+
+    def _result(self) -> Any:
+        """Call it, once; whoever learns that it is done finds its arguments, slots among them, let go."""
+        call, self._call = self._call, None
+        if call is None:
+            raise InternalError("task", found="a second call", expected="one")
+        act, args, words = call
+        return act(*args, **words)
 
 
 def _work(tasks: queue.SimpleQueue[_Task | None], idle: threading.Semaphore) -> None:
