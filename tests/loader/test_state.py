@@ -144,16 +144,16 @@ def test_the_epoch_goes_on_behind_the_last_batch(case: str, epoch: int, share: f
     The epochs behind it are the same too, where they follow from what the state can know. Nothing is drawn from
     torch's generator that torch would not have drawn.
     """
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     theirs_loader = TorchLoader(Numbers(), **CASES[case]())
     theirs = [_take(theirs_loader) for _ in range(epoch + 2)]
     after = torch.rand(1)
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     loader = _loader(case)
     assert [_take(loader) for _ in range(epoch + 2)] == theirs
     assert torch.equal(torch.rand(1), after)
 
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     loader = _loader(case)
     for _ in range(epoch):
         _take(loader)
@@ -166,7 +166,7 @@ def test_the_epoch_goes_on_behind_the_last_batch(case: str, epoch: int, share: f
     assert state["epoch"] == (0 if case == "distributed" else epoch)  # which is told the number, or keeps it
     assert _take(batches) == theirs[epoch][count:]  # it was not disturbed
 
-    torch.manual_seed(seed + 100)
+    torch.default_generator.manual_seed(seed + 100)
     resumed = _loader(case)
     resumed.load_state_dict(state)
     assert resumed.state_dict() == state
@@ -322,7 +322,7 @@ def test_the_epoch_that_the_user_chooses_wins() -> None:
 @pytest.mark.parametrize("case", ["shuffled", "shuffled with a generator", "subset"])
 def test_epochs_that_are_chosen_by_number_are_the_same_each_time(case: str) -> None:
     """Samplers that know no epochs draw what follows from seed and number, and so do the epochs behind."""
-    torch.manual_seed(8)
+    torch.default_generator.manual_seed(8)
     loader = _loader(case)
     loader.set_epoch(4)
     fourth, fifth = _take(loader), _take(loader)
@@ -335,7 +335,7 @@ def test_epochs_that_are_chosen_by_number_are_the_same_each_time(case: str) -> N
     state = loader.state_dict()
     assert state["epoch"] == 4
     again = _loader(case)
-    torch.manual_seed(8)
+    torch.default_generator.manual_seed(8)
     again.load_state_dict(state)
     assert _take(again) == fourth[2:]
     assert _take(again) == fifth
