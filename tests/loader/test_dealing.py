@@ -22,7 +22,7 @@ def test_going_on_equals_going_through(samples: int, parts: int, steps: int, dro
     data = TensorDataset(torch.arange(samples))
     order = whole_order(SHUFFLED, {"seed": seed, "draws": 0}, samples)
     for part in range(parts):
-        theirs = list(DistributedSampler(data, parts, part, seed=seed, drop_last=drop_last))
+        theirs: list[int] = list(DistributedSampler(data, parts, part, seed=seed, drop_last=drop_last))
         done = min(steps, len(theirs))
         ours = dealt(order, min(done * parts, samples), part=part, parts=parts, drop_last=drop_last)
         assert list(ours) == theirs[done:]
