@@ -42,6 +42,7 @@ class Run(Iterator[Any]):
 
     def __next__(self) -> Any:
         if self._indices is None:
+            self._indices = iter(())  # what cannot begin raises once and has then ended, as in torch
             self._indices = self._source.open()
         index = next(self._indices)
         self._undelivered.append(self._source.noted(index))
