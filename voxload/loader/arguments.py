@@ -118,8 +118,9 @@ def transforms_of(
 ) -> tuple[Transform | None, ...]:
     """Return each field's transform."""
     # Compared with None: what others' transforms are as a truth value may be a length, or worse, a draw.
-    alone = {} if transform is None else {data.field_names[0]: transform}
-    named = transform if isinstance(transform, Mapping) else alone
+    named: Mapping[str, Transform] = {}
+    if transform is not None:
+        named = transform if isinstance(transform, Mapping) else {data.field_names[0]: transform}
     unknown = set(named) - set(data.field_names)
     if unknown:
         raise UsageError("transform", found=f"field {min(unknown)!r}", expected=f"one of {list(data.field_names)}")
