@@ -108,7 +108,9 @@ def be(world: World, rank: int, folder: Path, samples: Path) -> None:
     case = Case(world.name, peers=world.peers, memory=2, order=world.order, lengths=_EPOCHS)
     wanted = expected(case, data)
     common = common_steps(gathered(wanted)) if world.is_in_step else [0] * len(wanted)
-    words = loader_words(case, data) | ({"timeout": world.timeout} if rank == VICTIM else {})
+    words = loader_words(case, data) | (
+        {"timeout": world.timeout, "num_workers": 2} if world.timeout and rank == VICTIM else {}
+    )
     loader = voxload.DataLoader(data, cache=case.cache(folder), **words)
     row: dict[str, Any] = {"segment": "", "error": "", "same": True, "epochs": 0}
 
