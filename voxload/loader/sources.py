@@ -184,6 +184,7 @@ class UnknownSource:
         self._digest = hashlib.blake2b(digest_size=16)
         self._stateful: dict[str, Any] = {}
         self._is_at_end = False
+        self._start = snapshot_of(draws) if resumed is None else None
         self._iterator = None if self._is_cut else self._iterated()
 
     def foretold(self) -> list[Any] | None:
@@ -225,8 +226,8 @@ class UnknownSource:
             last = self._resumed.order
             token = replace(token, drawn=last.drawn, snapshot=last.snapshot, is_spent=last.is_spent)
             return self._resumed.position, token
-        if progress is None:
-            return 0, token
+        if progress is None:  # nothing was delivered: the epoch begins where the sampler stood
+            return 0, replace(token, snapshot=self._start)
         token = replace(token, drawn=progress.drawn, snapshot=progress.snapshot, is_spent=progress.is_spent)
         return progress.batches, token
 
