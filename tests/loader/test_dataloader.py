@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch.utils.data import ConcatDataset, DistributedSampler, Subset, TensorDataset
 from torch.utils.data import DataLoader as TorchLoader
-from torch.utils.data import DistributedSampler, TensorDataset
 
 import voxload
 from voxload.errors import DataError, UsageError
@@ -318,3 +318,22 @@ def test_a_sampler_over_ranks_is_refused(folder: Path) -> None:
     with pytest.raises(UsageError, match="found rank 3 of 4, expected group 1 of 2"):
         voxload.DataLoader(data, sampler=DistributedSampler(data, num_replicas=4, rank=3))
     voxload.DataLoader(data, sampler=DistributedSampler(data, num_replicas=2, rank=1))
+
+
+@pytest.mark.parametrize(
+    "wrap", [Subset, lambda data, _: ConcatDataset([data]), lambda data, part: Subset(Subset(data, part), [0])]
+)
+def test_parts_of_volumes_are_not_drawn_differently_by_ranks_of_a_group(folder: Path, wrap: Callable[..., Any]) -> None:
+    """Wrappers of torch have its own order, which every rank would draw for itself."""
+    grid = voxload.ProcessGrid((2, 1, 1), 4, 3)
+    data = voxload.VolumeDataset(f"{folder}/*.h5", fields={"x": "full"}, axes="DHWC", grid=grid)
+    part = wrap(data, [0, 1, 2])
+    with pytest.raises(UsageError, match="each rank's own random one, expected one for all 2 ranks"):
+        iter(voxload.DataLoader(part, shuffle=True))
+    with pytest.raises(UsageError, match="found rank 3 of 4, expected group 1 of 2"):
+        iter(voxload.DataLoader(part, sampler=DistributedSampler(part, num_replicas=4, rank=3)))
+    of_groups: DistributedSampler[Any] = DistributedSampler(part, num_replicas=2, rank=1, shuffle=False)
+    assert torch.equal(next(iter(voxload.DataLoader(part, sampler=of_groups)))[0][0], data[1 % len(part)][0])
+    assert len(list(voxload.DataLoader(part))) == len(part)
+    alone = voxload.VolumeDataset(f"{folder}/*.h5", fields={"x": "full"}, axes="DHWC")
+    assert len(list(voxload.DataLoader(wrap(alone, [0, 1, 2]), shuffle=True))) == len(part)

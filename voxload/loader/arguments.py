@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeGuard
 
 import torch
-from torch.utils.data import DistributedSampler
+from torch.utils.data import ConcatDataset, DistributedSampler, RandomSampler, Subset
 
 from voxload.dataset import VolumeDataset
 from voxload.errors import UsageError
@@ -80,6 +80,34 @@ def check_epoch(loader: torch.utils.data.DataLoader[Any], data: VolumeDataset) -
         raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
     if loader.num_workers > 0 and not loader.prefetch_factor:
         raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
+
+
+def check_parts(loader: torch.utils.data.DataLoader[Any]) -> None:
+    """Refuse, when an epoch begins, to draw parts of a VolumeDataset so that ranks of a group get different samples.
+
+    ``Subset`` and ``ConcatDataset`` are loaded as torch does it: no order over groups is put in torch's default's
+    place, and no rank compares its batches with others'. What is known to be wrong is refused before it is trained on.
+    """
+    for data in _volumes_in(loader.dataset):
+        _check_sampler(data, loader.sampler)
+        sampler = loader.sampler
+        if data.grid.group_size > 1 and isinstance(sampler, RandomSampler) and sampler.generator is None:
+            raise UsageError(
+                f"order of a {type(loader.dataset).__name__}",
+                found="each rank's own random one",
+                expected=f"one for all {data.grid.group_size} ranks of a sample group",
+                remedy="pass torch's DistributedSampler with num_replicas=grid.groups, rank=grid.group",
+            )
+
+
+def _volumes_in(data: Any) -> Iterator[VolumeDataset]:
+    """Yield the data sets of volumes that torch's wrappers are parts or chains of."""
+    inner = getattr(data, "datasets", None) if isinstance(data, ConcatDataset) else [getattr(data, "dataset", None)]
+    for one in inner or ():
+        if isinstance(one, VolumeDataset):
+            yield one
+        elif isinstance(one, Subset | ConcatDataset):
+            yield from _volumes_in(one)
 
 
 def warn_of_processes(loader: torch.utils.data.DataLoader[Any]) -> None:

@@ -15,6 +15,7 @@ from voxload.errors import UsageError
 from voxload.loader.arguments import (
     check_arguments,
     check_epoch,
+    check_parts,
     group_sampler,
     is_read_by_threads,
     transforms_of,
@@ -261,6 +262,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
 
     def _new_iterator(self) -> _BaseDataLoaderIter:
         if self._reading is None or not isinstance(self.dataset, VolumeDataset):
+            check_parts(self)
             return counted_iterator(self)
         # As torch, an epoch goes by the attributes that there are when it begins.
         check_arguments(self, {"transform": self.transform, "cache": self.cache, "device": self.device})
