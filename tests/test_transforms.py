@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voxload.errors import UsageError
-from voxload.transforms import Cast, ChannelsLast, Clip, Compose, Log1p, Scale, Standardize, Transform, tables
+from voxload.transforms import Cast, ChannelsLast, Clip, Compose, Log1p, Scale, Standardize, Transform, fused, tables
 from voxload.transforms.compiled import compiled_chain
 
 COUNTS = torch.from_numpy(np.random.default_rng(0).integers(0, 900, (2, 3, 4, 4, 4)).astype(np.int16))
@@ -127,7 +127,7 @@ def test_a_chain_equals_its_steps(
         expected = _eager(expected, step)
     with pytest.MonkeyPatch.context() as patch:
         if is_looked_up:  # small volumes are not worth a table
-            patch.setattr(tables, "fits", lambda volumes, _steps: volumes.itemsize <= 2)
+            patch.setattr(fused, "has_table", lambda volumes, _steps: volumes.itemsize <= 2)
         found = Compose(*chain)(volumes)
     _assert_same(found, expected)
     assert torch.equal(volumes, untouched)
@@ -141,8 +141,8 @@ def test_large_volumes_go_through_all_slabs(dtype: torch.dtype) -> None:
     expected = volumes
     for step in chain:
         expected = _eager(expected, step)
-    assert tables.fits(volumes.flatten(2), chain[:1]) == (dtype != torch.float32)
-    assert tables.fits(volumes.flatten(2), chain) == (dtype != torch.float32)
+    assert tables.has_table(volumes.flatten(2), chain[:1]) == (dtype != torch.float32)
+    assert tables.has_table(volumes.flatten(2), chain) == (dtype != torch.float32)
     found = Compose(*chain)(volumes)
     _assert_same(found, expected)
     assert torch.equal(found, expected) or dtype == torch.float32  # tables hold the steps' own results

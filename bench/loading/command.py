@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from bench import arguments
 from bench.loading import plot, report
 from bench.loading.cases import Case, all_cases
 from bench.loading.contender import CONTENDERS, Contender
@@ -64,7 +63,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the comparison; the exit status is 1 when something that was asked for was not reached."""
     options = _parser().parse_args(words)
     console = Console(width=max(Console().width, 132))
-    with _folder(options.folder) as folder:
+    with arguments.folder(options.folder) as folder:
         plan, missing = _plan(options, folder)
         facts = machine.describe()
         console.print(", ".join(f"{name} {value}" for name, value in facts.items()), highlight=False)
@@ -168,49 +167,19 @@ def _plan(options: argparse.Namespace, folder: Path) -> tuple[Plan, list[str]]:
     return plan, missing
 
 
-@contextmanager
-def _folder(chosen: Path | None) -> Iterator[Path]:
-    if chosen is not None:
-        chosen.mkdir(parents=True, exist_ok=True)
-        yield chosen
-        return
-    with tempfile.TemporaryDirectory(prefix="voxload-bench-") as temporary:
-        yield Path(temporary)
-
-
-def _names(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
-    """Return a parser of comma-separated names out of `known`."""
-
-    def parse(text: str) -> tuple[str, ...]:
-        names = tuple(text.split(","))
-        strange = [name for name in names if name not in known]
-        if strange:
-            raise argparse.ArgumentTypeError(f"{', '.join(strange)}: not one of {', '.join(known)}")
-        return names
-
-    return parse
-
-
-def _number(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("a number of 1 or more")
-    return number
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Time voxload's loader and others on the same samples.")
     add = parser.add_argument
     contenders = tuple(CONTENDERS)
     add("--quick", action="store_true", help="few and small samples, one round: shows that it runs, proves little")
-    add("--cases", type=_names(_CASES), default=_CASES, help=f"some of {','.join(_CASES)}")
-    add("--contenders", type=_names(contenders), default=contenders, help=f"some of {','.join(contenders)}")
-    add("--size", type=_number, help="voxels along each axis (256)")
-    add("--samples", type=_number, help="samples (16)")
-    add("--rounds", type=_number, help="times that each contender runs (3)")
-    add("--cores", type=_number, default=2, help="cores, and threads or worker processes (2)")
+    add("--cases", type=arguments.names(*_CASES), default=_CASES, help=f"some of {','.join(_CASES)}")
+    add("--contenders", type=arguments.names(*contenders), default=contenders, help=f"some of {','.join(contenders)}")
+    add("--size", type=arguments.number, help="voxels along each axis (256)")
+    add("--samples", type=arguments.number, help="samples (16)")
+    add("--rounds", type=arguments.number, help="times that each contender runs (3)")
+    add("--cores", type=arguments.number, default=2, help="cores, and threads or worker processes (2)")
     add("--compute", type=float, default=0.06, help="seconds of a step of the consumer that computes (0.06)")
-    add("--steady", type=_number, help="epochs with that consumer (4)")
+    add("--steady", type=arguments.number, help="epochs with that consumer (4)")
     add("--seed", type=int, default=7, help="seed of the shuffling (7)")
     add("--folder", type=Path, help="where samples are written, and found again; a temporary one by default")
     add("--json", type=Path, help="write every figure to this file")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from bench import arguments
 from bench.prefetching import plot, report
 from bench.prefetching.contender import Contender, Recipe
 from bench.prefetching.forecast import GROUPS, Link, forecast
@@ -80,7 +79,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the comparison; the exit status is 1 when something that was asked for was not reached."""
     options = _parser().parse_args(words)
     console = Console(width=max(Console().width, 132))
-    with _folder(options.folder) as folder:
+    with arguments.folder(options.folder) as folder:
         plan = _plan(options, folder)
         facts = machine.describe()
         console.print(", ".join(f"{name} {facts[name]}" for name in ("processor", "cores", "python")), highlight=False)
@@ -175,28 +174,11 @@ def _document(plan: Plan, facts: dict[str, str], results: Sequence[Result], foun
     }
 
 
-@contextmanager
-def _folder(chosen: Path | None) -> Iterator[Path]:
-    if chosen is not None:
-        chosen.mkdir(parents=True, exist_ok=True)
-        yield chosen
-        return
-    with tempfile.TemporaryDirectory(prefix="voxload-bench-") as temporary:
-        yield Path(temporary)
-
-
 def _contenders(text: str) -> tuple[Contender, ...]:
     try:
         return tuple(Contender.parse(name) for name in text.split(","))
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _number(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("a number of 1 or more")
-    return number
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -205,17 +187,17 @@ def _parser() -> argparse.ArgumentParser:
     add("--quick", action="store_true", help="few and small samples, one round: shows that it runs, proves little")
     add("--contenders", type=_contenders, default=_FIELD, help=f"with commas; policies too ({_FIELD})")
     add("--format", choices=FORMATS, default="zarr", help="how samples are stored (zarr)")
-    add("--samples", type=_number, help="samples (32)")
-    add("--size", type=_number, help="voxels along each axis, a multiple of 4 (80)")
-    add("--epochs", type=_number, default=5, help="epochs (5)")
-    add("--batch", type=_number, default=2, help="samples of a batch (2)")
-    add("--threads", type=_number, default=2, help="threads, or torch's worker processes, of each rank (2)")
+    add("--samples", type=arguments.number, help="samples (32)")
+    add("--size", type=arguments.number, help="voxels along each axis, a multiple of 4 (80)")
+    add("--epochs", type=arguments.number, default=5, help="epochs (5)")
+    add("--batch", type=arguments.number, default=2, help="samples of a batch (2)")
+    add("--threads", type=arguments.number, default=2, help="threads, or torch's worker processes, of each rank (2)")
     add("--seed", type=int, default=7, help="seed of the shuffling (7)")
     add("--bandwidth", help="bytes per second that all ranks share (16MB)")
     add("--latency", type=float, default=0.005, help="seconds that each request waits (0.005)")
     add("--compute", type=float, default=0.02, help="seconds of a step (0.02)")
     add("--train", type=float, default=0.1, help="seconds of a step of contenders with /train (0.1)")
-    add("--rounds", type=_number, help="times that each contender runs (3)")
+    add("--rounds", type=arguments.number, help="times that each contender runs (3)")
     add("--folder", type=Path, help="where samples are written, and found again; a temporary one by default")
     add("--json", type=Path, help="write every figure to this file")
     add("--plot", type=Path, help="draw the times into this PNG file")

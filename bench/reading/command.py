@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from bench import arguments
 from bench.reading import cases, entrants, machine, plot, report
 from bench.reading.clock import Limits, measure
 from bench.reading.contender import Job
@@ -103,19 +104,6 @@ def _run(plan: Plan, console: Console) -> Iterator[Result]:
             yield result
 
 
-def _names(*known: str) -> Callable[[str], tuple[str, ...]]:
-    """Return a parser of comma-separated names out of `known`."""
-
-    def parse(text: str) -> tuple[str, ...]:
-        names = tuple(text.split(","))
-        strange = [name for name in names if name not in known]
-        if strange:
-            raise argparse.ArgumentTypeError(f"{', '.join(strange)}: not one of {', '.join(known)}")
-        return names
-
-    return parse
-
-
 def _numbers(text: str) -> tuple[int, ...]:
     """Parse comma-separated numbers of one or more."""
     numbers = tuple(int(part) for part in text.split(","))
@@ -129,11 +117,16 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--quick", action="store_true", help="256^3, int16, chunks of 64^3, few rounds")
     add("--size", type=int, help="voxels along each axis (512)")
-    add("--formats", type=_names(*LAYOUTS), default=tuple(LAYOUTS), help=f"some of {','.join(LAYOUTS)}")
-    add("--dtypes", type=_names(*DTYPES), help=f"some of {','.join(DTYPES)}")
+    add("--formats", type=arguments.names(*LAYOUTS), default=tuple(LAYOUTS), help=f"some of {','.join(LAYOUTS)}")
+    add("--dtypes", type=arguments.names(*DTYPES), help=f"some of {','.join(DTYPES)}")
     add("--chunks", type=_numbers, help="extents of chunks (64,128)")
-    add("--cases", type=_names(*cases.NAMES), default=cases.NAMES, help=f"some of {','.join(cases.NAMES)}")
-    add("--peers", type=_names(*entrants.PEERS), default=entrants.PEERS, help=f"some of {','.join(entrants.PEERS)}")
+    add("--cases", type=arguments.names(*cases.NAMES), default=cases.NAMES, help=f"some of {','.join(cases.NAMES)}")
+    add(
+        "--peers",
+        type=arguments.names(*entrants.PEERS),
+        default=entrants.PEERS,
+        help=f"some of {','.join(entrants.PEERS)}",
+    )
     add("--threads", type=_numbers, default=(1, 2), help="numbers of threads, and of h5py processes (1,2)")
     add("--rounds", type=int, help="rounds at least (5); more follow until medians are sure or time is up")
     add("--budget", type=float, help="seconds for one table after which no further round begins (8)")

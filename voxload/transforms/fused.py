@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from voxload.errors import UsageError
-from voxload.transforms import tables
 from voxload.transforms.chain import Columns, Step, check_channels, columns_of, fresh_columns, result_dtype, run
 from voxload.transforms.compiled import compiled_chain
+from voxload.transforms.tables import has_table, look_up
 from voxload.transforms.threads import share_out
 
 _SLAB = 2**15
@@ -73,8 +73,8 @@ def _on_cpu(volumes: torch.Tensor, steps: tuple[Step, ...], channels_last: bool)
         return out
     shape = (*volumes.shape[:2], -1) if volumes.ndim > 1 else (1, 1, -1)
     values, results = volumes.view(shape), out.view(shape)
-    if tables.fits(values, steps):
-        tables.look_up(values, steps, results)
+    if has_table(values, steps):
+        look_up(values, steps, results)
     else:
         _by_slabs(values, steps, results)
     return out

@@ -28,7 +28,7 @@ _SLAB = 2**15
 _UNSIGNED: dict[int, torch.dtype] = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}
 
 
-def fits(volumes: torch.Tensor, steps: tuple[Step, ...]) -> bool:
+def has_table(volumes: torch.Tensor, steps: tuple[Step, ...]) -> bool:
     """Tell whether a table is to be used: it is smaller than what is looked up in it."""
     return volumes.itemsize <= 2 and volumes.numel() >= _entries(volumes.dtype) * _rows(volumes, steps)
 
