@@ -2,12 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# A module is compiled when it is first imported: to compile all of every package takes longer than to install it.
+INSTALL := -m pip install --quiet --no-compile --constraint constraints.txt
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test unit lint wheel clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python $(INSTALL) --editable ".[dev]"
 	touch $@
 
 demo: $(VENV)/installed

@@ -6,20 +6,15 @@ import errno
 import itertools
 import lzma
 import struct
+import sys
 import tokenize
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from voxload.errors import DataError, NotFoundError, StorageError, VoxloadError
 from voxload.geometry import Box, chunks_touched
-
-try:
-    from aiohttp import ClientError
-except ImportError:  # only the extra `remote` installs it
-    REMOTE_ERRORS: tuple[type[Exception], ...] = (ConnectionError, TimeoutError)
-else:
-    REMOTE_ERRORS = (ConnectionError, TimeoutError, ClientError)
 
 _STORAGE_ERRNOS = frozenset(
     {
@@ -41,6 +36,16 @@ _DATA_ERRORS = (
 """What libraries raise at bytes or metadata that are not what they should be."""
 
 
+def remote_errors() -> tuple[type[Exception], ...]:
+    """Return what is raised when a connection fails.
+
+    aiohttp takes longer to import than many a file to read, and raises nothing before somebody has imported it.
+    """
+    client: Any = sys.modules.get("aiohttp")
+    own = getattr(client, "ClientError", None)
+    return (ConnectionError, TimeoutError) if own is None else (ConnectionError, TimeoutError, own)
+
+
 @contextmanager
 def translated(subject: str) -> Iterator[None]:
     """Turn what a storage library raises while it reads `subject` into NotFoundError, StorageError or DataError.
@@ -54,7 +59,7 @@ def translated(subject: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise NotFoundError(subject, found="no such file", remedy="check the path") from error
-    except REMOTE_ERRORS as error:
+    except remote_errors() as error:
         raise storage_error(subject, error) from error
     except OSError as error:
         if error.errno in _STORAGE_ERRNOS:

@@ -11,7 +11,7 @@ import fsspec
 import numpy as np
 
 from voxload.errors import DataError, StorageError, UsageError
-from voxload.readers.faults import REMOTE_ERRORS, storage_error
+from voxload.readers.faults import remote_errors, storage_error
 from voxload.readers.remote.objects import ChangedError, Part, TransientError
 from voxload.readers.remote.traffic import Traffic
 
@@ -20,8 +20,8 @@ T = TypeVar("T")
 _GONE = (404, 410)
 """HTTP statuses that say that there is no such object."""
 _BUSY = frozenset({408, 425, 429, *range(500, 600)})
-_LOST: tuple[type[Exception], ...] = (*REMOTE_ERRORS, EOFError, http.client.HTTPException, ftplib.error_temp)
-"""A connection that failed or was lost."""
+_LOST: tuple[type[Exception], ...] = (EOFError, http.client.HTTPException, ftplib.error_temp)
+"""A connection that was lost, besides what is raised when one fails."""
 _THREADLESS = frozenset({"file", "local", "memory", "ftp"})
 """What is known to do all its work in the calling thread. fsspec's asynchronous file systems, and those over SSH, have
 threads that do."""
@@ -136,12 +136,12 @@ class FsspecObjects:
         except FileNotFoundError as error:
             # fsspec calls every failing HTTP request a missing file, and keeps the true reason as the cause.
             cause = error.__cause__
-            if isinstance(cause, REMOTE_ERRORS) and getattr(cause, "status", None) not in _GONE:
+            if isinstance(cause, remote_errors()) and getattr(cause, "status", None) not in _GONE:
                 raise self._failure(key, cause) from error
             return None
         except NotADirectoryError:
             return None
-        except _LOST as error:
+        except (*remote_errors(), *_LOST) as error:
             raise self._failure(key, error) from error
 
     def _failure(self, key: str, error: BaseException) -> Exception:

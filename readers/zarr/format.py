@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import zarr
-
-from voxload.errors import NotFoundError
-from voxload.geometry import Box
-from voxload.readers.faults import translated
-from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
+from voxload.readers.protocol import Location, Missing, Reader, Vector
 from voxload.readers.store import open_store
-from voxload.readers.verified import VerifiedReader, load_checksums
-from voxload.readers.zarr.hierarchy import open_node
-from voxload.readers.zarr.native import NativeZarrReader
-from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index
 
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
 """Objects that make a folder a Zarr node: format 3, and arrays and groups of format 2."""
 
 
 class ZarrFormat:
-    """Zarr v2 and v3: a folder, or a URL that obstore or fsspec understands."""
+    """Zarr v2 and v3: a folder, or a URL that obstore or fsspec understands.
+
+    zarr-python is imported when there is an array to open: every process that reads another format would wait for it.
+    """
 
     name = "Zarr"
 
@@ -30,32 +24,18 @@ class ZarrFormat:
 
     def datasets(self, path: str) -> tuple[str, ...]:
         """Return the names of all arrays of three or four axes; one unnamed array where `path` is an array."""
-        with translated(path):
-            node = open_node(path, open_store(path))
-            if isinstance(node, zarr.Array):
-                return ("",)
-            members = node.members(max_depth=None)
-        return tuple(sorted(name for name, item in members if isinstance(item, zarr.Array) and item.ndim in (3, 4)))
+        from voxload.readers.zarr.arrays import array_names  # noqa: PLC0415 - see the class
+
+        return array_names(path)
 
     def open(self, location: Location, missing: Missing) -> Reader:
         """Open one array; without a name, the only one there is."""
-        reader = ZarrReader(location, missing)
-        if not isinstance(reader.route, str):
-            return NativeZarrReader(reader, reader.route, missing)
-        checksums = load_checksums(location, reader.grid)
-        return VerifiedReader(reader, checksums) if checksums else reader
+        from voxload.readers.zarr.arrays import open_array  # noqa: PLC0415 - see the class
+
+        return open_array(location, missing)
 
     def read_vector(self, path: str, name: str) -> Vector:
         """Read a scalar or one-dimensional array of a group."""
-        with translated(path):
-            store = open_store(path)
-            node = open_node(path, store)
-            item = node.get(name) if isinstance(node, zarr.Group) else None
-            if isinstance(item, zarr.Array):
-                location = Location(path, name)
-                absent = chunk_index(item, location, store).first_missing(Box.whole(item.shape))
-                if absent is not None:
-                    raise absent_error(*absent, location)
-                return as_vector(f"{path}:{name}", item)
-            names = sorted(node.array_keys()) if isinstance(node, zarr.Group) else []
-        raise NotFoundError(path, found=f"no array {name!r}", expected=f"one of {names}")
+        from voxload.readers.zarr.arrays import read_vector  # noqa: PLC0415 - see the class
+
+        return read_vector(path, name)

@@ -21,7 +21,7 @@ from voxload.readers import Location, Reader, open_reader
 from voxload.readers.remote import RemoteStore, store
 from voxload.readers.remote.fetchers import REQUESTS_IN_FLIGHT
 from voxload.readers.remote.patience import Patience
-from voxload.readers.zarr import NativeZarrReader
+from voxload.readers.zarr.native import NativeZarrReader
 
 pytestmark = pytest.mark.usefixtures("no_leaks", "short_waits")
 

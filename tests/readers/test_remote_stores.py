@@ -26,7 +26,8 @@ from voxload.readers.hdf5 import tablecache
 from voxload.readers.hdf5.native import NativeHdf5Reader
 from voxload.readers.hdf5.tablecache import Tables
 from voxload.readers.remote.file import BLOCK_BYTES
-from voxload.readers.zarr import NativeZarrReader, ZarrReader
+from voxload.readers.zarr.native import NativeZarrReader
+from voxload.readers.zarr.reader import ZarrReader
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

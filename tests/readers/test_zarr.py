@@ -25,7 +25,7 @@ from zarr.codecs import (
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, Missing, Reader, find_format, open_reader
-from voxload.readers.zarr import ZarrReader
+from voxload.readers.zarr.reader import ZarrReader
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -32,8 +32,9 @@ from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader
 from voxload.readers.team import default_threads, set_threads
-from voxload.readers.zarr import NativeZarrReader, ZarrReader
+from voxload.readers.zarr.native import NativeZarrReader
 from voxload.readers.zarr.openshards import OpenShards
+from voxload.readers.zarr.reader import ZarrReader
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +17,7 @@ _SAME = (0, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class _Symmetries:
+class _Symmetries(ABC):
     """Orientations that change none but the named axes.
 
     A turned sample has the extents of the sample: axes are exchanged with axes of equal extent only, for else the
@@ -45,9 +46,9 @@ class _Symmetries:
         rest = [axis for axis in _SAME if axis not in named]
         return all(one.axes[axis] == axis and not one.flips[axis] for axis in rest) and self.admits(one)
 
+    @abstractmethod
     def admits(self, one: Orientation) -> bool:
         """Tell whether an orientation is of this kind."""
-        raise NotImplementedError
 
 
 @lru_cache(maxsize=256)

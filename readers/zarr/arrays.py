@@ -1,0 +1,50 @@
+"""Arrays: what ZarrFormat does with the help of zarr-python, which is imported with this file."""
+
+from __future__ import annotations
+
+import zarr
+
+from voxload.errors import NotFoundError
+from voxload.geometry import Box
+from voxload.readers.faults import translated
+from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
+from voxload.readers.store import open_store
+from voxload.readers.verified import VerifiedReader, load_checksums
+from voxload.readers.zarr.hierarchy import open_node
+from voxload.readers.zarr.native import NativeZarrReader
+from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index
+
+
+def array_names(path: str) -> tuple[str, ...]:
+    """See ZarrFormat.datasets."""
+    with translated(path):
+        node = open_node(path, open_store(path))
+        if isinstance(node, zarr.Array):
+            return ("",)
+        members = node.members(max_depth=None)
+    return tuple(sorted(name for name, item in members if isinstance(item, zarr.Array) and item.ndim in (3, 4)))
+
+
+def open_array(location: Location, missing: Missing) -> Reader:
+    """See ZarrFormat.open."""
+    reader = ZarrReader(location, missing)
+    if not isinstance(reader.route, str):
+        return NativeZarrReader(reader, reader.route, missing)
+    checksums = load_checksums(location, reader.grid)
+    return VerifiedReader(reader, checksums) if checksums else reader
+
+
+def read_vector(path: str, name: str) -> Vector:
+    """See ZarrFormat.read_vector."""
+    with translated(path):
+        store = open_store(path)
+        node = open_node(path, store)
+        item = node.get(name) if isinstance(node, zarr.Group) else None
+        if isinstance(item, zarr.Array):
+            location = Location(path, name)
+            absent = chunk_index(item, location, store).first_missing(Box.whole(item.shape))
+            if absent is not None:
+                raise absent_error(*absent, location)
+            return as_vector(f"{path}:{name}", item)
+        names = sorted(node.array_keys()) if isinstance(node, zarr.Group) else []
+    raise NotFoundError(path, found=f"no array {name!r}", expected=f"one of {names}")
