@@ -15,6 +15,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -34,8 +35,7 @@ _EDGE = 8
 _BATCH = 2
 
 
-def _ours(folder: Path) -> voxload.DataLoader:
-    data = voxload.VolumeDataset(f"{folder}/*.npy")
+def _ours(data: voxload.VolumeDataset) -> voxload.DataLoader:
     return voxload.DataLoader(data, _BATCH, shuffle=True, generator=torch.Generator().manual_seed(1))
 
 
@@ -87,7 +87,8 @@ def main() -> int:
         volume = np.zeros((_EDGE,) * 3, np.int16)
         for index in range(given.samples):
             np.save(folder / f"{index:06}.npy", volume)
-        (first, late), saving, nbytes = _seconds(lambda: _ours(folder), places, given.runs)
+        with closing(voxload.VolumeDataset(f"{folder}/*.npy")) as data:
+            (first, late), saving, nbytes = _seconds(lambda: _ours(data), places, given.runs)
     figures: dict[str, Any] = {
         "state_ms": saving * 1e3,
         "state_bytes": nbytes,

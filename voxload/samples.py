@@ -185,8 +185,10 @@ def _ids(paths: Sequence[str]) -> list[str]:
         raise UsageError("data set", found=f"{twice[0]} twice", expected="each file once")
     if any(is_url(path) for path in paths):
         return list(paths)
-    whole = [Path(path).absolute() for path in paths]
-    common = os.path.commonpath([path.parent for path in whole])
-    names = [path.relative_to(common) for path in whole]
-    short = [name.with_suffix("").as_posix() for name in names]
-    return short if len(set(short)) == len(short) else [name.as_posix() for name in names]
+    # Strings, for a path object of each of 262,144 files takes seconds.
+    whole = [os.path.abspath(path) for path in paths]  # noqa: PTH100
+    common = os.path.commonpath({os.path.dirname(path) for path in whole})  # noqa: PTH120
+    below = len(os.path.join(common, ""))  # noqa: PTH118
+    names = [path[below:].replace(os.sep, "/") for path in whole]
+    short = [os.path.splitext(name)[0] for name in names]  # noqa: PTH122
+    return short if len(set(short)) == len(short) else names
