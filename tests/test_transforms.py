@@ -14,7 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voxload.errors import UsageError
-from voxload.transforms import Cast, ChannelsLast, Clip, Compose, Log1p, Scale, Standardize, Transform, fused, tables
+from voxload.transforms import (
+    Cast,
+    ChannelsLast,
+    Clip,
+    Compose,
+    Log1p,
+    Scale,
+    Standardize,
+    Transform,
+    fused,
+    tables,
+    threads,
+)
 from voxload.transforms.compiled import compiled_chain
 
 COUNTS = torch.from_numpy(np.random.default_rng(0).integers(0, 900, (2, 3, 4, 4, 4)).astype(np.int16))
@@ -107,7 +119,7 @@ def _assert_same(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=rtol, atol=1e-6, equal_nan=True)
 
 
-@pytest.mark.parametrize("is_looked_up", [True, False])
+@pytest.mark.parametrize("way", ["table", "slabs", "steps"])
 @settings(max_examples=30)  # a table of all values each
 @given(
     chain=st.lists(steps, max_size=5),
@@ -116,7 +128,7 @@ def _assert_same(found: torch.Tensor, expected: torch.Tensor) -> None:
     is_last=st.booleans(),
 )
 def test_a_chain_equals_its_steps(
-    is_looked_up: bool, chain: list[Transform], dtype: torch.dtype, shape: tuple[int, ...], is_last: bool
+    way: str, chain: list[Transform], dtype: torch.dtype, shape: tuple[int, ...], is_last: bool
 ) -> None:
     """Whatever the steps, types, shapes and layouts, one pass gives what plain torch gives step by step."""
     volumes = _volumes(shape, dtype)
@@ -126,16 +138,19 @@ def test_a_chain_equals_its_steps(
     for step in chain:
         expected = _eager(expected, step)
     with pytest.MonkeyPatch.context() as patch:
-        if is_looked_up:  # small volumes are not worth a table
-            patch.setattr(fused, "has_table", lambda volumes, _steps: volumes.itemsize <= 2)
+        # Small volumes are worth neither a table nor slabs.
+        patch.setattr(fused, "has_table", lambda volumes, _steps: way == "table" and volumes.itemsize <= 2)
+        patch.setattr(fused, "_FEW", fused._FEW if way == "steps" else 0)
         found = Compose(*chain)(volumes)
     _assert_same(found, expected)
     assert torch.equal(volumes, untouched)
 
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.uint8, torch.float32])
-def test_large_volumes_go_through_all_slabs(dtype: torch.dtype) -> None:
+def test_large_volumes_go_through_all_slabs(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of many slabs with a rest, by many threads, through tables where they are worth it."""
+    for module, name, voxels in ((fused, "_FEW", 0), (fused, "_SLAB", 2**12), (threads, "_ALONE", 0)):
+        monkeypatch.setattr(module, name, voxels)
     volumes = _volumes((2, CHANNELS, 31, 37, 41), dtype)
     chain = (Log1p(), Standardize([1, 2, 3], [0.5, 1, 2]), Scale(2, 1), Clip(-1, 4))
     expected = volumes
