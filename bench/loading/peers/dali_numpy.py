@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
-from nvidia.dali import fn, pipeline_def
 
 from bench.loading.job import Job
 from bench.loading.peers.torch_loading import block_shape
 
+dali: Any = importlib.import_module("nvidia.dali")  # its types differ from what it takes
 _AHEAD = 2
 """Batches ahead, DALI's own default."""
 
@@ -23,7 +25,7 @@ class DaliLoading:
         starts = [part.start for part in case.block]
 
         def reading() -> object:
-            return fn.readers.numpy(
+            return dali.fn.readers.numpy(
                 device="cpu",
                 files=list(job.paths),
                 roi_start=starts,
@@ -32,7 +34,7 @@ class DaliLoading:
                 cache_header_information=True,
             )
 
-        define = pipeline_def(
+        define = dali.pipeline_def(
             batch_size=case.batch, num_threads=job.workers, device_id=None, prefetch_queue_depth=_AHEAD, seed=job.seed
         )
         self._pipeline = define(reading)()
