@@ -18,7 +18,7 @@ from bench.loading.cases import Case, all_cases
 from bench.loading.contender import CONTENDERS, Contender
 from bench.loading.goals import Finding, findings, other_voxels
 from bench.loading.job import Job
-from bench.loading.launch import launch
+from bench.loading.launch import time_run, weigh
 from bench.loading.results import Result, Run
 from bench.loading.samples import files, store
 from bench.reading import machine, pagecache
@@ -96,8 +96,9 @@ def _measure(plan: Plan, case: Case, console: Console) -> list[Result]:
     for turn in range(plan.rounds):
         for place in range(len(field)):
             contender = field[(turn + place) % len(field)]
-            account, peak = launch(plan.job(contender, case, paths), cores=plan.cores)
-            run = Run(account, peak, -(-case.count // case.batch))
+            job = plan.job(contender, case, paths)
+            account = time_run(job, cores=plan.cores)
+            run = Run(account, weigh(job, cores=plan.cores), -(-case.count // case.batch))
             runs[contender.name].append(run)
             console.print(
                 f"{case.name}, round {turn + 1}: {contender.name:<15} {run.later_rate:8.2f} batches/s, first "
@@ -120,7 +121,7 @@ def _document(results: Sequence[Result], found: Sequence[Finding]) -> dict[str, 
                         "first": run.first,
                         "rate": run.rate,
                         "later_rate": run.later_rate,
-                        "peak": run.peak,
+                        "peak": run.weight.peak,
                         "held": run.held,
                         "epochs": run.account.epochs,
                         "steps": run.account.steps,

@@ -42,7 +42,7 @@ def show_results(console: Console, results: Sequence[Result], *, workers: int) -
             f"{rate:.1f}",
             f"{result.spread(lambda run: run.later_rate):.0%}",
             f"{rate * batch / 1e6:.0f}",
-            f"{result.median(lambda run: run.peak) / _MIB:.0f}",
+            f"{result.median(lambda run: run.weight.peak) / _MIB:.0f}",
             f"{result.median(lambda run: run.held) / _MIB:.0f}",
             f"{result.median(lambda run: run.pause):.2f}" if steps else "-",
         )

@@ -13,12 +13,22 @@ from bench.loading.job import Account
 
 
 @dataclass(frozen=True, slots=True)
+class Weight:
+    """What one contender's processes held, together."""
+
+    base: int
+    """Bytes when everything was imported, and nothing made."""
+    peak: int
+    """Most bytes at any time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One contender's epochs, once."""
 
     account: Account
-    peak: int
-    """Most bytes that all its processes held."""
+    weight: Weight
+    """Of a run beside the one that was timed."""
     batches: int
     """Of an epoch."""
 
@@ -41,7 +51,7 @@ class Run:
     @property
     def held(self) -> int:
         """Bytes that loading took: beyond those that the process held with everything imported."""
-        return self.peak - self.account.base
+        return self.weight.peak - self.weight.base
 
     @property
     def pause(self) -> float:

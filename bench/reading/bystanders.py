@@ -35,12 +35,13 @@ def _busy() -> float:
 
 
 def _own(children: list[int]) -> float:
-    """Return the seconds of this process and of its living children."""
+    """Return the seconds of this process, of those that it started and waited for, and of its living children."""
     ticks = 0
     for child in children:
         fields = _fields(child)
         ticks += int(fields[_USER]) + int(fields[_SYSTEM])
-    return time.process_time() + ticks / _TICKS
+    spent = os.times()
+    return time.process_time() + spent.children_user + spent.children_system + ticks / _TICKS
 
 
 def _children() -> list[int]:

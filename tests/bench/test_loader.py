@@ -17,7 +17,7 @@ from bench.loading.contender import CONTENDERS
 from bench.loading.goals import findings, other_voxels
 from bench.loading.job import Account
 from bench.loading.memory import MemoryWatch, held_by
-from bench.loading.results import Result, Run
+from bench.loading.results import Result, Run, Weight
 from bench.loading.samples import store
 
 _CASE = all_cases(32, 2)["hdf5-gzip"]
@@ -25,7 +25,7 @@ _CASE = all_cases(32, 2)["hdf5-gzip"]
 
 def _result(name: str, *, later: float, held: int, first: float = 0.1, voxels: int = 1) -> Result:
     account = Account(first, (1.0, later, later), (0.06, 0.06, 0.06), ((voxels,),) * 3, base=100)
-    return Result(CONTENDERS[name], _CASE, (Run(account, 100 + held, 16),))
+    return Result(CONTENDERS[name], _CASE, (Run(account, Weight(100, 100 + held), 16),))
 
 
 def test_goals_are_met_or_short_by_the_figures() -> None:
@@ -46,7 +46,7 @@ def test_goals_are_met_or_short_by_the_figures() -> None:
 
 def test_a_pause_is_seen() -> None:
     """One slow step in a hundred shows in the 99th percentile."""
-    run = Run(Account(0.1, (1.0,), (*[0.06] * 60, 0.3), ((1,),), base=0), 1, 1)
+    run = Run(Account(0.1, (1.0,), (*[0.06] * 60, 0.3), ((1,),), base=0), Weight(0, 1), 1)
     assert run.pause > 2
     assert not other_voxels([_result("voxload", later=1, held=1), _result("h5py-single", later=1, held=1)])
     rows = [_result(name, later=1, held=1) for name in ("h5py-single", "h5py-workers")]

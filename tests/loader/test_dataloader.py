@@ -202,6 +202,25 @@ def test_samples_of_unequal_shape_are_not_batched(uneven: voxload.VolumeDataset)
     assert torch.equal(next(batches)[0][0], uneven[0][0])
 
 
+@pytest.mark.parametrize("staging", ["2KiB", "5KiB", "1MiB"])
+@pytest.mark.parametrize("crop", [None, lambda item: tuple(block[:, :3, :8, :8].double() for block in item)])
+def test_samples_of_unequal_shape_go_to_who_takes_them_one_by_one(
+    uneven: voxload.VolumeDataset, tmp_path: Path, staging: str, crop: Callable[[Any], Any] | None
+) -> None:
+    """A collate_fn gets them as torch would give them, and so does a transform that makes them equal."""
+    data = voxload.VolumeDataset(f"{tmp_path}/*.h5", transform=crop)
+    sampler = [[0, 1], [1, 2], [3, 5, 4], [2, 2], [], [5]] if crop is None else [[0, 1], [1, 2], [3, 5, 4], [2]]
+    arguments: dict[str, Any] = {"batch_sampler": sampler, "collate_fn": list if crop is None else None}
+    theirs = list(TorchLoader(data, **arguments))
+    ours = voxload.DataLoader(data, num_workers=2, timeout=30, staging=staging, **arguments)
+    kept = [list(ours) for _ in range(2)]
+    assert _equal(kept, [theirs, theirs])
+    if crop is None:
+        with pytest.raises(DataError, match="sample 'u2': found"):
+            list(voxload.DataLoader(uneven, batch_sampler=[[1, 2]], device="cpu", collate_fn=list))
+    data.close()
+
+
 @pytest.mark.parametrize("staging", ["34KiB", "1MiB"])
 def test_batches_of_any_size_are_read(data: voxload.VolumeDataset, staging: str) -> None:
     """A batch sampler need not say how large its batches are, and may be wrong about it."""

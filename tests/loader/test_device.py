@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader as TorchLoader
 import voxload
 from voxload.dataset import FieldLayout
 from voxload.errors import DataError, UsageError
-from voxload.loader.batch import Batch
+from voxload.loader.batch import Batch, stacked
 from voxload.loader.boarding import DeviceBatches
 from voxload.loader.device import DeviceRing
 from voxload.loader.staging import BatchLayout
@@ -112,8 +112,12 @@ def _batch(seed: int, count: int = 2, targets: bool = True) -> Batch:
     return Batch(tuple(range(count)), tuple(map(torch.from_numpy, volumes)), values, ReadCost())
 
 
+def _blocks(batch: Batch) -> list[torch.Tensor]:
+    return [stacked(volume) for volume in batch.volumes]
+
+
 def _equal(found: Batch, expected: Batch) -> bool:
-    pairs = zip(found.volumes, expected.volumes, strict=True)
+    pairs = zip(_blocks(found), _blocks(expected), strict=True)
     same = all(one.dtype == other.dtype and torch.equal(one, other) for one, other in pairs)
     if expected.targets is None or found.targets is None:
         return same and found.targets is expected.targets
@@ -147,7 +151,7 @@ def test_the_last_batches_are_intact(counts: list[int], late: frozenset[int], ke
             last.append((found, given[place]))
             assert all(_equal(*pair) for pair in last)
             assert batches.taken == place + 1
-            addresses.add(found.volumes[0].data_ptr())
+            addresses.add(_blocks(found)[0].data_ptr())
         assert batches.is_over
         assert batches.taken == len(given)
         assert batches.next() is None
@@ -183,7 +187,7 @@ def test_a_host_batch_is_held_until_its_copy_ends() -> None:
     """Slots are not read into while they are copied from, and come back as soon as that is over."""
     copier = LateCopier()
     given = [_batch(seed) for seed in range(3)]
-    watched = [[volume.untyped_storage()._cdata for volume in batch.volumes] for batch in given]
+    watched = [[volume.untyped_storage()._cdata for volume in _blocks(batch)] for batch in given]
     held = deque(given)
     host = Host(iter(given))
     del given
@@ -192,7 +196,7 @@ def test_a_host_batch_is_held_until_its_copy_ends() -> None:
     assert batches.next() is not None
     held.clear()
     assert len(under_way.copies) == 2
-    assert [one.volumes[0].untyped_storage()._cdata for _, one in under_way.copies] == [watched[0][0], watched[1][0]]
+    assert [_blocks(one)[0].untyped_storage()._cdata for _, one in under_way.copies] == [watched[0][0], watched[1][0]]
     copier.copies[0].has_happened.set()
     assert batches.next() is not None
     assert len(under_way.copies) == 2  # the second and the third

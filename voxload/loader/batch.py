@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
+from voxload.errors import DataError
 from voxload.readers.protocol import ReadCost
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """One field's blocks that are not all of one shape and type: for those who take samples one by one."""
+
+    blocks: tuple[torch.Tensor, ...]
+    """A ``(C, d, h, w)`` tensor per sample."""
+    refusal: Callable[[], DataError]
+    """Makes the error that names the sample that differs: one that was kept here would keep the blocks once raised."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all blocks."""
+        return sum(block.nbytes for block in self.blocks)
+
+    def __getitem__(self, place: int) -> torch.Tensor:
+        return self.blocks[place]
+
+
+Column = torch.Tensor | Ragged
+"""One field's blocks of a batch: a ``(B, C, d, h, w)`` tensor wherever they can be one."""
+
+
+def stacked(column: Column) -> torch.Tensor:
+    """Return one field's blocks as one tensor; raises DataError where they are not of one shape and type."""
+    if isinstance(column, Ragged):
+        raise column.refusal()
+    return column
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +47,8 @@ class Batch:
 
     indices: tuple[int, ...]
     """Samples, in order."""
-    volumes: tuple[torch.Tensor, ...]
-    """One ``(B, C, d, h, w)`` tensor per field, looking into a slot."""
+    volumes: tuple[Column, ...]
+    """One for each field, looking into a slot."""
     targets: torch.Tensor | None
     """``(B, T)`` float32, or None when none were asked for."""
     cost: ReadCost

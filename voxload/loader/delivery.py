@@ -10,7 +10,7 @@ from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from voxload.items import ItemTransform
-from voxload.loader.batch import Batch
+from voxload.loader.batch import Batch, Ragged, stacked
 from voxload.transforms import Transform
 
 
@@ -35,17 +35,21 @@ class Delivery:
     """What the data set does to each item, one by one and in order, before they are collated."""
 
     def __call__(self, batch: Batch) -> Any:
-        """Return what the loop sees; raises what a collate_fn or a transform raises."""
+        """Return what the loop sees.
+
+        Raises what a collate_fn or a transform raises, and DataError where blocks of unequal shape must be one tensor.
+        """
         is_made = self.item is None and is_torchs(self.collate)
         data = self._collated(batch) if is_made else self.collate(self._samples(batch))
-        if not self.pin_memory or batch.volumes[0].device.type != "cpu":  # what is on a device was pinned on its way
-            return data
+        first = batch.volumes[0]
+        if not self.pin_memory or not (isinstance(first, Ragged) or first.device.type == "cpu"):
+            return data  # what is on a device was pinned on its way
         return pin_memory(data, self.pin_memory_device)  # type: ignore[no-untyped-call] # torch's
 
     def _collated(self, batch: Batch) -> Any:
         parts = [
             volume if change is None else change(volume)  # never asked for its truth: see items.PerField
-            for volume, change in zip(batch.volumes, self.transforms, strict=True)
+            for volume, change in zip(map(stacked, batch.volumes), self.transforms, strict=True)
         ]
         parts += [] if batch.targets is None else [batch.targets]
         return parts if self.is_batched else [part[0] for part in parts]

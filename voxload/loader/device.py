@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from voxload.errors import InternalError, UsageError
-from voxload.loader.batch import Batch
+from voxload.loader.batch import Batch, stacked
 from voxload.loader.staging import BatchLayout
 from voxload.loader.streams import Copier, Event
 from voxload.units import format_bytes
@@ -94,9 +94,11 @@ class DeviceRing:
     def fill(self, batch: Batch) -> Filled:
         """Begin to copy a host batch into a free buffer, and return it as it will be on the device.
 
-        The host batch must be kept until the event. Raises UsageError where it is larger than a buffer.
+        The host batch must be kept until the event. Raises UsageError where it is larger than a buffer, and
+        DataError where its blocks are not of one shape.
         """
-        for volume, first, end in zip(batch.volumes, self._offsets, self._offsets[1:], strict=False):
+        blocks = [stacked(volume) for volume in batch.volumes]
+        for volume, first, end in zip(blocks, self._offsets, self._offsets[1:], strict=False):
             if volume.nbytes > end - first:
                 raise UsageError(
                     "device",
@@ -107,13 +109,13 @@ class DeviceRing:
         buffer = self._free[0]
         views = [
             _part(buffer.memory, offset, volume)
-            for offset, volume in zip(self._offsets, batch.volumes, strict=False)  # the last offset is the end
+            for offset, volume in zip(self._offsets, blocks, strict=False)  # the last offset is the end
         ]
         targets = None if batch.targets is None else self.copier.bring(batch.targets)
-        pairs = list(zip(views, map(_as_bytes, batch.volumes), strict=True))
+        pairs = list(zip(views, map(_as_bytes, blocks), strict=True))
         event = self.copier.copy(pairs, after=buffer.used)
         self._free.popleft()
-        volumes = tuple(view.view(one.dtype).view(one.shape) for view, one in zip(views, batch.volumes, strict=True))
+        volumes = tuple(view.view(one.dtype).view(one.shape) for view, one in zip(views, blocks, strict=True))
         return Filled(replace(batch, volumes=volumes, targets=targets), buffer, event)
 
     def hand_out(self, filled: Filled) -> Batch:

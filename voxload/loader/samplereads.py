@@ -6,11 +6,13 @@ import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
 
 from voxload.dataset import FieldLayout, VolumeDataset
+from voxload.loader.batch import Column, Ragged
 from voxload.loader.blocks import unequal
 from voxload.readers.protocol import ReadCost, Volume
 
@@ -103,16 +105,16 @@ class Place:
         return found
 
 
-def together(dataset: VolumeDataset, indices: Sequence[int], reads: Sequence[SampleRead]) -> tuple[torch.Tensor, ...]:
-    """Return the samples of a batch as one ``(B, C, d, h, w)`` tensor per field; of a single one nothing is copied.
-
-    Raises DataError where their blocks are not of one shape and type.
-    """
+def together(
+    dataset: VolumeDataset, reads: Sequence[SampleRead], samples: Sequence[Sequence[Volume]]
+) -> tuple[Column, ...]:
+    """Return a batch's blocks field by field; those of a single sample, or of unequal ones, are not copied."""
     first = reads[0].layout
-    for index, read in zip(indices, reads, strict=True):
-        if read.layout != first:
-            raise unequal(dataset.sample_ids[index], read.layout, first)
-    columns = zip(*(read.volumes or () for read in reads), strict=True)
+    columns = zip(*samples, strict=True)
+    other = next((read for read in reads if read.layout != first), None)
+    if other is not None:
+        refusal = partial(unequal, dataset.sample_ids[other.index], other.layout, first)
+        return tuple(Ragged(tuple(map(torch.from_numpy, column)), refusal) for column in columns)
     return tuple(
         torch.from_numpy(column[0][None]) if len(column) == 1 else torch.from_numpy(np.stack(column))
         for column in columns

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 
 from voxload.dataset import VolumeDataset
-from voxload.loader.batch import Batch
+from voxload.loader.batch import Batch, Column
 from voxload.loader.samplereads import Place, Room, SampleRead, together
 from voxload.loader.staging import StagingRing
 from voxload.prefetch.workers import Workers
@@ -126,11 +126,15 @@ class SlotReads:
         """Forget what is in a deque when its owner goes."""
         weakref.finalize(owner, _drop, batches, self._unwanted).atexit = False
 
-    def _volumes(self, pending: Pending, results: list[SampleRead]) -> tuple[torch.Tensor, ...]:
-        """Return a batch's blocks; raises DataError where it has several that are not of one shape."""
+    def _volumes(self, pending: Pending, results: list[SampleRead]) -> tuple[Column, ...]:
+        """Return a batch's blocks."""
         if not any(result.is_apart for result in results):
             return tuple(torch.from_numpy(array[: len(results)]) for array in pending.arrays)
-        return together(self._dataset, pending.indices, results)
+        samples = [
+            [array[place] for array in pending.arrays] if result.volumes is None else result.volumes
+            for place, result in enumerate(results)
+        ]
+        return together(self._dataset, results, samples)
 
     def _free_arrays(self) -> list[Volume] | None:
         """Return those of a free slot, or of a batch that nobody wants and nothing writes to."""
