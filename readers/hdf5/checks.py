@@ -21,15 +21,26 @@ def check_written(dataset: h5py.Dataset, table: ChunkTable | None, stored: Box, 
 
     `table` is None where storage is contiguous.
     """
-    absent = table.first_missing(stored) if table else None
-    is_unwritten = table is None and dataset.id.get_space_status() == h5py.h5d.SPACE_STATUS_NOT_ALLOCATED
-    if absent is not None or is_unwritten:
-        raise DataError(
-            subject,
-            found=f"chunk {absent} never written" if absent is not None else "no value ever written",
-            expected="every value stored",
-            remedy='finish writing the file, or read a volume with missing="fill"',
-        )
+    if table is not None:
+        check_chunks(table, stored, subject)
+    elif dataset.id.get_space_status() == h5py.h5d.SPACE_STATUS_NOT_ALLOCATED:
+        raise _unwritten(subject, "no value ever written")
+
+
+def check_chunks(table: ChunkTable, stored: Box, subject: str) -> None:
+    """Refuse values of chunks that were never written."""
+    absent = table.first_missing(stored)
+    if absent is not None:
+        raise _unwritten(subject, f"chunk {absent} never written")
+
+
+def _unwritten(subject: str, found: str) -> DataError:
+    return DataError(
+        subject,
+        found=found,
+        expected="every value stored",
+        remedy='finish writing the file, or read a volume with missing="fill"',
+    )
 
 
 def check_own_storage(dataset: h5py.Dataset, subject: str) -> None:

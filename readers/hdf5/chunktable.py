@@ -105,6 +105,11 @@ class ChunkTable:
         """Filters that each chunk was stored without: bit i stands for filter i of the dataset."""
         return self._masks
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the table."""
+        return self._offsets.nbytes + self._sizes.nbytes + self._masks.nbytes
+
     def check(self, subject: str, file_size: int) -> None:
         """Refuse a table whose chunks do not all lie in a file of `file_size` bytes; names the first that does not.
 

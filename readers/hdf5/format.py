@@ -11,6 +11,8 @@ from voxload.geometry import Box
 from voxload.readers.faults import translated
 from voxload.readers.hdf5.checks import check_supported, check_written
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.lesson import Learnt, Lesson
+from voxload.readers.hdf5.metadata import known
 from voxload.readers.hdf5.native import NativeHdf5Reader
 from voxload.readers.hdf5.openfile import SIGNATURE, find_superblock, superblock_places
 from voxload.readers.hdf5.reader import Hdf5Reader
@@ -50,16 +52,21 @@ class Hdf5Format:
 
     def open(self, location: Location, missing: Missing) -> Reader:
         """Open one dataset, natively where its storage allows; without a name, the only one there is."""
-        reader = Hdf5Reader(location, missing)
+        with translated(location.path):
+            source = open_source(location.path)
+            learnt = known().find(location, source.stamp)
+            if learnt is not None and not source.may_be_written():
+                return NativeHdf5Reader(source, missing, Learnt(learnt))
+        reader = Hdf5Reader(location, missing, source=source)
         try:
             with translated(str(location)):
-                is_written = reader.source.is_open_for_writing()
+                is_written = source.is_open_for_writing()
                 route = "the file is open for writing" if is_written else find_route(reader.dataset)
                 if isinstance(route, str):
                     reader.routed(f"h5py: {route}")
                     checksums = load_checksums(location, reader.grid)
                     return VerifiedReader(reader, checksums) if checksums else reader
-                return NativeHdf5Reader(reader, route)
+                return NativeHdf5Reader(source, missing, Lesson(reader, route))
         except BaseException:
             reader.close()
             raise

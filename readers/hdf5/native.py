@@ -15,11 +15,12 @@ from voxload.readers.coalesce import Range
 from voxload.readers.contiguous import ContiguousVolume
 from voxload.readers.faults import translated
 from voxload.readers.hdf5.chunktable import ChunkTable
-from voxload.readers.hdf5.reader import Hdf5Reader
-from voxload.readers.hdf5.route import NativeRoute
+from voxload.readers.hdf5.lesson import Learnt, Lesson
+from voxload.readers.hdf5.metadata import Metadata
+from voxload.readers.hdf5.source import Source
 from voxload.readers.identity import Identity
 from voxload.readers.parts import Place, Wanted
-from voxload.readers.protocol import ReadCost, Volume, VolumeInfo, copy_cast
+from voxload.readers.protocol import Missing, ReadCost, Volume, VolumeInfo, check_box, closed, copy_cast
 from voxload.readers.readahead import FileRange, announce_all, fetching
 from voxload.readers.remote import Traffic
 from voxload.readers.remote.flight import Flight
@@ -36,26 +37,31 @@ from voxload.readers.verified import load_checksums, verified
 class NativeHdf5Reader:
     """Reads boxes of one HDF5 dataset; see the Reader contract.
 
-    libhdf5 is asked for metadata only: where the chunks lie and how they were filtered. Bytes are read, decoded and
-    pasted by the process's team of threads, which hold neither h5py's lock nor the interpreter's.
+    libhdf5 is asked for metadata only, and once: where the chunks lie and how they were filtered. Bytes are read,
+    decoded and pasted by the process's team of threads, which hold neither h5py's lock nor the interpreter's.
 
     Parameters
     ----------
-    reader
-        The same dataset through h5py; it is closed with this reader.
-    route
-        How its bytes are read.
+    source
+        The file.
+    missing
+        What to do about chunks that were never written.
+    lesson
+        What libhdf5 tells of the dataset; it is closed with this reader.
     """
 
-    def __init__(self, reader: Hdf5Reader, route: NativeRoute) -> None:
-        self._reader = reader
-        self._route = route
-        self._info = replace(reader.describe(), route="native")
-        checksums = load_checksums(self._info.location, reader.grid)
+    def __init__(self, source: Source, missing: Missing, lesson: Lesson | Learnt) -> None:
+        self._source = source
+        self._missing = missing
+        self._lesson = lesson
+        self._route = route = lesson.route
+        self._info = replace(lesson.info, route="native")
+        self._table: ChunkTable | None = None
+        self._is_open = True
+        checksums = load_checksums(self._info.location, lesson.grid)
         is_plain = not route.pipeline.steps and not route.pipeline.is_shuffled
         with translated(self._info.location.path):
-            self._file = reader.source.ranges(may_map=is_plain)
-        self._table: ChunkTable | None = None
+            self._file = source.ranges(may_map=is_plain)
         subject, can_locate = str(self._info.location), route.offset is None and self._file.map is not None
         volume = ChunkedVolume(
             subject,
@@ -75,11 +81,12 @@ class NativeHdf5Reader:
     @property
     def traffic(self) -> Traffic | None:
         """What was asked of the storage, since the file was opened; None of local files."""
-        return self._reader.traffic
+        return self._source.traffic
 
     def cost(self, box: Box) -> ReadCost:
         """Return chunks and bytes of `box`; contiguous storage counts the box's own bytes."""
-        return self._reader.cost(box)
+        check_box(self._info, box)
+        return self._metadata().cost(box)
 
     def read_into(self, box: Box, out: Volume) -> None:
         """Read `box` into `out`; only its chunks, or the pages of its rows, are read."""
@@ -90,29 +97,38 @@ class NativeHdf5Reader:
         check_requests(self._info, requests)
         subject = f"{self._info.location}, box {requests[0].box}" if requests else str(self._info.location)
         with translated(subject), working(is_local=self.traffic is None):
-            self._reader.source.stamp.check_unchanged()
+            self._source.stamp.check_unchanged()
             self._file.check_unchanged()
+            metadata = self._metadata()
             for request in requests:
-                self._reader.require(request.box)
-            self._table = self._reader.table()
-            read_wanted(self._info, self._reader.order, requests, self._read)
+                metadata.require(request.box, self._missing)
+            read_wanted(self._info, metadata.order, requests, self._read)
 
     def stored_chunks(self) -> StoredChunks | None:
         """Return the chunks as they are stored; None when storage is contiguous."""
-        grid, self._table = self._reader.grid, self._reader.table()
-        if grid is None:
+        metadata = self._metadata()
+        if metadata.grid is None:
             return None
 
         def decode(_place: Place, fetched: Fetched) -> None:
             self._route.pipeline.decode(fetched.data, mask=fetched.mask)
 
         expect = self._volume.expect if self.traffic else None
-        return StoredChunks(grid, self._reader.dataset.chunks, self._volume.fetch, decode, str, expect)
+        return StoredChunks(metadata.grid, self._route.shape.extents, self._volume.fetch, decode, str, expect)
 
     def close(self) -> None:
         """Close the file."""
+        self._is_open = False
         self._file.close()
-        self._reader.close()
+        self._lesson.close()
+
+    def _metadata(self) -> Metadata:
+        if not self._is_open:
+            raise closed(self._info)
+        with translated(str(self._info.location)):
+            metadata = self._lesson.metadata()
+        self._table = metadata.table
+        return metadata
 
     def _read(self, wanted: list[Wanted]) -> None:
         route = self._route
@@ -179,4 +195,4 @@ class NativeHdf5Reader:
         return Mapped(np.where(is_there, offsets + np.uint64(address(whole)), np.uint64(0)), (whole,))
 
     def _fill(self, view: Volume) -> None:
-        copy_cast(view, np.asarray(self._reader.fill_value))
+        copy_cast(view, np.asarray(self._lesson.metadata().fill_value))

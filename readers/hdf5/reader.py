@@ -15,7 +15,7 @@ from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.checks import check_filters, check_own_file, check_written, filters_of
 from voxload.readers.hdf5.chunktable import ChunkTable
-from voxload.readers.hdf5.source import open_source
+from voxload.readers.hdf5.source import Source, open_source
 from voxload.readers.hdf5.sources import Linked, Opening, open_linked
 from voxload.readers.hdf5.stored import library_chunks
 from voxload.readers.hdf5.tablecache import load_table
@@ -46,6 +46,8 @@ class Hdf5Reader:
         File and dataset; an empty dataset name means the only volume in the file.
     missing
         What to do about chunks that were never written.
+    source
+        The file, where it was looked at already.
 
     Raises
     ------
@@ -58,14 +60,14 @@ class Hdf5Reader:
         A truncated or damaged file, one that differs from its catalogue row, or one whose sources are gone.
     """
 
-    def __init__(self, location: Location, missing: Missing) -> None:
+    def __init__(self, location: Location, missing: Missing, *, source: Source | None = None) -> None:
         self._missing = Missing.parse(missing)
         self._lock = threading.Lock()
         self._table: ChunkTable | None = None
         self._linked: Linked | None = None
         self._is_closed = False
         with translated(location.path):
-            self.source = open_source(location.path)
+            self.source = source or open_source(location.path)
             self._file = self.source.open()
         try:
             with translated(str(location)):

@@ -86,6 +86,10 @@ class Source(Protocol):
         """Tell whether a writer has the file open."""
         ...
 
+    def may_be_written(self) -> bool:
+        """Tell whether a writer may have opened the file since it got its stamp."""
+        ...
+
     def ranges(self, *, may_map: bool) -> Ranges:
         """Open its ranges for threads that read without libhdf5."""
         ...
@@ -110,6 +114,9 @@ class _LocalSource:
     def is_open_for_writing(self) -> bool:
         return is_open_for_writing(self._path)
 
+    def may_be_written(self) -> bool:
+        return self.is_open_for_writing()
+
     def ranges(self, *, may_map: bool) -> Ranges:
         return FileBytes(self._path, may_map=may_map)
 
@@ -131,6 +138,9 @@ class _RemoteSource:
 
     def is_open_for_writing(self) -> bool:
         return has_writer(cast("BinaryIO", self._file))
+
+    def may_be_written(self) -> bool:
+        return False  # one version of an object stays as it is
 
     def ranges(self, *, may_map: bool) -> Ranges:  # noqa: ARG002 - as of every source
         return self._data

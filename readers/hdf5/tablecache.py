@@ -52,11 +52,11 @@ class Tables:
         table = _load(dataset, stamp, subject)
         with self._lock:
             self._kept[key] = table
-            spare = self._max_bytes - sum(_nbytes(other) for other in self._kept.values())
+            spare = self._max_bytes - sum(other.nbytes for other in self._kept.values())
             for old in list(self._kept):
                 if spare >= 0:
                     break
-                spare += _nbytes(self._kept.pop(old))
+                spare += self._kept.pop(old).nbytes
         return table
 
 
@@ -74,10 +74,6 @@ def _load(dataset: h5py.Dataset, stamp: Stamp | ObjectStamp, subject: str) -> Ch
     if sidecar:
         sidecar.save(table)
     return table
-
-
-def _nbytes(table: ChunkTable) -> int:
-    return table.offsets.nbytes + table.sizes.nbytes + table.masks.nbytes
 
 
 _tables = Tables(MAX_KEPT_BYTES)

@@ -90,6 +90,23 @@ raise SystemExit(3)
 """
 
 
+LEAVES = """
+import threading, time
+from voxload.prefetch import workers
+pool, begun = workers.Workers(1, "x"), threading.Event()
+pool.submit(lambda: begun.set() or time.sleep(0.5) or print("done"))
+begun.wait()
+pool.shutdown(wait=False)
+del pool
+"""
+
+
+def test_a_process_waits_for_what_a_pool_left_behind() -> None:
+    """A pool that is gone may have left a thread within a library that does not bear to lose it."""
+    done = subprocess.run([sys.executable, "-c", LEAVES], timeout=60, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
 def test_a_process_ends_though_a_read_hangs() -> None:
     """With the status that it chose."""
     done = subprocess.run([sys.executable, "-c", HANGS], timeout=60, check=False, capture_output=True, text=True)

@@ -70,8 +70,11 @@ class SlotReads:
         self._pool = Workers(threads, "voxload-reader")
         self._unwanted: deque[Pending] = deque()
         self._room = Room(ring.spare)
-        self.close = weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
-        """Stop the threads: what has not begun is cancelled, what has begun ends by itself."""
+        weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        """Stop the threads: what has not begun is cancelled, and what has begun is waited for, though not for ever."""
+        self._pool.shutdown(cancel_futures=True)
 
     def begin(self, indices: tuple[int, ...], epoch: int, *, patience: float | None = 0.0) -> Pending | None:
         """Begin to read a batch; None where no slot is free within `patience` seconds.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 
 from voxload.cache.peer.protocol import Answer
+from voxload.prefetch import workers
 from voxload.prefetch.events import (
     Event,
     Failure,
@@ -20,7 +21,6 @@ from voxload.prefetch.events import (
 )
 from voxload.prefetch.line import DISK, MEMORY
 from voxload.prefetch.means import Arrival, Filling, Means
-from voxload.prefetch.workers import Workers
 from voxload.readers.protocol import ReadCost, Volume
 
 _FAILURES = {Answer.ABSENT: Failure.ABSENT, Answer.WRONG: Failure.WRONG, Answer.LOST: Failure.LOST}
@@ -40,8 +40,8 @@ class Hands:
     def __init__(self, means: Means, tell: Callable[[Event], None]) -> None:
         self._means = means
         self._tell = tell
-        self._far_pool = Workers(means.readers, "voxload-reader")
-        self._near_pool = Workers(means.helpers, "voxload-near")
+        self._far_pool = workers.Workers(means.readers, "voxload-reader")
+        self._near_pool = workers.Workers(means.helpers, "voxload-near")
         self._errors: dict[int, BaseException] = {}
 
     def error(self, ticket: int) -> BaseException:
@@ -54,8 +54,10 @@ class Hands:
         self._near_pool.shutdown(wait=False, cancel_futures=True)
 
     def join(self) -> None:
-        """Wait for what works near; a read that hangs is left to its storage."""
-        self._near_pool.shutdown(wait=True)
+        """Wait for what is under way; a read that hangs is left to its storage."""
+        deadline = monotonic() + workers.GRACE
+        for pool in (self._near_pool, self._far_pool):
+            pool.join(deadline)
 
     def fetch(self, fetch: Fetch, slots: Mapping[int, Filling]) -> None:
         """Begin a fetch into the slots of its parts."""

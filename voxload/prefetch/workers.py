@@ -56,6 +56,7 @@ class Workers(Executor):
                 )
                 self._threads.append(thread)
                 thread.start()
+                _THREADS.add(thread)
         return task.future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -128,16 +129,21 @@ def _work(tasks: queue.SimpleQueue[_Task | None], idle: threading.Semaphore) -> 
 
 
 _ALL: weakref.WeakSet[Workers] = weakref.WeakSet()
+_THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+"""Those of all pools, of pools that are gone too."""
 
 
 def _end_all() -> None:
-    """Give threads time to leave native code: some of it ends the process when its thread is taken away."""
-    pools = list(_ALL)
-    for pool in pools:
+    """Give threads time to leave native code.
+
+    Some of it ends the process when its thread is taken away. A thread that is taken away within h5py keeps h5py's
+    lock, for which the end of the interpreter then waits.
+    """
+    for pool in list(_ALL):
         pool.shutdown(wait=False, cancel_futures=True)
     deadline = monotonic() + GRACE
-    for pool in pools:
-        pool.join(deadline)
+    for thread in list(_THREADS):
+        thread.join(max(0.0, deadline - monotonic()))
 
 
 atexit.register(_end_all)
