@@ -92,9 +92,10 @@ raise SystemExit(3)
 
 LEAVES = """
 import threading, time
+from concurrent.futures import ThreadPoolExecutor
 from voxload.prefetch import workers
-pool, begun = workers.Workers(1, "x"), threading.Event()
-pool.submit(lambda: begun.set() or time.sleep(0.5) or print("done"))
+pool, begun, helpers = workers.Workers(1, "x"), threading.Event(), ThreadPoolExecutor(1)
+pool.submit(lambda: begun.set() or time.sleep(0.5) or print(helpers.submit(lambda: "done").result()))
 begun.wait()
 pool.shutdown(wait=False)
 del pool
@@ -102,7 +103,7 @@ del pool
 
 
 def test_a_process_waits_for_what_a_pool_left_behind() -> None:
-    """A pool that is gone may have left a thread within a library that does not bear to lose it."""
+    """A pool that is gone may have left a thread within a library that has threads too, and bears to lose none."""
     done = subprocess.run([sys.executable, "-c", LEAVES], timeout=60, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 

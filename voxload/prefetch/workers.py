@@ -7,6 +7,7 @@ that has failed, and its connections, for ever, and the other ranks would wait f
 from __future__ import annotations
 
 import atexit
+import os
 import queue
 import threading
 import weakref
@@ -134,10 +135,10 @@ _THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 def _end_all() -> None:
-    """Give threads time to leave native code.
+    """Give threads time to leave the libraries that they are in.
 
-    Some of it ends the process when its thread is taken away. A thread that is taken away within h5py keeps h5py's
-    lock, for which the end of the interpreter then waits.
+    Some native code ends the process when its thread is taken away. A thread that is taken away within h5py keeps
+    h5py's lock, for which the end of the interpreter then waits.
     """
     for pool in list(_ALL):
         pool.shutdown(wait=False, cancel_futures=True)
@@ -146,4 +147,14 @@ def _end_all() -> None:
         thread.join(max(0.0, deadline - monotonic()))
 
 
-atexit.register(_end_all)
+def _forget() -> None:
+    """Leave the threads of others alone: a forked child has none of them."""
+    _ALL.clear()
+    _THREADS.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+# The hook that concurrent.futures ends its own threads by, the last comer first: with atexit these threads would find
+# pools, and zarr-python's event loop, closed while they work, and wait for them.
+_register: Callable[[Callable[[], None]], Any] = getattr(threading, "_register_atexit", atexit.register)
+_register(_end_all)
