@@ -6,12 +6,13 @@ from any thread. Each function writes one PNG that appears whole or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -19,7 +20,7 @@ from matplotlib.figure import Figure
 from voxload.atomic import replacing
 from voxload.geometry import SPATIAL_AXES, Box
 from voxload.grid import ProcessGrid
-from voxload.training.result import TrainingResult
+from voxload.training.result import DiceBaseline, TrainingResult
 
 Plane = npt.NDArray[Any]
 """A two-dimensional cut through a volume."""
@@ -95,24 +96,77 @@ def draw_blocks(plane: Plane, path: Path, *, grid: ProcessGrid, shape: Sequence[
 
 
 def draw_learning(result: TrainingResult, path: Path) -> None:
-    """Draw loss by epoch, and each target's held-out error against the mean predictor's."""
+    """Draw loss by epoch, and each target's error, or class's Dice, on held-out samples beside what is not learnt."""
     figure = Figure(figsize=(11, 4.4), layout="constrained")
-    losses, errors = figure.subplots(1, 2)
+    losses, judged = figure.subplots(1, 2)
     numbers = range(1, len(result.epochs) + 1)
     losses.plot(numbers, [epoch.training_loss for epoch in result.epochs], "o-", color=_BLUE, label="training")
     losses.plot(numbers, [epoch.validation_loss for epoch in result.epochs], "s-", color=_ORANGE, label="held out")
-    losses.set(title="Loss", xlabel="epoch", ylabel="mean squared error", yscale="log")
+    label = "mean squared error" if result.dice_baseline is None else "cross-entropy + Dice loss"
+    losses.set(title="Loss", xlabel="epoch", ylabel=label, yscale="log")
     losses.legend(frameon=False)
-    for index, name in enumerate(result.targets):
-        ratios = [epoch.validation_mae[index] / result.mean_predictor_mae[index] for epoch in result.epochs]
-        errors.plot(numbers, ratios, "o-", markersize=3, label=name)
-    errors.axhline(1, color=_GREY, linestyle="--", linewidth=1, label="mean predictor")
-    errors.set(title="Held-out error over the mean predictor's", xlabel="epoch", ylabel="ratio of MAE")
-    errors.set_ylim(bottom=0)
-    errors.legend(frameon=False, fontsize=8)
-    for panel in (losses, errors):
+    if result.dice_baseline is None:
+        _draw_errors(judged, result)
+    else:
+        _draw_dice(judged, result, result.dice_baseline)
+    for panel in (losses, judged):
         panel.xaxis.get_major_locator().set_params(integer=True)
         _tidy(panel)
+    _save(figure, path)
+
+
+def _draw_errors(panel: Axes, result: TrainingResult) -> None:
+    """Draw each target's held-out error over the mean predictor's."""
+    numbers = range(1, len(result.epochs) + 1)
+    for index, name in enumerate(result.targets):
+        ratios = [epoch.validation_mae[index] / result.mean_predictor_mae[index] for epoch in result.epochs]
+        panel.plot(numbers, ratios, "o-", markersize=3, label=name)
+    panel.axhline(1, color=_GREY, linestyle="--", linewidth=1, label="mean predictor")
+    panel.set(title="Held-out error over the mean predictor's", xlabel="epoch", ylabel="ratio of MAE")
+    panel.set_ylim(bottom=0)
+    panel.legend(frameon=False, fontsize=8)
+
+
+def _draw_dice(panel: Axes, result: TrainingResult, baseline: DiceBaseline) -> None:
+    """Draw each class's held-out Dice, with that of the class everywhere in the same colour."""
+    numbers = range(1, len(result.epochs) + 1)
+    for index, name in enumerate(baseline.classes):
+        dices = [epoch.validation_dice[index] for epoch in result.epochs]
+        (line,) = panel.plot(numbers, dices, "o-", markersize=3, label=f"class {name}")
+        panel.axhline(baseline.everywhere_dice[index], color=line.get_color(), linestyle="--", linewidth=1)
+        panel.axhline(baseline.chance_dice[index], color=line.get_color(), linestyle=":", linewidth=1)
+    panel.plot([], [], color=_GREY, linestyle="--", linewidth=1, label="that class everywhere")
+    panel.plot([], [], color=_GREY, linestyle=":", linewidth=1, label="that class by chance, as often as it is there")
+    panel.set(title="Held-out Dice", xlabel="epoch", ylabel="Dice", ylim=(0, 1))
+    panel.legend(frameon=False, fontsize=8)
+
+
+def draw_classes(volume: Plane, maps: Mapping[str, Plane], path: Path, *, title: str) -> None:
+    """Draw a plane of a volume beside the classes that several sources say are there.
+
+    Parameters
+    ----------
+    volume
+        ``(rows, columns)`` voxels.
+    maps
+        Name of a source to the class of each of these voxels.
+    path
+        Where the picture goes.
+    title
+        What stands above all.
+    """
+    figure = Figure(figsize=(4.1 * (1 + len(maps)), 4.4), layout="constrained")
+    first, *others = np.atleast_1d(figure.subplots(1, 1 + len(maps)))
+    figure.suptitle(title, fontsize=11)
+    image = _show(first, volume)
+    first.set(title="volume", xlabel="voxels", ylabel="voxels")
+    figure.colorbar(image, ax=first, shrink=0.8, label=_scale_label(volume))
+    most = max(int(plane.max()) for plane in maps.values()) or 1
+    colours = colormaps["viridis"].resampled(most + 1)
+    for panel, (name, plane) in zip(others, maps.items(), strict=True):
+        image = panel.imshow(plane, cmap=colours, vmin=-0.5, vmax=most + 0.5, interpolation="nearest")
+        panel.set(title=name, xlabel="voxels")
+    figure.colorbar(image, ax=others, shrink=0.8, label="class", ticks=range(most + 1))
     _save(figure, path)
 
 

@@ -44,7 +44,7 @@ def convolutions(draw: st.DrawFn) -> tuple[nn.Conv3d, list[int], tuple[int, int,
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 @given(convolutions(), st.integers(0, 2**31))
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=40)
 def test_any_convolution_equals_one_process(
     compare: Compare, case: tuple[nn.Conv3d, list[int], tuple[int, int, int]], seed: int
 ) -> None:

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.engine.outsides import sources
 from voxload.engine import Loopback
 from voxload.engine.gather import gather, scatter_add
+from voxload.engine.outside import Outside
 from voxload.engine.plan import AxisPlan, plan_axis
-from voxload.geometry import Boundary
 from voxload.grid import ProcessGrid
 
 
@@ -21,7 +22,7 @@ def plans(draw: st.DrawFn) -> AxisPlan:
     bounds = (0, *(sum(widths[: index + 1]) for index in range(len(widths))))
     starts = st.integers(-4, bounds[-1] + 2)
     needs = tuple((start, start + draw(st.integers(0, 8))) for start in (draw(starts) for _ in widths))
-    return plan_axis(draw(st.integers(0, 2)), bounds, needs, draw(st.sampled_from(Boundary)))
+    return plan_axis(draw(st.integers(0, 2)), bounds, needs, draw(st.sampled_from(Outside)))
 
 
 def _world(plan: AxisPlan) -> Loopback:
@@ -52,13 +53,9 @@ def test_gather_fetches_what_is_asked_for(plan: AxisPlan, fill: float) -> None:
 
     for (lo, hi), found in zip(plan.needs, world.run(work), strict=True):
         assert found.shape[dim] == hi - lo
-        for offset, position in enumerate(range(lo, hi)):
-            outside = plan.boundary is Boundary.ZERO and position not in range(plan.bounds[-1])
-            wanted = (
-                torch.full_like(whole.select(dim, 0), fill)
-                if outside
-                else whole.select(dim, position % plan.bounds[-1])
-            )
+        for offset, voxel in enumerate(sources(lo, hi, plan.bounds[-1], plan.outside)):
+            plane = whole.select(dim, voxel or 0)
+            wanted = torch.full_like(plane, fill) if voxel is None else plane
             assert torch.equal(found.select(dim, offset), wanted)
 
 
@@ -83,9 +80,9 @@ def test_scatter_add_is_the_adjoint_of_gather(plan: AxisPlan) -> None:
 def test_derivatives_of_both_directions() -> None:
     """Gradcheck and gradgradcheck hold for a gather that wraps around, crops and repeats, and for its adjoint."""
     world = Loopback(ProcessGrid())
-    for boundary in Boundary:
-        plan = plan_axis(1, (0, 3), ((-4, 5),), boundary)
-        crop = plan_axis(2, (0, 3), ((1, 3),), boundary)
+    for outside in Outside:
+        plan = plan_axis(1, (0, 3), ((-4, 5),), outside)
+        crop = plan_axis(2, (0, 3), ((1, 3),), outside)
 
         def forth(x: Tensor, plan: AxisPlan = plan, crop: AxisPlan = crop) -> Tensor:
             wide = gather(x, plan.at(0), fill=2.0, exchange=world.rank(0))
@@ -121,9 +118,9 @@ def test_second_derivatives_across_ranks(plan: AxisPlan) -> None:
     matrices = []
     for lo, hi in plan.needs:
         matrix = torch.zeros(hi - lo, plan.bounds[-1], dtype=torch.float64)
-        for offset, position in enumerate(range(lo, hi)):
-            if plan.boundary is Boundary.PERIODIC or position in range(plan.bounds[-1]):
-                matrix[offset, position % plan.bounds[-1]] = 1.0
+        for offset, voxel in enumerate(sources(lo, hi, plan.bounds[-1], plan.outside)):
+            if voxel is not None:
+                matrix[offset, voxel] = 1.0
         matrices.append(matrix)
     x = torch.cat(blocks, dim).requires_grad_()
     y = torch.movedim(torch.tensordot(torch.cat(matrices), x, dims=([1], [dim])), 0, dim)

@@ -193,5 +193,5 @@ def test_explain_names_layers_blocks_and_bytes() -> None:
     first = table[1].split()
     assert first[:4] == ["features.0.0", "Conv3d", "32x32x32", "32x32x32"]
     assert "[16:32, 0:32, 0:32]" in table[1]
-    assert first[-2:] == ["1", f"{4 * 32 * 32 * 8 / 1024:.1f}"]
-    assert table[-1].split()[-2:] == ["1", f"{128 * 2 * 4 * 4 * 8 / 1024:.1f}"]
+    assert first[-4:-2] == ["1", f"{4 * 32 * 32 * 8 / 1024:.1f}"]
+    assert table[-1].split()[-4:-2] == ["1", f"{128 * 4 * 4 * 4 * 8 / 1024:.1f}"]

@@ -38,7 +38,7 @@ def test_every_output_has_one_owner_and_its_window_is_needed(
     assert owners[0] == 0
     assert owners[-1] == window.outputs(bounds[-1])
     assert list(owners) == sorted(owners)
-    for place, (lo, hi) in enumerate(window.needs(owners)):
+    for place, (lo, hi) in enumerate(window.needs(owners, bounds[-1])):
         outputs = range(owners[place], owners[place + 1])
         read = [output * stride - padding + tap * dilation for output in outputs for tap in range(kernel)]
         assert (lo, hi) == ((min(read), max(read) + 1) if read else (lo, lo))

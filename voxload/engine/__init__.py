@@ -3,11 +3,31 @@
 `shard` is the front; `explain` prints what it will do. `docs/engine.md` lists the layers and the conventions.
 """
 
+from voxload.engine import losses
 from voxload.engine.blocks import Blocks
+from voxload.engine.exchange.alltoall import AllToAll
+from voxload.engine.exchange.joint import Joint
 from voxload.engine.exchange.loopback import Loopback
+from voxload.engine.exchange.none import NoExchange
 from voxload.engine.exchange.p2p import P2P
 from voxload.engine.exchange.protocol import Exchange, Pending
 from voxload.engine.explain import explain
-from voxload.engine.shard import Sharded, shard
+from voxload.engine.shard import shard
+from voxload.engine.sharded import Sharded
+from voxload.engine.total import all_sum
 
-__all__ = ["P2P", "Blocks", "Exchange", "Loopback", "Pending", "Sharded", "explain", "shard"]
+__all__ = [
+    "P2P",
+    "AllToAll",
+    "Blocks",
+    "Exchange",
+    "Joint",
+    "Loopback",
+    "NoExchange",
+    "Pending",
+    "Sharded",
+    "all_sum",
+    "explain",
+    "losses",
+    "shard",
+]

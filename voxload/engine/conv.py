@@ -2,24 +2,86 @@
 
 from __future__ import annotations
 
-import copy
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from voxload.engine.stencil import Stencil
+from voxload.engine.blocks import Blocks
+from voxload.engine.form import LayerPlan, Tile
+from voxload.engine.outside import Outside
+from voxload.engine.overlap import Layout, joined, layout_of
+from voxload.engine.passage import Passage
+from voxload.engine.stencil import Stencil, at_least, cropped
+from voxload.engine.twin import with_forward
 from voxload.engine.window import Window
-from voxload.errors import UsageError
-from voxload.geometry import Boundary
-
-_BOUNDARIES = {"zeros": Boundary.ZERO, "circular": Boundary.PERIODIC}
-"""Padding modes of torch that the engine has."""
 
 
-def split_conv3d(layer: nn.Conv3d, split: tuple[bool, ...]) -> tuple[Stencil, nn.Module]:
-    """Return the stencil of `layer`, and the layer without padding where the engine provides it.
+@dataclass(frozen=True, slots=True)
+class Unpadded:
+    """Calls a layer that has left its padding to the engine."""
 
-    Any kernel, stride, dilation and number of groups; padding in numbers, ``"same"`` or ``"valid"``, with zeros or
-    circular. The second layer has the same parameter objects as the first.
+    spans: tuple[int, ...]
+    """Inputs from the first to the last that one output reads, per axis."""
+
+    def __call__(self, layer: nn.Module, x: Tensor, tile: Tile) -> Tensor:
+        """Return this rank's outputs from the inputs that they read."""
+        return cropped(layer(at_least(x, self.spans, tile)), tile)
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """The split form of Conv3d: a stencil, or its own block first and the halos after it, as the passage says."""
+
+    stencil: Stencil
+    """The form that pads."""
+    windows: tuple[Window, ...]
+    """Per axis (d, h, w)."""
+    padding: tuple[int, ...]
+    """Zeros that the layer itself puts on either side, per axis."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the layer's class."""
+        return self.stencil.kind
+
+    def plan(self, blocks: Blocks, wanted: Blocks | None, *, min_width: int) -> LayerPlan:
+        """Return the plan for an input cut into `blocks`; see Form."""
+        return self.stencil.plan(blocks, wanted, min_width=min_width)
+
+    def run(self, layer: Any, x: Tensor, tile: Tile, passage: Passage) -> Tensor:
+        """Return this rank's block of the output, (B, C, d, h, w); see Form."""
+        # A compiler orders messages and computing by itself.
+        plain = not passage.chooser.may_join or torch.compiler.is_compiling() or passage.exchange.carries_graph
+        layout = None if plain else _layout(tile, self.windows, self.padding, layer.groups)
+        if layout is None:
+            return self.stencil.run(layer, x, tile, passage)
+        y: Tensor = layer(x, layout, passage)
+        return y
+
+
+_layout = lru_cache(maxsize=4096)(layout_of)
+
+
+def _forward(layer: nn.Conv3d, x: Tensor, layout: Layout | None = None, passage: Passage | None = None) -> Tensor:
+    """Do what ``nn.Conv3d.forward`` does on gathered inputs, or on a block whose halos are to be fetched."""
+    if layout is None or passage is None:
+        return nn.Conv3d.forward(layer, x)
+    weight, bias = layer.weight, layer.bias
+    device = x.device.type
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+        x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+    return joined(x, weight, bias, layout=layout, chooser=passage.chooser, exchange=passage.exchange)
+
+
+def split_conv3d(layer: nn.Conv3d, split: tuple[bool, ...]) -> tuple[Convolution, nn.Module]:
+    """Return the form of `layer`, and the layer without padding where the engine provides it.
+
+    Any kernel, stride, dilation and number of groups; padding in numbers, ``"same"`` or ``"valid"``, in all of torch's
+    modes. The second layer has the same parameter objects as the first.
 
     Parameters
     ----------
@@ -27,23 +89,13 @@ def split_conv3d(layer: nn.Conv3d, split: tuple[bool, ...]) -> tuple[Stencil, nn
         The convolution.
     split
         Whether the volume is split, per axis (d, h, w).
-
-    Raises
-    ------
-    UsageError
-        For another padding mode.
     """
-    if layer.padding_mode not in _BOUNDARIES:
-        raise UsageError(
-            "Conv3d",
-            found=f"padding_mode={layer.padding_mode!r}",
-            expected=" or ".join(repr(mode) for mode in _BOUNDARIES),
-        )
-    boundary = _BOUNDARIES[layer.padding_mode]
+    outside = Outside(layer.padding_mode)
     pads = [_padding(layer, axis) for axis in range(len(split))]
     # A layer that pads an unsplit axis itself spares a padded copy of the volume; it can only pad evenly.
     gathered = tuple(
-        cut or boundary is Boundary.PERIODIC or low != high for cut, (low, high) in zip(split, pads, strict=True)
+        cut or (outside is not Outside.CONSTANT and max(low, high) > 0) or low != high
+        for cut, (low, high) in zip(split, pads, strict=True)
     )
     windows = tuple(
         Window(kernel, stride, dilation, low, high)
@@ -51,10 +103,12 @@ def split_conv3d(layer: nn.Conv3d, split: tuple[bool, ...]) -> tuple[Stencil, nn
             layer.kernel_size, layer.stride, layer.dilation, pads, strict=True
         )
     )
-    bare = copy.copy(layer)
+    bare: Any = with_forward(layer, _forward)
     bare.padding = tuple(0 if fetched else low for fetched, (low, _) in zip(gathered, pads, strict=True))
     bare.padding_mode = "zeros"
-    return Stencil("Conv3d", windows, boundary, 0.0, gathered), bare
+    finish = Unpadded(tuple(window.span for window in windows))
+    stencil = Stencil("Conv3d", windows, finish, gathered, outside, casts=True)
+    return Convolution(stencil, windows, bare.padding), bare
 
 
 def _padding(layer: nn.Conv3d, axis: int) -> tuple[int, int]:

@@ -3,29 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 import torch
 from torch import fx, nn
 
 from voxload.engine.blocks import Blocks
-from voxload.engine.network import plan_network
+from voxload.engine.network import NetworkPlan, plan_network
 from voxload.engine.plan import Part
-from voxload.engine.program import Place, compile_program
+from voxload.engine.program import Program, Step, compile_program
 from voxload.engine.reshape import parts_of
+from voxload.engine.shapes import shapes_of
+from voxload.engine.shard import MIN_WIDTH
 from voxload.engine.trace import trace
-from voxload.geometry import Box
 from voxload.grid import ProcessGrid
 
-_HEADER = ("layer", "operation", "from", "to", "this rank's block", "messages", "received KiB")
+_HEADER = (
+    "layer",
+    "operation",
+    "from",
+    "to",
+    "ranks",
+    "this rank's block",
+    "messages",
+    "received KiB",
+    "compute ms",
+    "exchange ms",
+)
 _KIB = 1024
+_MILLI = 1000.0
 
 
-def explain(model: nn.Module, shape: Sequence[int], grid: ProcessGrid, *, dtype: torch.dtype = torch.float32) -> str:
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The speeds that times are estimated with; the defaults are those of a GPU in a node of several."""
+
+    flops: float = 5e13
+    """Floating-point operations a second that a convolution reaches."""
+    bandwidth: float = 2.5e10
+    """Bytes a second between two ranks."""
+    latency: float = 2e-5
+    """Seconds that an exchange takes however small it is."""
+
+
+def explain(
+    model: nn.Module,
+    shape: Sequence[int],
+    grid: ProcessGrid,
+    *,
+    dtype: torch.dtype = torch.float32,
+    min_width: int = MIN_WIDTH,
+    machine: Machine | None = None,
+) -> str:
     """Return a table of the layers that communicate when `model` runs split over `grid`; nothing is sent.
 
-    One row per convolution, pooling and reassembly: the extents of its input and output, this rank's block of
-    the output in global voxels, the messages that this rank receives, and their size for one sample.
+    One row per operation that fetches or sums: the extents of its input and output, how many ranks of the group own
+    any of the output, this rank's block of it in global voxels, the messages that this rank receives in a forward
+    pass over one sample and their size, and estimates of the times for computing and exchanging.
 
     Parameters
     ----------
@@ -37,56 +72,38 @@ def explain(model: nn.Module, shape: Sequence[int], grid: ProcessGrid, *, dtype:
         The grid, seen from the rank of interest.
     dtype
         Type of the activations.
+    min_width
+        As `voxload.engine.shard` takes it.
+    machine
+        Speeds for the estimates.
 
     Raises
     ------
     UsageError
         When the network or the shape cannot be split, as `voxload.engine.shard` would.
     """
-    program = compile_program(model, trace(model), tuple(count > 1 for count in grid.spatial))
-    start = Blocks.of(grid, shape)
-    plan = plan_network(program, start)
-    rows = [_HEADER]
-    cuts: dict[fx.Node, tuple[Blocks, int]] = {}
+    graph = trace(model)
+    program = compile_program(model, graph, tuple(count > 1 for count in grid.spatial))
+    plan = plan_network(program, Blocks.of(grid, shape), min_width=min_width)
+    table = _Table(model, program, plan, shapes_of(model, graph, shape))
+    rows: list[tuple[str, ...]] = [_HEADER]
     for step in program.steps:
-        node = step.node
-        blocks, channels = next((cuts[source] for source in node.all_input_nodes if source in cuts), (start, 0))
-        layer = model.get_submodule(str(node.target)) if node.op == "call_module" else None
-        result = blocks
-        if isinstance(layer, nn.Conv3d):
-            channels = layer.in_channels
-        if step.stencil is not None:
-            result = plan.stencils[node.name].result
-            parts = plan.stencils[node.name].at(grid.coords).parts
-            rows.append(
-                (
-                    *_layer_cells(node, step.stencil.kind, blocks, result),
-                    str(result.box(grid.coords)),
-                    *_traffic(parts, blocks.box(grid.coords).shape, channels, dtype),
-                )
-            )
-        elif step.reassembles:
-            parts = parts_of(plan.wholes[node.name], grid.coords)
-            rows.append(
-                (
-                    *_layer_cells(node, "reassemble", blocks, blocks),
-                    str(Box.whole(blocks.shape)),
-                    *_traffic(parts, blocks.box(grid.coords).shape, channels, dtype),
-                )
-            )
-        if step.place is Place.BLOCK:
-            cuts[node] = result, layer.out_channels if isinstance(layer, nn.Conv3d) else channels
-    return _table(rows)
+        rows += table.rows(step, grid, (dtype, machine or Machine()))
+    return _aligned(rows)
 
 
-def _layer_cells(node: fx.Node, kind: str, before: Blocks, after: Blocks) -> tuple[str, str, str, str]:
-    """Return the cells that say which layer this is and what it makes of the whole volume."""
-    old, new = ("x".join(str(extent) for extent in blocks.shape) for blocks in (before, after))
-    return str(node.target), kind, old, new
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What one rank receives."""
+
+    messages: int
+    """Messages."""
+    elements: int
+    """Numbers, for one sample."""
 
 
-def _traffic(parts: Sequence[Part], extents: Sequence[int], channels: int, dtype: torch.dtype) -> tuple[str, str]:
-    """Return the number of messages that a rank receives, and their size; 0 channels means not known."""
+def traffic(parts: Sequence[Part], extents: Sequence[int], channels: int) -> Traffic:
+    """Return what a rank with a block of `extents` receives when it carries out `parts` in order."""
     sizes = list(extents)
     messages = voxels = 0
     for part in parts:
@@ -94,11 +111,92 @@ def _traffic(parts: Sequence[Part], extents: Sequence[int], channels: int, dtype
         messages += len(part.incoming) if others else 0
         voxels += part.received * others
         sizes[part.axis] = part.needed
-    kib = voxels * dtype.itemsize * max(channels, 1) / _KIB
-    return str(messages), f"{kib:.1f}" + ("" if channels else " per channel")
+    return Traffic(messages, voxels * channels)
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Makes rows of operations."""
+
+    model: nn.Module
+    program: Program
+    plan: NetworkPlan
+    shapes: dict[str, tuple[int, ...]]
+
+    def rows(self, step: Step, grid: ProcessGrid, units: tuple[torch.dtype, Machine]) -> list[tuple[str, ...]]:
+        """Return the rows of one operation: none, or one for each volume that it fetches."""
+        node = step.node
+        if step.form is not None and step.site in self.plan.layers:
+            layer = self.plan.layers[step.site]
+            source = node.all_input_nodes[0]
+            received = traffic(layer.at(grid.coords).parts, layer.source.box(grid.coords).shape, self._channels(source))
+            label = str(node.target) if node.op == "call_module" else node.name
+            own = layer.result if step.is_cut else None
+            compute = self._operations(step, own, grid)
+            return [_row((label, step.form.kind), (layer.source, own, grid), received, (compute, *units))]
+        found = []
+        for name, move in self.plan.moves.get(step.site, {}).items():
+            blocks = self.plan.cuts[name]
+            source = next(each for each in node.all_input_nodes if each.name == name)
+            received = traffic(parts_of(move, grid.coords), blocks.box(grid.coords).shape, self._channels(source))
+            own = None if step.reassembles else Blocks(tuple(_bounds(plan.needs) for plan in move))
+            label = str(node.target) if node.op == "call_module" else node.name
+            kind = "reassemble" if step.reassembles else f"align {name}"
+            found.append(_row((label, kind), (blocks, own, grid), received, (0.0, *units)))
+        return found
+
+    def _channels(self, node: fx.Node) -> int:
+        """Return the channels of a volume."""
+        return self.shapes[node.name][1] if node.name in self.shapes else 1
+
+    def _operations(self, step: Step, own: Blocks | None, grid: ProcessGrid) -> float:
+        """Return the floating-point operations of this rank's part of a convolution, for one sample; 0 for others."""
+        layer = self.model.get_submodule(str(step.node.target)) if step.node.op == "call_module" else None
+        if own is None or not isinstance(layer, nn.Conv3d | nn.ConvTranspose3d):
+            return 0.0
+        # Each voxel of the larger side of a transposed convolution is reached by so many of the smaller.
+        reads = self.plan.layers[step.site].source if isinstance(layer, nn.ConvTranspose3d) else own
+        return 2.0 * layer.weight.numel() * prod(reads.box(grid.coords).shape)
+
+
+def _row(
+    names: tuple[str, str],
+    cuts: tuple[Blocks, Blocks | None, ProcessGrid],
+    received: Traffic,
+    units: tuple[float, torch.dtype, Machine],
+) -> tuple[str, ...]:
+    """Return the cells of one row."""
+    before, after, grid = cuts
+    operations, dtype, machine = units
+    size = received.elements * dtype.itemsize
+    wire = (machine.latency + size / machine.bandwidth) if received.messages else 0.0
+    return (
+        *names,
+        _extents(before),
+        "whole" if after is None else _extents(after),
+        str(grid.group_size if after is None else _busy(after, grid)),
+        "all" if after is None else str(after.box(grid.coords)),
+        str(received.messages),
+        f"{size / _KIB:.1f}",
+        f"{operations / machine.flops * _MILLI:.3f}",
+        f"{wire * _MILLI:.3f}",
+    )
+
+
+def _busy(blocks: Blocks, grid: ProcessGrid) -> int:
+    """Return how many ranks of the group own any of a volume."""
+    return sum(all(blocks.box(grid.coords_of(rank)).shape) for rank in grid.group_ranks)
+
+
+def _extents(blocks: Blocks) -> str:
+    return "x".join(str(extent) for extent in blocks.shape)
+
+
+def _bounds(needs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    return (*(lo for lo, _ in needs), needs[-1][1])
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
     """Return `rows` as lines of aligned columns."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return "\n".join(

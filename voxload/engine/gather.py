@@ -2,7 +2,7 @@
 
 Gather fetches for each rank the positions that it needs; scatter-add carries values back to the owners of
 these positions and adds them up. The two are transposes of each other for any plan, and each is the other's
-derivative, so gradients of any order are exact.
+derivative, so gradients of any order are exact. Both are operators of torch, so that compiled graphs can hold them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from voxload.engine.compiling import keep_order
 from voxload.engine.exchange.protocol import Exchange
-from voxload.engine.plan import Part, Run
+from voxload.engine.exchange.registry import exchange_at
+from voxload.engine.plan import Part, Run, part_of
 
 FIRST_AXIS = 2
 """Dimension of the first spatial axis in a (B, C, D, H, W) tensor."""
@@ -34,40 +36,58 @@ def gather(x: Tensor, part: Part, *, fill: float, exchange: Exchange) -> Tensor:
     exchange
         Carries the messages; every rank of the line must call this with its own part of one plan.
     """
-    result: Tensor = _Gather.apply(x, part, fill, exchange)  # type: ignore[no-untyped-call] # torch leaves it untyped
+    if exchange.carries_graph:
+        whole: Tensor = exchange.gathered(x, part, fill)  # type: ignore[attr-defined] # what such exchanges have
+        return whole
+    result: Tensor = _gather(x, part.number, fill, exchange.key)
     return result
 
 
 def scatter_add(x: Tensor, part: Part, *, exchange: Exchange) -> Tensor:
     """Return this rank's block of the sum of what all ranks gathered: the adjoint of `gather`."""
-    result: Tensor = _ScatterAdd.apply(x, part, exchange)  # type: ignore[no-untyped-call] # as above
+    result: Tensor = _scatter_add(x, part.number, exchange.key)
     return result
 
 
-class _Gather(torch.autograd.Function):
-    """Autograd node of `gather`."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, part: Part, fill: float, exchange: Exchange) -> Tensor:
-        ctx.part, ctx.exchange = part, exchange
-        return _collect(x, part, fill, exchange)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None, None]:
-        return scatter_add(grads[0], ctx.part, exchange=ctx.exchange), None, None, None
+@torch.library.custom_op("voxload::gather", mutates_args=())
+def _gather(x: Tensor, part: int, fill: float, exchange: int) -> Tensor:
+    """Carry out a gather; the copy of the own positions runs while the messages travel."""
+    return _collect(x, part_of(part), fill, exchange_at(exchange))
 
 
-class _ScatterAdd(torch.autograd.Function):
-    """Autograd node of `scatter_add`."""
+@torch.library.custom_op("voxload::scatter_add", mutates_args=())
+def _scatter_add(x: Tensor, part: int, exchange: int) -> Tensor:
+    """Carry out a scatter-add."""
+    return _spread(x, part_of(part), exchange_at(exchange))
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, part: Part, exchange: Exchange) -> Tensor:
-        ctx.part, ctx.exchange = part, exchange
-        return _spread(x, part, exchange)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
-        return gather(grads[0], ctx.part, fill=0.0, exchange=ctx.exchange), None, None
+@_gather.register_fake
+def _(x: Tensor, part: int, fill: float, exchange: int) -> Tensor:  # noqa: ARG001 - the operator's own signature
+    return x.new_empty(_resized(x, part_of(part), part_of(part).needed))
+
+
+@_scatter_add.register_fake
+def _(x: Tensor, part: int, exchange: int) -> Tensor:  # noqa: ARG001 - the operator's own signature
+    return x.new_empty(_resized(x, part_of(part), part_of(part).owned))
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG001 - torch's signature
+    """Remember what the derivative needs: the part and the exchange."""
+    ctx.part, ctx.exchange = inputs[1], inputs[-1]
+
+
+def _gather_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    return _scatter_add(grad, ctx.part, ctx.exchange), None, None, None
+
+
+def _scatter_add_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    return _gather(grad, ctx.part, 0.0, ctx.exchange), None, None
+
+
+_gather.register_autograd(_gather_backward, setup_context=_keep)
+_scatter_add.register_autograd(_scatter_add_backward, setup_context=_keep)
+keep_order("voxload::gather")
+keep_order("voxload::scatter_add")
 
 
 def _collect(x: Tensor, part: Part, fill: float, exchange: Exchange) -> Tensor:
@@ -76,9 +96,9 @@ def _collect(x: Tensor, part: Part, fill: float, exchange: Exchange) -> Tensor:
     outgoing = {
         peer: torch.cat([x.narrow(dim, run.source, run.length) for run in runs], dim) for peer, runs in part.outgoing
     }
-    incoming = {peer: x.new_empty(_resized(x, dim, _total(runs))) for peer, runs in part.incoming}
+    incoming = {peer: x.new_empty(_resized(x, part, _total(runs))) for peer, runs in part.incoming}
     pending = exchange.start(part.axis, _sendable(outgoing), _sendable(incoming))
-    result = x.new_empty(_resized(x, dim, part.needed))
+    result = x.new_empty(_resized(x, part, part.needed))
     for start, stop in part.gaps:
         result.narrow(dim, start, stop - start).fill_(fill)
     for run in part.here:
@@ -96,9 +116,9 @@ def _spread(x: Tensor, part: Part, exchange: Exchange) -> Tensor:
     outgoing = {
         peer: torch.cat([x.narrow(dim, run.target, run.length) for run in runs], dim) for peer, runs in part.incoming
     }
-    incoming = {peer: x.new_empty(_resized(x, dim, _total(runs))) for peer, runs in part.outgoing}
+    incoming = {peer: x.new_empty(_resized(x, part, _total(runs))) for peer, runs in part.outgoing}
     pending = exchange.start(part.axis, _sendable(outgoing), _sendable(incoming))
-    result = x.new_zeros(_resized(x, dim, part.owned))
+    result = x.new_zeros(_resized(x, part, part.owned))
     for run in part.here:
         result.narrow(dim, run.source, run.length).add_(x.narrow(dim, run.target, run.length))
     pending.wait()
@@ -117,10 +137,10 @@ def _sendable(tensors: dict[int, Tensor]) -> dict[int, Tensor]:
     return {peer: tensor.contiguous() for peer, tensor in tensors.items() if tensor.numel()}
 
 
-def _resized(x: Tensor, dim: int, extent: int) -> list[int]:
-    """Return the shape of `x` with another extent along `dim`."""
+def _resized(x: Tensor, part: Part, extent: int) -> list[int]:
+    """Return the shape of `x` with another extent along the part's axis."""
     shape = list(x.shape)
-    shape[dim] = extent
+    shape[FIRST_AXIS + part.axis] = extent
     return shape
 
 

@@ -1,149 +1,169 @@
-"""NetworkPlan: what every layer of a program moves for one shape of volume, and how a rank carries it out."""
+"""NetworkPlan: what every operation of a program moves for one shape of volume."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import torch
-from torch import Tensor, fx, nn
-from torch.fx.node import map_arg
+from torch import fx
 
 from voxload.engine.blocks import Blocks
-from voxload.engine.exchange.protocol import Exchange
+from voxload.engine.form import Form, LayerPlan, Tile
+from voxload.engine.place import Place
 from voxload.engine.plan import AxisPlan, Part
-from voxload.engine.program import Place, Program, Step
-from voxload.engine.reshape import parts_of, plan_whole, reassemble
-from voxload.engine.stencil import StencilPlan, Tile
+from voxload.engine.program import Program, Step
+from voxload.engine.reach import even_bounds
+from voxload.engine.reshape import parts_of, plan_move, plan_whole
 from voxload.errors import UsageError
+
+Move = tuple[AxisPlan, ...]
+"""Gathers, axis by axis, that bring a volume to another cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkPlan:
-    """The plans of all layers of a program, for all ranks of a sample group and one cut of the volume."""
+    """The plans of all operations of a program, for all ranks of a sample group and one cut of the volume."""
 
-    stencils: dict[str, StencilPlan]
-    """Plan of each windowed layer, by the name of its operation."""
-    wholes: dict[str, tuple[AxisPlan, ...]]
-    """Plan of each reassembly, by the name of the operation that follows it."""
+    layers: dict[int, LayerPlan]
+    """Plan of each layer that has a form, by its site."""
+    moves: dict[int, dict[str, Move]]
+    """By the site of an operation: how inputs, by their names, are brought to the cut that the operation takes."""
+    cuts: dict[str, Blocks]
+    """Cut of each operation's result, by its name, where it is cut."""
     digest: int
     """A 63-bit number that two ranks have alike when their plans and networks are alike."""
 
-    def at(self, coords: Sequence[int]) -> LocalPlan:
+    def at(self, program: Program, coords: Sequence[int]) -> LocalPlan:
         """Return the part of the rank at `coords` of its sample group."""
-        return LocalPlan(
-            {name: plan.at(coords) for name, plan in self.stencils.items()},
-            {name: parts_of(plans, coords) for name, plans in self.wholes.items()},
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LocalPlan:
-    """One rank's part of a NetworkPlan."""
-
-    tiles: dict[str, Tile]
-    """Part of each windowed layer, by the name of its operation."""
-    parts: dict[str, tuple[Part, ...]]
-    """Part of each reassembly, by the name of the operation that follows it."""
-
-
-def plan_network(program: Program, blocks: Blocks) -> NetworkPlan:
-    """Return what the layers of `program` move for a volume that is cut into `blocks`.
-
-    Pure: every rank gets the same plan. Raises UsageError when a layer's window does not fit the volume, or an
-    operation joins volumes that are cut differently.
-    """
-    cuts: dict[fx.Node, Blocks] = {}
-    stencils: dict[str, StencilPlan] = {}
-    wholes: dict[str, tuple[AxisPlan, ...]] = {}
-    for step in program.steps:
-        node = step.node
-        if node.op == "placeholder":
-            cuts[node] = blocks
-            continue
-        inputs = {cuts[source] for source in node.all_input_nodes if source in cuts}
-        if len(inputs) > 1:
-            raise UsageError(
-                f"operation {node.name!r}",
-                found=f"volumes cut differently ({'; '.join(sorted(str(cut) for cut in inputs))})",
-                expected="volumes of one shape",
+        forms = tuple(step.form for step in program.steps)
+        tiles = tuple(self.layers[step.site].at(coords) if step.site in self.layers else None for step in program.steps)
+        parts = tuple(
+            tuple(
+                parts_of(self.moves[step.site][source.name], coords)
+                if source.name in self.moves.get(step.site, {})
+                else ()
+                for source in step.node.all_input_nodes
             )
-        if step.stencil is not None:
-            stencils[node.name] = step.stencil.plan(*inputs)
-            cuts[node] = stencils[node.name].result
-        elif step.place is Place.BLOCK:
-            (cuts[node],) = inputs
-        elif step.reassembles:
-            wholes[node.name] = plan_whole(*inputs)
-    text = f"{program.fingerprint}\n{blocks}\n{stencils}\n{wholes}"
+            for step in program.steps
+        )
+        return LocalPlan(forms, tiles, parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalPlan:
+    """One rank's part of a NetworkPlan; tuples by site."""
+
+    forms: tuple[Form | None, ...]
+    """Split form of each layer that has one."""
+    tiles: tuple[Tile | None, ...]
+    """This rank's part of each layer that has a form."""
+    parts: tuple[tuple[tuple[Part, ...], ...], ...]
+    """What is fetched for each input of an operation before it runs, where inputs are moved."""
+
+
+def plan_network(program: Program, blocks: Blocks, *, min_width: int = 0) -> NetworkPlan:
+    """Return what the operations of `program` move for a volume that is cut into `blocks`.
+
+    Pure: every rank gets the same plan. An operation that joins volumes gets them in the cut of the first; a volume
+    that leaves the network gets the cut that the grid gives to its extents.
+
+    Parameters
+    ----------
+    program
+        The network.
+    blocks
+        Cut of its input.
+    min_width
+        An axis whose blocks would have fewer voxels than this goes to fewer ranks; 0 leaves all their part.
+
+    Raises
+    ------
+    UsageError
+        When a layer does not fit the volume, or an operation joins volumes of different extents.
+    """
+    planner = _Planner(program, blocks, min_width)
+    for step in program.steps:
+        planner.plan(step)
+    text = f"{program.fingerprint}\n{blocks}\n{planner.layers}\n{planner.moves}"
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
-    return NetworkPlan(stencils, wholes, digest)
+    cuts = {node.name: cut for node, cut in planner.cuts.items()}
+    return NetworkPlan(planner.layers, planner.moves, cuts, digest)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One forward pass of a program on this rank."""
+class _Planner:
+    """Plans one operation after the other."""
 
-    modules: nn.Module
-    """The module tree whose layers are called."""
-    plan: LocalPlan
-    """This rank's part of the plan."""
-    exchange: Exchange
-    """Carries the messages."""
-    seed: int
-    """Seed of the head's random numbers, the same on all ranks of the group."""
+    def __init__(self, program: Program, blocks: Blocks, min_width: int) -> None:
+        self._steps = {step.node: step for step in program.steps}
+        self._start = blocks
+        self._min_width = min_width
+        self.cuts: dict[fx.Node, Blocks] = {}
+        self.layers: dict[int, LayerPlan] = {}
+        self.moves: dict[int, dict[str, Move]] = {}
 
-    def __call__(self, program: Program, x: Tensor) -> Any:
-        """Return the network's result for this rank's block `x`."""
-        values: dict[fx.Node, Any] = {}
-        for index, step in enumerate(program.steps):
-            node = step.node
-            if node.op == "placeholder":
-                values[node] = x
-                del x  # the caller's reference is its own affair; this one must not outlive the first layer
-            elif node.op == "output":
-                return map_arg(node.args[0], values.__getitem__)
-            else:
-                values[node] = self._value(step, values, index)
-            for dead in step.last_uses:
-                del values[dead]
+    def plan(self, step: Step) -> None:
+        """Plan one operation; those whose values it takes are planned."""
+        node = step.node
+        inputs = [source for source in node.all_input_nodes if source in self.cuts]
+        if node.op == "placeholder":
+            self.cuts[node] = self._start
+        elif node.op == "output" and inputs:
+            self._move(step, inputs, _even(self.cuts[inputs[0]]))
+        elif not inputs:
+            return
+        elif step.form is not None:
+            layer = step.form.plan(self.cuts[inputs[0]], self._wanted(node), min_width=self._min_width)
+            self.layers[step.site] = layer
+            if step.is_cut:
+                self.cuts[node] = layer.result
+        elif step.reassembles:
+            self.moves[step.site] = {source.name: plan_whole(self.cuts[source]) for source in inputs}
+        elif step.is_cut:
+            self._join(step, inputs)
+
+    def _join(self, step: Step, inputs: list[fx.Node]) -> None:
+        """Plan an operation that leaves voxels where they are; several volumes are brought to the first one's cut."""
+        first = self.cuts[inputs[0]]
+        different = [source for source in inputs if self.cuts[source] != first]
+        for source in different:
+            unlike = self.cuts[source].shape != first.shape
+            if unlike or step.place is not Place.BLOCK:
+                raise UsageError(
+                    f"operation {step.node.name!r}",
+                    found=f"volumes cut differently ({first}; {self.cuts[source]})",
+                    expected="volumes of one shape" if unlike else "channels in the second dimension",
+                )
+        if different:
+            self._move(step, different, first)
+        self.cuts[step.node] = first
+
+    def _move(self, step: Step, inputs: list[fx.Node], target: Blocks) -> None:
+        """Plan to bring `inputs` to the cut `target`."""
+        moves = {source.name: plan_move(self.cuts[source], target) for source in inputs if self.cuts[source] != target}
+        if moves:
+            self.moves[step.site] = moves
+
+    def _wanted(self, node: fx.Node) -> Blocks | None:
+        """Return the cut of the first volume that the result of `node` will be joined with, if it is known by now.
+
+        So a decoder's blocks are made where the encoder's are, and no voxel moves twice.
+        """
+        seen, waiting = {node}, [node]
+        while waiting:
+            for user in waiting.pop(0).users:
+                step = self._steps[user]
+                if user in seen or not step.is_cut or step.reassembles:
+                    continue
+                others = [self.cuts[source] for source in user.all_input_nodes if source in self.cuts]
+                if others:
+                    return others[0]
+                seen.add(user)
+                if step.form is None:
+                    waiting.append(user)
         return None
 
-    def _value(self, step: Step, values: dict[fx.Node, Any], index: int) -> Any:
-        """Return the result of one step."""
-        node = step.node
-        args: Any = map_arg(node.args, values.__getitem__)
-        kwargs: Any = map_arg(node.kwargs, values.__getitem__)
-        if step.stencil is not None:
-            layer = self.modules.get_submodule(str(node.target))
-            return step.stencil.run(layer, args[0], self.plan.tiles[node.name], self.exchange)
-        if step.reassembles:
-            args = (reassemble(args[0], self.plan.parts[node.name], self.exchange), *args[1:])
-        if not step.may_draw:
-            return self._call(node, args, kwargs)
-        with torch.random.fork_rng(devices=_gpus(args)):
-            torch.manual_seed(self.seed + index)
-            return self._call(node, args, kwargs)
 
-    def _call(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Carry out an operation as torch.fx recorded it."""
-        if node.op == "call_module":
-            return self.modules.get_submodule(str(node.target))(*args, **kwargs)
-        if node.op == "call_method":
-            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-        if node.op == "get_attr":
-            value: Any = self.modules
-            for name in str(node.target).split("."):
-                value = getattr(value, name)
-            return value
-        if isinstance(node.target, str):
-            raise UsageError(f"operation {node.name!r}", found=f"an unknown kind, {node.op}")
-        return node.target(*args, **kwargs)
-
-
-def _gpus(args: Any) -> list[int]:
-    """Return the GPUs whose random state an operation on `args` may change."""
-    devices = {value.device for value in args if isinstance(value, Tensor) and value.device.type == "cuda"}
-    return [device.index for device in devices]
+def _even(blocks: Blocks) -> Blocks:
+    """Return the cut that the grid gives to a volume of these extents."""
+    return Blocks(tuple(even_bounds(bounds[-1], len(bounds) - 1) for bounds in blocks.bounds))

@@ -7,11 +7,14 @@ the first is sent: nothing is negotiated, and nothing can be waited for that nob
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from threading import Lock
 
-from voxload.engine.window import Interval
-from voxload.geometry import SPATIAL_AXES, Boundary, Box, pieces
+from voxload.engine.outside import Outside
+from voxload.engine.reach import Interval
+from voxload.geometry import SPATIAL_AXES
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class Part:
     """What this rank needs from others."""
     gaps: tuple[Interval, ...]
     """Gathered positions that lie outside the volume, to be filled."""
+    number: int = field(default=-1, compare=False)
+    """Its number in this process: operators of torch find it by that. Equal parts have one number."""
 
     @property
     def received(self) -> int:
@@ -63,7 +68,7 @@ class Part:
 class AxisPlan:
     """The gather of one interval per rank along one line of the grid.
 
-    >>> print(plan_axis(0, (0, 4, 8), ((-1, 5), (3, 9)), Boundary.ZERO))
+    >>> print(plan_axis(0, (0, 4, 8), ((-1, 5), (3, 9)), Outside.CONSTANT))
     d: 0 has 0:4 needs -1:5, 1 has 4:8 needs 3:9; 1->0 4:5, 0->1 3:4
     """
 
@@ -73,7 +78,7 @@ class AxisPlan:
     """Bounds of the blocks along the axis."""
     needs: tuple[Interval, ...]
     """What each rank of the line gathers, in global positions."""
-    boundary: Boundary
+    outside: Outside
     """What lies outside the volume."""
     runs: tuple[Run, ...]
     """Everything that moves, ordered by user and then by target."""
@@ -87,7 +92,7 @@ class AxisPlan:
         """Return the part of the rank at `place` on the line."""
         lo, hi = self.needs[place]
         mine = [run for run in self.runs if run.user == place]
-        return Part(
+        part = Part(
             axis=self.axis,
             owned=self.bounds[place + 1] - self.bounds[place],
             needed=hi - lo,
@@ -96,6 +101,7 @@ class AxisPlan:
             incoming=_messages([run for run in mine if run.owner != place], to_user=False),
             gaps=_gaps(mine, hi - lo),
         )
+        return _numbered(part)
 
     def __str__(self) -> str:
         ranks = ", ".join(
@@ -111,8 +117,30 @@ class AxisPlan:
         return f"{SPATIAL_AXES[self.axis].lower()}: {ranks}; {moves or 'no messages'}"
 
 
+_LOCK = Lock()
+_PARTS: list[Part] = []
+_NUMBERS: dict[Part, int] = {}
+
+
+def part_of(number: int) -> Part:
+    """Return the part that has this number."""
+    return _PARTS[number]
+
+
+def _numbered(part: Part) -> Part:
+    """Return the part of this process that equals `part`. Thread-safe."""
+    with _LOCK:
+        number = _NUMBERS.get(part)
+        if number is None:
+            number = len(_PARTS)
+            part = replace(part, number=number)
+            _PARTS.append(part)
+            _NUMBERS[part] = number
+        return _PARTS[number]
+
+
 @lru_cache(maxsize=4096)
-def plan_axis(axis: int, bounds: tuple[int, ...], needs: tuple[Interval, ...], boundary: Boundary) -> AxisPlan:
+def plan_axis(axis: int, bounds: tuple[int, ...], needs: tuple[Interval, ...], outside: Outside) -> AxisPlan:
     """Return the plan by which each rank of a line gets the interval that it needs.
 
     Parameters
@@ -123,20 +151,36 @@ def plan_axis(axis: int, bounds: tuple[int, ...], needs: tuple[Interval, ...], b
         Bounds of the blocks; blocks may be empty.
     needs
         One interval per rank: it may reach over several blocks, leave the volume, or be smaller than the block.
-    boundary
-        What lies outside: nothing (left to the caller to fill), or the volume again.
+    outside
+        What lies outside: a constant (left to the caller to fill), or voxels of the volume itself.
     """
     runs = []
     for user, (lo, hi) in enumerate(needs):
-        for piece in pieces(Box((lo,), (hi,)), (bounds[-1],), boundary):
-            position, stop = piece.source.start[0], piece.source.stop[0]
-            target = piece.target.start[0]
+        for source, target, count in _stretches(lo, hi, bounds[-1], outside):
+            position, place, stop = source, target, source + count
             while position < stop:
                 owner = bisect_right(bounds, position) - 1
                 length = min(bounds[owner + 1], stop) - position
-                runs.append(Run(owner, user, position - bounds[owner], target, length))
-                position, target = position + length, target + length
-    return AxisPlan(axis, bounds, needs, boundary, tuple(runs))
+                runs.append(Run(owner, user, position - bounds[owner], place, length))
+                position, place = position + length, place + length
+    return AxisPlan(axis, bounds, needs, outside, tuple(runs))
+
+
+def _stretches(lo: int, hi: int, extent: int, outside: Outside) -> Iterator[tuple[int, int, int]]:
+    """Yield (first voxel, place in the interval, number) of rising neighbours that fill ``[lo, hi)`` in order."""
+    start = target = count = 0
+    for position in range(lo, hi):
+        source = outside.source(position, extent)
+        if count and source == start + count:
+            count += 1
+            continue
+        if count:
+            yield start, target, count
+        count = 0
+        if source is not None:
+            start, target, count = source, position - lo, 1
+    if count:
+        yield start, target, count
 
 
 def _messages(runs: list[Run], *, to_user: bool) -> tuple[Message, ...]:

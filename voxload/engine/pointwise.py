@@ -119,15 +119,31 @@ METHODS: frozenset[str] = frozenset(
 )
 """Methods of a tensor that are such functions."""
 
+CHANNELS_LAST: frozenset[type[nn.Module]] = LAYERS - {nn.PReLU} | {nn.Linear}
+"""Layers that treat each voxel by itself where channels are the last dimension; PReLU looks for them in the second."""
+
 DETERMINISTIC: frozenset[type[nn.Module]] = LAYERS | {
+    nn.AdaptiveAvgPool3d,
+    nn.AdaptiveMaxPool3d,
+    nn.AvgPool3d,
     nn.BatchNorm1d,
+    nn.BatchNorm3d,
     nn.Bilinear,
+    nn.Conv3d,
+    nn.ConvTranspose3d,
     nn.Flatten,
+    nn.GroupNorm,
+    nn.InstanceNorm3d,
     nn.LayerNorm,
     nn.Linear,
+    nn.MaxPool3d,
+    nn.ModuleDict,
+    nn.ModuleList,
+    nn.Sequential,
     nn.Softmax,
     nn.LogSoftmax,
     nn.Unflatten,
+    nn.Upsample,
 }
 """Layers that never draw random numbers, in the replicated head too."""
 

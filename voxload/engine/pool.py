@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from math import inf
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from voxload.engine.stencil import Stencil
+from voxload.engine.conv import Unpadded
+from voxload.engine.form import Tile
+from voxload.engine.stencil import Stencil, at_least, cropped
 from voxload.engine.window import Window
 from voxload.errors import UsageError
-from voxload.geometry import SPATIAL_AXES, Boundary
+from voxload.geometry import SPATIAL_AXES
 
 _AXES = range(len(SPATIAL_AXES))
+
+
+@dataclass(frozen=True, slots=True)
+class Averaged:
+    """Divides the window sums of a pooling by the number of voxels that torch counts, from global positions."""
+
+    windows: tuple[Window, ...]
+    """One per axis."""
+    counts_padding: bool
+    """Whether padded voxels count."""
+
+    def __call__(self, layer: nn.Module, x: Tensor, tile: Tile) -> Tensor:
+        """Return this rank's averages from the inputs that they read."""
+        y: Tensor = layer(at_least(x, tuple(window.span for window in self.windows), tile))
+        return cropped(y, tile) / self._divisors(tile, y)
+
+    def _divisors(self, tile: Tile, like: Tensor) -> Tensor:
+        """Return how many voxels each window of this rank's outputs counts, by their global positions."""
+        per_axis = []
+        for axis, window in enumerate(self.windows):
+            extent, first = tile.shape[axis], tile.first[axis]
+            counts = [
+                _count(window, output, extent, padding=self.counts_padding)
+                for output in range(first, first + tile.extents[axis])
+            ]
+            per_axis.append(torch.tensor(counts, dtype=like.dtype, device=like.device))
+        return per_axis[0][:, None, None] * per_axis[1][:, None] * per_axis[2]
 
 
 def split_max_pool3d(layer: nn.MaxPool3d, split: tuple[bool, ...]) -> tuple[Stencil, nn.Module]:
@@ -25,18 +56,18 @@ def split_max_pool3d(layer: nn.MaxPool3d, split: tuple[bool, ...]) -> tuple[Sten
         raise UsageError("MaxPool3d", found="return_indices=True", expected="return_indices=False")
     windows = tuple(
         Window(
-            _of(layer.kernel_size, axis),
-            _of(layer.stride, axis),
-            _of(layer.dilation, axis),
-            _of(layer.padding, axis),
-            _of(layer.padding, axis),
+            of_axis(layer.kernel_size, axis),
+            of_axis(layer.stride, axis),
+            of_axis(layer.dilation, axis),
+            of_axis(layer.padding, axis),
+            of_axis(layer.padding, axis),
             ceil=layer.ceil_mode,
         )
         for axis in _AXES
     )
     bare = copy.copy(layer)
     bare.padding = _own_padding(windows, split)
-    return Stencil("MaxPool3d", windows, Boundary.ZERO, -inf, split), bare
+    return Stencil("MaxPool3d", windows, _unpadded(windows), split, fill=-inf), bare
 
 
 def split_avg_pool3d(layer: nn.AvgPool3d, split: tuple[bool, ...]) -> tuple[Stencil, nn.Module]:
@@ -48,10 +79,10 @@ def split_avg_pool3d(layer: nn.AvgPool3d, split: tuple[bool, ...]) -> tuple[Sten
     """
     windows = tuple(
         Window(
-            _of(layer.kernel_size, axis),
-            _of(layer.stride, axis),
-            low=_of(layer.padding, axis),
-            high=_of(layer.padding, axis),
+            of_axis(layer.kernel_size, axis),
+            of_axis(layer.stride, axis),
+            low=of_axis(layer.padding, axis),
+            high=of_axis(layer.padding, axis),
             ceil=layer.ceil_mode,
         )
         for axis in _AXES
@@ -61,10 +92,19 @@ def split_avg_pool3d(layer: nn.AvgPool3d, split: tuple[bool, ...]) -> tuple[Sten
     bare = copy.copy(layer)
     if varies and layer.divisor_override is None:
         bare.padding, bare.divisor_override = 0, 1
-        gathered = (True,) * len(split)
-        return Stencil("AvgPool3d", windows, Boundary.ZERO, 0.0, gathered, bool(layer.count_include_pad)), bare
+        finish = Averaged(windows, counts_padding=bool(layer.count_include_pad))
+        return Stencil("AvgPool3d", windows, finish, (True,) * len(split)), bare
     bare.padding = _own_padding(windows, split)
-    return Stencil("AvgPool3d", windows, Boundary.ZERO, 0.0, split), bare
+    return Stencil("AvgPool3d", windows, _unpadded(windows), split), bare
+
+
+def of_axis(value: int | tuple[int, ...], axis: int) -> int:
+    """Return the setting of one axis: torch takes one number for all, or one each."""
+    return value if isinstance(value, int) else value[axis]
+
+
+def _unpadded(windows: tuple[Window, ...]) -> Unpadded:
+    return Unpadded(tuple(window.span for window in windows))
 
 
 def _own_padding(windows: tuple[Window, ...], split: tuple[bool, ...]) -> tuple[int, int, int]:
@@ -73,6 +113,8 @@ def _own_padding(windows: tuple[Window, ...], split: tuple[bool, ...]) -> tuple[
     return depth, height, width
 
 
-def _of(value: int | tuple[int, ...], axis: int) -> int:
-    """Return the setting of one axis: torch takes one number for all, or one each."""
-    return value if isinstance(value, int) else value[axis]
+def _count(window: Window, output: int, extent: int, *, padding: bool) -> int:
+    """Return the number of positions that torch divides by on one axis, for an average over window `output`."""
+    start = window.stride * output - window.low
+    stop = min(start + window.span, extent + window.high)
+    return stop - start if padding else min(stop, extent) - max(start, 0)

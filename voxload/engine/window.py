@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-Interval = tuple[int, int]
-"""Half-open range of positions; it may leave the volume on either side."""
+from voxload.engine.reach import Interval, clamped
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +14,7 @@ class Window:
 
     The arithmetic is that of torch's own layers, ``ceil_mode`` included.
 
-    >>> Window(kernel=3, low=1, high=1).needs((0, 4, 8))
+    >>> Window(kernel=3, low=1, high=1).needs((0, 4, 8), 8)
     ((-1, 5), (3, 9))
     """
 
@@ -26,9 +25,9 @@ class Window:
     dilation: int = 1
     """Inputs between the ones that one window reads."""
     low: int = 0
-    """Padding before the first voxel."""
+    """Padding before the first voxel; negative to leave voxels out."""
     high: int = 0
-    """Padding after the last voxel."""
+    """Padding after the last voxel; negative to leave voxels out."""
     ceil: bool = False
     """Whether a last window may reach beyond the padding."""
 
@@ -48,15 +47,18 @@ class Window:
 
     def owners(self, bounds: tuple[int, ...]) -> tuple[int, ...]:
         """Return the bounds of the outputs: each belongs to the rank that owns the centre of its window."""
-        count = self.outputs(bounds[-1])
         centre = (self.span - 1) // 2
-        inner = (-(-(bound + self.low - centre) // self.stride) for bound in bounds[1:-1])
-        return (0, *(min(max(first, 0), count) for first in inner), count)
+        inner = [-(-(bound + self.low - centre) // self.stride) for bound in bounds[1:-1]]
+        return clamped(inner, self.outputs(bounds[-1]))
 
-    def needs(self, outputs: tuple[int, ...]) -> tuple[Interval, ...]:
+    def needs(self, outputs: tuple[int, ...], extent: int) -> tuple[Interval, ...]:  # noqa: ARG002 - see Reach
         """Return, per rank, the inputs that its `outputs` read; an empty interval where it owns none."""
         found = []
         for first, stop in pairwise(outputs):
             start = self.stride * first - self.low
             found.append((start, start + self.stride * (stop - first - 1) + self.span if stop > first else start))
         return tuple(found)
+
+    def describe(self) -> str:
+        """Return span and padding."""
+        return f"a window of {self.span} with padding {self.low} and {self.high}"

@@ -1,5 +1,6 @@
 """The networks of the field, as ordinary torch modules."""
 
 from voxload.models.cosmoflow import CosmoFlow
+from voxload.models.unet3d import UNet3D
 
-__all__ = ["CosmoFlow"]
+__all__ = ["CosmoFlow", "UNet3D"]

@@ -1,4 +1,4 @@
-"""CosmoFlow: cosmological parameters from a simulated universe, in the variant of the MLPerf HPC benchmark."""
+"""CosmoFlow: cosmological parameters from a simulated universe, as MLPerf HPC and as LBANN train it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from voxload.errors import UsageError
+from voxload.models.cosmoflow_plan import CosmoFlowPlan, CosmoFlowVariant, Stage, plan_cosmoflow
 
-_SMALLEST, _LARGEST = 32, 512
-_FIRST_WIDTH, _LARGEST_WIDTH = 32, 512
-_LAST_EXTENT = 4
-"""Extent of the volume that is flattened: blocks halve the input until it is this small."""
-_SLOPE = 0.3
-"""Slope of the leaky rectifiers below zero."""
-_OUTPUT_SCALE = 1.2
-"""Targets are scaled to (-1, 1); the output reaches a little further, where tanh is not yet flat."""
+_MOMENTUM = 0.01
+"""Weight of a batch in the running statistics: LBANN keeps 0.99 of the old ones."""
 
 
 class CosmoFlow(nn.Module):
-    """The network of Mathuriya et al. (2018), as MLPerf HPC runs it, for cubes of 32 to 512 voxels.
+    """The network of Mathuriya et al. (2018) in one of two variants, for cubes of 32 to 512 voxels.
 
-    log2(size) - 2 blocks of a 3x3x3 convolution, a leaky rectifier and a maximum over 2x2x2 voxels, with
-    32, 64, ... up to 512 channels, then three fully connected layers of 128, 64 and `targets`. For size 128
-    this is MLPerf's own network; other sizes follow LBANN's generalisation of it.
+    ``"mlperf"``, the one of the benchmark MLPerf HPC (mlcommons/hpc, cosmoflow): log2(size) - 2 blocks of a 3x3x3
+    convolution with bias, a leaky rectifier of slope 0.3 and a maximum over 2x2x2 voxels, with 32, 64, ... up to
+    512 channels, until 4x4x4 voxels are left; three fully connected layers of 128, 64 and `targets`, with dropout
+    after each of the first two; the output is 1.2 tanh. For size 128 this is MLPerf's own network; other sizes
+    follow LBANN's generalisation of it.
+
+    ``"lbann"``, the one of LBANN for which Oyama et al. (2020) published scaling to cubes of 512 (LLNL/lbann,
+    applications/physics/cosmology/cosmoflow, from October 2020 to August 2023): always seven 3x3x3 convolutions
+    without bias, of 16, 32, 64, 128, 256, 256 and 256 channels, the fourth with stride 2, each with a leaky
+    rectifier of slope 0.01; then three fully connected layers of 2048, 256 and `targets`, with dropout before each,
+    and no bound on the output. After the first log2(size) - 2 rectifiers follows an average over 3x3x3 voxels with
+    stride 2 and padding 1, whose zeros count: after five, six and all seven for the source's sizes 128, 256 and 512.
+    2x2x2 voxels are left, so that all sizes have the same parameters. That rule also makes the sizes 32 and 64,
+    with three and four averages, which the source does not have.
 
     Parameters
     ----------
@@ -33,26 +39,41 @@ class CosmoFlow(nn.Module):
         Channels of the input, one per redshift.
     targets
         Parameters to predict.
+    variant
+        ``"mlperf"`` or ``"lbann"``, as above.
+    batch_norm
+        Normalise over the batch between each convolution and its rectifier. Convolutions then have no bias, and
+        running statistics keep 0.99 of the old ones, as LBANN does in both of its variants since August 2023.
     dropout
-        Share of the features that is dropped after each of the first two fully connected layers.
+        Share of the features that is dropped at each place where the variant drops some; None for what its source
+        drops: 0.5 for ``"mlperf"``, 0.2 for ``"lbann"``.
 
     Raises
     ------
     UsageError
-        For another size, fewer than one channel or target, or a dropout outside [0, 1).
+        For an unknown variant, another size, fewer than one channel or target, or a dropout outside [0, 1).
 
     Examples
     --------
     >>> sum(weight.numel() for weight in CosmoFlow(128).parameters())
     8907556
+    >>> sum(weight.numel() for weight in CosmoFlow(64, variant="lbann").parameters())
+    9437636
     """
 
-    def __init__(self, size: int, channels: int = 4, targets: int = 4, *, dropout: float = 0.5) -> None:
-        if not _SMALLEST <= size <= _LARGEST or size & (size - 1):
-            raise UsageError(
-                "size of CosmoFlow", found=str(size), expected=f"a power of two from {_SMALLEST} to {_LARGEST}"
-            )
-        if channels < 1 or targets < 1 or not 0 <= dropout < 1:
+    def __init__(
+        self,
+        size: int,
+        channels: int = 4,
+        targets: int = 4,
+        *,
+        variant: CosmoFlowVariant = "mlperf",
+        batch_norm: bool = False,
+        dropout: float | None = None,
+    ) -> None:
+        plan = plan_cosmoflow(variant, size)
+        dropped = plan.dropout if dropout is None else dropout
+        if channels < 1 or targets < 1 or not 0 <= dropped < 1:
             raise UsageError(
                 "CosmoFlow",
                 found=f"channels={channels}, targets={targets}, dropout={dropout}",
@@ -60,42 +81,78 @@ class CosmoFlow(nn.Module):
             )
         super().__init__()
         self.input_shape = (size, size, size)
-        blocks = (size // _LAST_EXTENT).bit_length() - 1
-        widths = [channels, *(min(_FIRST_WIDTH << index, _LARGEST_WIDTH) for index in range(blocks))]
-        self.features = nn.Sequential(*(_block(before, after) for before, after in pairwise(widths)))
-        self.head = nn.Sequential(
-            nn.Flatten(),
-            nn.Linear(widths[-1] * _LAST_EXTENT**3, 128),
-            nn.LeakyReLU(_SLOPE),
-            nn.Dropout(dropout),
-            nn.Linear(128, 64),
-            nn.LeakyReLU(_SLOPE),
-            nn.Dropout(dropout),
-            nn.Linear(64, targets),
-            nn.Tanh(),
-        )
+        self._plan = plan
+        self._batch_norm = batch_norm
+        self.features = _features(plan, channels, batch_norm=batch_norm)
+        self.head = _head(plan, targets, dropped)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew: Glorot's uniform distribution, zeros for the biases."""
+        """Draw the weights anew and reset the biases and the running statistics.
+
+        Weights follow Glorot's uniform distribution, as in both sources; with batch normalisation He's normal
+        distribution with variance 2 / fan-in, from which LBANN draws since August 2023. Biases start at zero, those
+        of the fully connected layers of ``"lbann"`` at 0.1.
+        """
         for module in self.modules():
             if isinstance(module, nn.Conv3d | nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+                self._draw(module)
+            elif isinstance(module, nn.BatchNorm3d):
+                module.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the predicted parameters, (B, targets), in (-1.2, 1.2).
+        """Return the predicted parameters, (B, targets): in (-1.2, 1.2) for ``"mlperf"``, any for ``"lbann"``.
 
         Parameters
         ----------
         x
             (B, channels, size, size, size), usually log1p of the particle counts.
         """
-        scaled: Tensor = self.head(self.features(x)) * _OUTPUT_SCALE
-        return scaled
+        predicted: Tensor = self.head(self.features(x))
+        return predicted if self._plan.bound is None else predicted * self._plan.bound
+
+    def _draw(self, layer: nn.Conv3d | nn.Linear) -> None:
+        if self._batch_norm:
+            # The gain of a plain rectifier: LBANN leaves the slope below zero out of the variance.
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        else:
+            nn.init.xavier_uniform_(layer.weight)
+        if layer.bias is not None:
+            nn.init.constant_(layer.bias, self._plan.dense_bias if isinstance(layer, nn.Linear) else 0.0)
 
 
-def _block(before: int, after: int) -> nn.Sequential:
-    """Return one convolution with its rectifier and pooling."""
-    return nn.Sequential(nn.Conv3d(before, after, 3, padding="same"), nn.LeakyReLU(_SLOPE), nn.MaxPool3d(2))
+def _features(plan: CosmoFlowPlan, channels: int, *, batch_norm: bool) -> nn.Sequential:
+    """Return the stages of `plan` for an input of `channels`, one Sequential each."""
+    widths = [channels, *(stage.channels for stage in plan.stages)]
+    return nn.Sequential(
+        *(
+            nn.Sequential(*_stage(plan, stage, before, batch_norm=batch_norm))
+            for before, stage in zip(widths[:-1], plan.stages, strict=True)
+        )
+    )
+
+
+def _stage(plan: CosmoFlowPlan, stage: Stage, before: int, *, batch_norm: bool) -> list[nn.Module]:
+    """Return the layers of one stage, in order."""
+    bias = plan.conv_bias and not batch_norm
+    layers: list[nn.Module] = [nn.Conv3d(before, stage.channels, 3, stage.stride, padding=1, bias=bias)]
+    if batch_norm:
+        layers.append(nn.BatchNorm3d(stage.channels, momentum=_MOMENTUM))
+    layers.append(nn.LeakyReLU(plan.slope))
+    if stage.pool is not None:
+        layers.append(nn.MaxPool3d(2) if stage.pool == "maximum" else nn.AvgPool3d(3, stride=2, padding=1))
+    return layers
+
+
+def _head(plan: CosmoFlowPlan, targets: int, dropout: float) -> nn.Sequential:
+    """Return the fully connected layers with what is between them, and the flattening before."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    if plan.drops_input:
+        layers.append(nn.Dropout(dropout))
+    widths = (plan.stages[-1].channels * plan.last_extent**3, *plan.hidden)
+    for before, after in pairwise(widths):
+        layers += [nn.Linear(before, after), nn.LeakyReLU(plan.slope), nn.Dropout(dropout)]
+    layers.append(nn.Linear(plan.hidden[-1], targets))
+    if plan.bound is not None:
+        layers.append(nn.Tanh())
+    return nn.Sequential(*layers)

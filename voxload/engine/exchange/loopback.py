@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from threading import Condition, Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
+from voxload.engine.exchange.registry import registered
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 
 T = TypeVar("T")
+
+_NUMBERS, _GROUP, _WORLD = "numbers", "group", "world"
+"""Kinds of meetings; each is counted by itself."""
 
 
 class Loopback:
@@ -42,7 +47,7 @@ class Loopback:
         self.timeout = timeout
         self.turn = Condition()
         self.mail: defaultdict[tuple[int, int], deque[Tensor]] = defaultdict(deque)
-        self.rounds: defaultdict[tuple[int, int], dict[int, tuple[int, ...]]] = defaultdict(dict)
+        self.rounds: defaultdict[tuple[str, int, int], dict[int, Any]] = defaultdict(dict)
         self.failed: int | None = None
         self._seats = [LoopbackRank(self, grid.at(rank)) for rank in range(grid.world_size)]
 
@@ -89,10 +94,13 @@ class Loopback:
 class LoopbackRank:
     """The Exchange of one virtual rank; used inside ``Loopback.run`` only."""
 
+    carries_graph = False
+
     def __init__(self, world: Loopback, grid: ProcessGrid) -> None:
         self._world = world
         self._grid = grid
-        self._round = 0
+        self.key = registered(self)
+        self._counts = {_NUMBERS: 0, _GROUP: 0, _WORLD: 0}
 
     def __deepcopy__(self, memo: dict[int, object]) -> LoopbackRank:
         return self
@@ -110,17 +118,30 @@ class LoopbackRank:
             self._world, self._grid.rank, {ranks[place]: tensor for place, tensor in incoming.items()}
         )
 
+    def reduce(self, tensor: Tensor, *, world: bool) -> None:
+        """Sum over the ranks, in their order; see Exchange."""
+        tensor.copy_(torch.stack(self.met(tensor.clone(), world=world)).sum(0))
+
+    def met(self, tensor: Tensor, *, world: bool) -> list[Tensor]:
+        """Return the tensors that all ranks of the group, or of the world, bring to this meeting, in their order."""
+        ranks = range(self._grid.world_size) if world else self._grid.group_ranks
+        return self._meet(_WORLD if world else _GROUP, tensor, ranks)
+
     def share(self, numbers: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the numbers of every rank of the sample group; see Exchange."""
-        key = self._grid.group, self._round
-        table = self._world.rounds[key]
-        self._round += 1
-        table[self._grid.rank] = tuple(numbers)
-        if len(table) == self._grid.group_size:
+        return self._meet(_NUMBERS, tuple(numbers), self._grid.group_ranks)
+
+    def _meet(self, kind: str, own: T, ranks: Sequence[int]) -> list[T]:
+        """Return what each of `ranks` brought to this meeting: the one of their kind with the same number."""
+        key = kind, ranks[0], self._counts[kind]
+        table: dict[int, T] = self._world.rounds[key]
+        self._counts[kind] += 1
+        table[self._grid.rank] = own
+        if len(table) == len(ranks):
             del self._world.rounds[key]  # complete; the ranks that wait for it hold the table itself
         self._world.turn.notify_all()
-        self._world.wait_for(lambda: len(table) == self._grid.group_size, f"rank {self._grid.rank}'s numbers")
-        return [table[rank] for rank in self._grid.group_ranks]
+        self._world.wait_for(lambda: len(table) == len(ranks), f"rank {self._grid.rank}'s meeting")
+        return [table[rank] for rank in ranks]
 
 
 class PendingLoopback:

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from voxload.engine.exchange.registry import registered
 from voxload.errors import InternalError, UsageError
 from voxload.geometry import SPATIAL_AXES
 from voxload.grid import ProcessGrid
@@ -40,19 +41,23 @@ class P2P:
         When torch.distributed is not initialised or does not fit the grid.
     """
 
+    carries_graph = False
+
     def __init__(self, grid: ProcessGrid, *, timeout: float = TIMEOUT_SECONDS) -> None:
         _require_world(grid)
         self._timeout = timedelta(seconds=timeout)
         self._ranks = tuple(grid.axis_ranks(axis) for axis in range(len(SPATIAL_AXES)))
-        backend = str(dist.get_backend())
+        backend, everyone = str(dist.get_backend()), tuple(range(grid.world_size))
         groups: dict[tuple[tuple[int, ...], str], dist.ProcessGroup] = {}
         for ranks, kind in _wanted(grid, backend):
             if len(ranks) > 1 and (ranks, kind) not in groups:
                 # Every rank creates every group, its own or not: torch requires it, and it fixes the order.
                 groups[ranks, kind] = dist.new_group(list(ranks), timeout=self._timeout, backend=kind)
         self._lines = tuple(groups.get((ranks, backend)) for ranks in self._ranks)
+        self._sums = groups.get((grid.group_ranks, backend)), groups.get((everyone, backend))
         self._control = groups.get((grid.group_ranks, _CONTROL))
         self._size = grid.group_size
+        self.key = registered(self)
         self._subject = f"rank {grid.rank}'s exchange with ranks {', '.join(str(rank) for rank in grid.group_ranks)}"
 
     def __deepcopy__(self, memo: dict[int, object]) -> P2P:
@@ -73,8 +78,18 @@ class P2P:
         try:
             works = dist.batch_isend_irecv(operations)
         except RuntimeError as error:
-            raise _lost(self._subject, error) from error
+            raise lost(self._subject, error) from error
         return PendingP2P(works, (*outgoing.values(), *incoming.values()), self._timeout, self._subject)
+
+    def reduce(self, tensor: Tensor, *, world: bool) -> None:
+        """Sum over the sample group or the world; see Exchange."""
+        group = self._sums[world]
+        if group is None:
+            return
+        try:
+            dist.all_reduce(tensor, group=group)
+        except RuntimeError as error:
+            raise lost(self._subject, error) from error
 
     def share(self, numbers: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the numbers of every rank of the sample group; see Exchange."""
@@ -85,7 +100,7 @@ class P2P:
         try:
             dist.all_gather(everyone, mine, group=self._control)
         except RuntimeError as error:
-            raise _lost(self._subject, error) from error
+            raise lost(self._subject, error) from error
         return [tuple(row.tolist()) for row in everyone]
 
 
@@ -108,7 +123,7 @@ class PendingP2P:
                 # On a GPU a limit would block the host until the message is there; the group's own limit holds.
                 done = work.wait(self._timeout) if on_host else work.wait()
             except RuntimeError as error:
-                raise _lost(self._subject, error) from error
+                raise lost(self._subject, error) from error
             if done is False:
                 raise InternalError(self._subject, found="a message that did not complete")
         self._works, self._tensors = [], ()
@@ -147,14 +162,17 @@ def _require_world(grid: ProcessGrid) -> None:
 
 def _wanted(grid: ProcessGrid, backend: str) -> Iterator[tuple[tuple[int, ...], str]]:
     """Yield the ranks and backend of every process group of the world, in the same order on every rank."""
-    for rank in range(0, grid.world_size, grid.group_size):
-        yield grid.at(rank).group_ranks, _CONTROL
+    for kind in (_CONTROL, backend):
+        for rank in range(0, grid.world_size, grid.group_size):
+            yield grid.at(rank).group_ranks, kind
+    # Not the default group: DDP's sums travel there at the same time, and no order binds them to these.
+    yield tuple(range(grid.world_size)), backend
     for axis in range(len(SPATIAL_AXES)):
         for rank in range(grid.world_size):
             yield grid.at(rank).axis_ranks(axis), backend
 
 
-def _lost(subject: str, error: RuntimeError) -> InternalError:
+def lost(subject: str, error: RuntimeError) -> InternalError:
     """Return the error for a peer that is gone or late."""
     reason = " ".join(str(error).split())
     return InternalError(

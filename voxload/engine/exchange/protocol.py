@@ -19,11 +19,16 @@ class Pending(Protocol):
 
 
 class Exchange(Protocol):
-    """Carries tensors along the lines of the grid, and a few numbers over a sample group.
+    """Carries tensors along the lines of the grid, and sums and a few numbers over a sample group.
 
     One object per rank, used by one thread at a time. All ranks of a line make the same calls in the same
     order. A peer is named by its place on the line: its coordinate on that axis.
     """
+
+    carries_graph: bool
+    """Whether messages are parts of one autograd graph, as only those of one process can be (`Joint`)."""
+    key: int
+    """Its number in this process, from `registered`: operators of torch find it by that."""
 
     def start(self, axis: int, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Pending:
         """Begin to send `outgoing` and to receive into `incoming` along spatial `axis`.
@@ -35,6 +40,12 @@ class Exchange(Protocol):
         outgoing, incoming
             Contiguous tensors by peer. The exchange keeps them until ``wait`` returns; the caller leaves
             them alone until then.
+        """
+
+    def reduce(self, tensor: Tensor, *, world: bool) -> None:
+        """Replace `tensor` (contiguous, equal in shape everywhere) by its sum over the group, or over all ranks.
+
+        The result is the same, bit for bit, on all of them. Raises InternalError, in bounded time, like ``wait``.
         """
 
     def share(self, numbers: Sequence[int]) -> list[tuple[int, ...]]:

@@ -1,0 +1,28 @@
+"""Real ranks train four networks under DDP, FSDP and HSDP, in every way of running, as one process does in float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.splitting.combination import NETWORKS, covering
+from bench.splitting.world import run_world
+
+TOLERANCE = 1e-12
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_training_equals_one_process(network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Losses and gradients of five steps, and weights and running statistics after them, are equal to rounding."""
+    chosen = [how for how in covering() if how.network == network]
+    worst = run_world(chosen, tmp_path, limit=160)
+    lines = ["", *(f"{how!s:<60}{_figures(worst[str(how)])}" for how in chosen)]
+    with capsys.disabled():
+        print("\n".join(lines))  # noqa: T201 - the table is what the test is for
+    assert max(value for row in worst.values() for value in row.values()) <= TOLERANCE
+
+
+def _figures(row: dict[str, float]) -> str:
+    """Return the errors of one combination for the table."""
+    return "".join(f"  {name} {value:.1e}" for name, value in row.items())

@@ -1,0 +1,38 @@
+"""What torch's compiler must be told about operators that talk to other ranks."""
+
+from __future__ import annotations
+
+import torch
+from torch._library.effects import EffectType
+from torch.nn.parallel import DistributedDataParallel
+
+from voxload.errors import UsageError
+
+
+def keep_order(operator: str) -> None:
+    """Tell torch's compiler to leave calls of the custom operator of this name in the order in which they are written.
+
+    Two ranks compile two graphs, of blocks of different extents. A compiler that moved one exchange before another on
+    one of them, as it may do with operators that depend on nothing but their inputs, would leave both waiting for
+    each other.
+    """
+    torch.library._register_effectful_op(operator, EffectType.ORDERED)  # noqa: SLF001 - there is no other way
+
+
+def require_whole_graph() -> bool:
+    """Raise UsageError while a compiler follows a pass under DDP and would cut its graph where DDP's buckets end.
+
+    torch 2.13 loses the results of a part whose operators are kept in order.
+    """
+    active = DistributedDataParallel._get_active_ddp_module()  # type: ignore[no-untyped-call] # noqa: SLF001 - as the compiler asks
+    if active is not None and torch._dynamo.config.optimize_ddp is True:  # noqa: SLF001 - documented by torch
+        raise UsageError(
+            "torch.compile of a split network under DistributedDataParallel",
+            found="torch._dynamo.config.optimize_ddp",
+            remedy="set it to False, or use FSDP",
+        )
+    return True
+
+
+# What torch.compiler.assume_constant_result sets, which would import the whole compiler with this package.
+require_whole_graph._dynamo_marked_constant = True  # type: ignore[attr-defined] # noqa: SLF001 - as above
