@@ -19,7 +19,7 @@ from voxload.errors import UsageError
 
 def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     """Help ends with status 0 and shows a call that can be copied."""
-    for command in ("convert", "info", "verify", "simulate", "train", "demo"):
+    for command in ("convert", "info", "verify", "simulate", "infer", "train", "demo"):
         assert run([command, "--help"]) == 0
         assert f"Example: voxload {command}" in " ".join(capsys.readouterr().out.split())
     assert run(["--version"]) == 0

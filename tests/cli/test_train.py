@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import importlib.util
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from matplotlib.image import imread
 from rich.console import Console
 from rich.table import Table
 
 from voxload.cli.main import run
-from voxload.cli.tables import rank_table, source_table
+from voxload.cli.tables import epoch_table, rank_table, source_table
+from voxload.plots import draw_classes, draw_learning
 from voxload.prefetch.meter import Traffic
-from voxload.training.result import Epoch, RankReport, TrainingResult
+from voxload.training.plan import Optimisation, TrainingPlan
+from voxload.training.result import DiceBaseline, Epoch, RankReport, TrainingResult
 
 WRONG = {
     "a size that is none": (["--memory", "8G"], "write for example 512MiB"),
@@ -22,6 +28,12 @@ WRONG = {
     "no such way to peers": (["--peers", "pigeons"], "cache peers: found 'pigeons'"),
     "no such codec": (["--memory", "1GiB", "--codec", "zip"], "cache codec: found 'zip'"),
     "no folder for figures": (["--prometheus", "none/voxload.prom"], "--prometheus: found no folder none"),
+    "no such network": (["--model", "resnet"], "model: found 'resnet', expected 'cosmoflow' or 'unet3d'"),
+    "a network without labels": (["--model", "unet3d"], "say for example --labels labels --classes 2"),
+    "labels without their network": (["--labels", "y"], "they are the unet3d's"),
+    "a layer that is not there": (["--model", "unet3d", "--dropout", "0.5"], "--dropout: found 0.5 for unet3d"),
+    "widths that are none": (["--widths", "8;16"], "--widths: found '8;16', expected integers with commas"),
+    "no such type": (["--dtype", "float16"], "dtype: found 'float16', expected float32 or float64"),
 }
 
 
@@ -37,6 +49,49 @@ def test_options_that_cannot_be_are_refused_at_once(
     assert expected in printed
     assert printed.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_log_without_tensorboard_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2 and the remedy, before anything is started."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert run(["train", "none.parquet", "--tensorboard", "logs"]) == 2
+    assert "--tensorboard: found no package tensorboard" in (printed := capsys.readouterr().err)
+    assert "pip install tensorboard" in printed
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_become_a_plan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A U-Net's run, as it is handed to the ranks."""
+    plans: list[TrainingPlan] = []
+
+    def take(plan: TrainingPlan, **_: Any) -> TrainingResult:
+        plans.append(plan)
+        return _segmentation()
+
+    monkeypatch.setattr("voxload.cli.train.train_with_progress", take)
+    words = "--model unet3d --variant lbann --widths 8,16,32 --dataset x --labels y --classes 3 --dtype float64"
+    rest = "--spatial 2,1,1 --nproc 4 --checkpoint-every 7 --resume --output out --json"
+    assert run(["train", "universes.parquet", *words.split(), *rest.split()]) == 0
+    recipe = Optimisation(dropout=0.0, dtype="float64")
+    (plan,) = plans
+    assert plan == TrainingPlan(
+        "universes.parquet",
+        "out",
+        model="unet3d",
+        variant="lbann",
+        widths=(8, 16, 32),
+        dataset="x",
+        labels="y",
+        classes=3,
+        spatial=(2, 1, 1),
+        optimisation=recipe,
+        checkpoint_every=7,
+        resume=True,
+    )
+    assert TrainingResult.from_json(capsys.readouterr().out) == _segmentation()
 
 
 LARGE = Traffic(10**6, 12345, 10**15, 123456.0, 99999.5, 123455.0)
@@ -58,6 +113,41 @@ def _result(sources: dict[str, Traffic], *ranks: int) -> TrainingResult:
     )
     epochs = (Epoch(1.0, 1.0, (0.5,), 1.0),)
     return TrainingResult(("a",), (8, 8, 8), (2, 1, 1), 8, 2, (0.4,), epochs, reports, "lru", is_clairvoyant=True)
+
+
+def _segmentation() -> TrainingResult:
+    """Return a result of two epochs and two classes."""
+    epochs = (Epoch(2.0, 2.1, (), 1.0, (0.25, 0.5)), Epoch(1.0, 1.5, (), 1.0, (0.5, 0.75)))
+    baseline = DiceBaseline((1, 2), (0.05, 0.1), (0.125, 0.25))
+    return TrainingResult((), (8, 8, 8), (2, 1, 1), 8, 2, (), epochs, (), dice_baseline=baseline)
+
+
+def test_dice_stands_above_what_it_is_compared_with() -> None:
+    """A row of each epoch with all classes and their mean, then chance and everywhere."""
+    lines = _printed(80, epoch_table(_segmentation())).splitlines()
+    rows = [line.split() for line in lines]
+    assert ["1", "2.0000", "2.1000", "0.2500", "0.5000", "0.3750", "1.0", "s"] in rows
+    assert ["2", "1.0000", "1.5000", "0.5000", "0.7500", "0.6250", "1.0", "s"] in rows
+    assert ["chance*", "0.0500", "0.1000", "0.0750"] in rows
+    assert ["all*", "0.1250", "0.2500", "0.1875"] in rows
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("kind", ["regression", "segmentation"])
+def test_learning_is_drawn(kind: str, tmp_path: Path) -> None:
+    """The picture of either task is written whole, with more than one colour in it."""
+    result = _result({}, 0) if kind == "regression" else _segmentation()
+    draw_learning(result, tmp_path / "learning.png")
+    assert imread(tmp_path / "learning.png")[..., :3].std() > 0.02
+    assert [path.name for path in tmp_path.iterdir()] == ["learning.png"]
+
+
+def test_classes_are_drawn_side_by_side(tmp_path: Path) -> None:
+    """A plane, and what two sources say of it, of which one knows a class less."""
+    plane = np.arange(64, dtype=np.int16).reshape(8, 8)
+    maps = {"truth": np.clip(plane // 24, 0, 2), "network": np.zeros_like(plane)}
+    draw_classes(plane, maps, tmp_path / "classes.png", title="one volume")
+    assert imread(tmp_path / "classes.png")[..., :3].std() > 0.05
 
 
 @pytest.mark.parametrize("width", [80, 120])

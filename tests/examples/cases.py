@@ -16,6 +16,9 @@ LOADERS = {
 }
 """Examples, and the loaders that each trains with to the same losses."""
 
+APART = ("larger_samples", "segmentation")
+"""Examples that show training by the command line; tests/training runs them."""
+
 FRAMEWORKS = ("accelerate", "lightning", "monai")
 """What is looked at besides the examples: ``rank_NAME.py``."""
 

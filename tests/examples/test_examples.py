@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.examples.cases import DEALINGS, EXAMPLES, LOADERS
+from tests.examples.cases import APART, DEALINGS, EXAMPLES, LOADERS
 
 ROOT = Path(__file__).parents[2]
 LINE = re.compile(r"(torch|monai|voxload): (epoch (\d+), .*)")
@@ -50,7 +50,7 @@ def launch(universes: Path) -> Launch:
 
 def test_every_example_is_run() -> None:
     """No example is left out of these tests."""
-    assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == sorted(LOADERS)
+    assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == sorted([*LOADERS, *APART])
 
 
 @pytest.mark.parametrize("name", LOADERS)

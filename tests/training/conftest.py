@@ -1,4 +1,4 @@
-"""A small catalogue to train on: cubes whose mean count says one of their targets."""
+"""Small catalogues to train on: cubes whose mean count says one of their targets, and universes with labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.training.stops import single_threaded
 from voxload.convert import convert
+from voxload.demo.structures import StructureRule, make_structures
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +39,17 @@ def no_processes_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             assert str(tmp_path) not in process.read_text(errors="replace"), process
     assert not list(tmp_path.glob("voxload-train-*"))
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Compute on one core, and with the same bits as the tests' processes."""
+    with single_threaded():
+        yield
+
+
+@pytest.fixture(scope="session")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the catalogue of eleven universes of 16^3 with labels."""
+    rule = StructureRule(smoothing=1.0, quantile=0.8, large=100)
+    return make_structures(tmp_path_factory.mktemp("labelled"), count=11, size=16, seed=0, rule=rule)

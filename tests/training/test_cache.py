@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -81,15 +80,6 @@ def test_two_ranks_with_a_cache_learn_the_same_and_read_once(
     assert sum(told[name, rank, "training", "storage"] for rank in "01") == TRAINED
     assert sum(told[name, rank, "validation", "storage"] for rank in "01") == HELD_OUT
     assert {told["voxload_loader_samples_total", rank, "training", ""] for rank in "01"} == {EPOCHS * TRAINED / 2}
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Let torch compute on one core: on small cubes the second one mostly waits, and does so busily."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _alone(plan: TrainingPlan) -> TrainingResult:

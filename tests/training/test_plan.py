@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +16,8 @@ from voxload.errors import DataError, UsageError
 from voxload.loader.cache import Cache
 from voxload.prefetch.meter import Traffic
 from voxload.training.plan import Optimisation, TrainingPlan
-from voxload.training.result import Epoch, RankReport, TrainingResult
+from voxload.training.result import DiceBaseline, Epoch, RankReport, TrainingResult
+from voxload.training.sameness import Dealing, check_same_samples, small_differences
 from voxload.training.schedule import WARM_UP_STEPS, rate_factor
 from voxload.training.split import split_samples
 
@@ -30,6 +33,8 @@ def test_a_plan_survives_its_json() -> None:
     ):
         cached = TrainingPlan("c.parquet", "out", cache=cache, prometheus="voxload.prom")
         assert TrainingPlan.from_json(cached.to_json()) == cached
+    labels = TrainingPlan("c.parquet", "out", model="unet3d", labels="y", classes=3, widths=(8, 16), resume=True)
+    assert TrainingPlan.from_json(labels.to_json()) == labels
     paths = TrainingPlan("c.parquet", "out", cache=Cache(disk=Path("tier"), disk_size=1))
     assert TrainingPlan.from_json(paths.to_json()).cache == Cache(disk="tier", disk_size=1)
     with pytest.raises(DataError, match="training plan"):
@@ -41,6 +46,40 @@ def test_impossible_optimisations_are_refused(wrong: dict[str, float]) -> None:
     """Numbers that cannot train anything are refused where they are written down."""
     with pytest.raises(UsageError, match="training: found"):
         Optimisation(**wrong)  # type: ignore[arg-type] # one number each
+    with pytest.raises(UsageError, match="dtype: found 'int8', expected float32 or float64"):
+        Optimisation(dtype="int8")
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no such network": ({"model": "resnet"}, "model: found 'resnet', expected 'cosmoflow' or 'unet3d'"),
+    "labels without a use": ({"labels": "y"}, "cosmoflow: found labels 'y'"),
+    "widths without a use": ({"widths": (8, 16)}, "cosmoflow: found .*widths"),
+    "no labels": ({"model": "unet3d", "classes": 2}, "unet3d: found labels '' of 2 classes.*--labels"),
+    "one class": ({"model": "unet3d", "labels": "y", "classes": 1}, "2 classes or more"),
+    "targets": ({"model": "unet3d", "labels": "y", "classes": 2, "targets": ("a",)}, "expected labels, and no targets"),
+    "steps backwards": ({"checkpoint_every": -1}, "checkpoints: found every -1 steps"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_impossible_plans_are_refused(case: str) -> None:
+    """Settings that contradict each other are refused before anything is read."""
+    settings, expected = WRONG[case]
+    with pytest.raises(UsageError, match=expected):
+        TrainingPlan("c.parquet", "out", **settings)
+
+
+def test_a_step_may_be_dealt_out_anew() -> None:
+    """As many samples a step are needed; what then still differs by more than rounding is said."""
+    halves, quarters, thirds = Dealing(2, 6), Dealing(4, 3), Dealing(3, 4)
+    check_same_samples(halves, quarters)
+    with pytest.raises(UsageError, match=r"found 4 sample groups of 2: 8 samples, expected 12"):
+        check_same_samples(halves, Dealing(4, 2))
+    assert small_differences(halves, quarters, samples=24, is_normalised=False) == ()
+    (repeated,) = small_differences(halves, thirds, samples=14, is_normalised=False)
+    assert repeated == "1 of 14 samples come twice in an epoch of 3 groups, not 0"
+    (normalised,) = small_differences(halves, quarters, samples=24, is_normalised=True)
+    assert normalised == "normalisation is over the 3 samples of a group, not 6"
 
 
 def test_a_result_survives_its_json() -> None:
@@ -54,6 +93,11 @@ def test_a_result_survives_its_json() -> None:
     assert result.mae_ratio == (0.25, 1.0)
     assert TrainingResult.from_json(result.to_json()) == result
     assert [one["bandwidth"] for one in json.loads(result.to_json())["ranks"][0]["sources"].values()] == [60.0, 0.0]
+    dice = DiceBaseline((1, 2), (0.1, 0.2), (0.2, 0.3))
+    labelled = replace(result, targets=(), mean_predictor_mae=(), dice_baseline=dice)
+    labelled = replace(labelled, epochs=(Epoch(1.0, 0.9, (), 2.0, (0.5, 0.7)),))
+    assert labelled.epochs[0].mean_dice == pytest.approx(0.6)
+    assert TrainingResult.from_json(labelled.to_json()) == labelled
     with pytest.raises(DataError, match="training result"):
         TrainingResult.from_json("[]")
 

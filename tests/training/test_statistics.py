@@ -11,14 +11,17 @@ import torch
 
 import voxload
 from voxload.errors import UsageError
-from voxload.training.statistics import TargetScale, input_transform
+from voxload.grid import ProcessGrid
+from voxload.training.statistics import MOST_SAMPLES, Moments, TargetScale, _sums
 
 
-def _data(folder: Path, cubes: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> voxload.VolumeDataset:
+def _data(
+    folder: Path, cubes: np.ndarray[tuple[int, ...], np.dtype[np.float32]], grid: ProcessGrid | None = None
+) -> voxload.VolumeDataset:
     for index, cube in enumerate(cubes):
-        with h5py.File(folder / f"u{index}.h5", "w") as file:
+        with h5py.File(folder / f"u{index:02}.h5", "w") as file:
             file["x"] = cube
-    return voxload.VolumeDataset(f"{folder}/*.h5", axes="CDHW")
+    return voxload.VolumeDataset(f"{folder}/*.h5", axes="CDHW", grid=grid)
 
 
 @pytest.mark.parametrize("log1p", [True, False])
@@ -27,7 +30,7 @@ def test_inputs_are_standardised_by_channel(tmp_path: Path, log1p: bool) -> None
     rng = np.random.default_rng(1)
     cubes = rng.gamma(2, 50, (5, 2, 6, 6, 6)).astype(np.float32) * np.array([1, 9], np.float32).reshape(1, 2, 1, 1, 1)
     data = _data(tmp_path, cubes)
-    transform = input_transform(data, batch_size=2, log1p=log1p)
+    transform = Moments.of(data, batch_size=2, log1p=log1p).transform
     data.close()
     values = np.log1p(cubes.astype(np.float64)) if log1p else cubes.astype(np.float64)
     axes = (0, 2, 3, 4)
@@ -35,17 +38,30 @@ def test_inputs_are_standardised_by_channel(tmp_path: Path, log1p: bool) -> None
     np.testing.assert_allclose(transform(torch.from_numpy(cubes)).numpy(), expected, atol=2e-5)
 
 
+@pytest.mark.parametrize(("samples", "groups"), [(5, 1), (5, 3), (5, 4), (3, 4), (MOST_SAMPLES + 5, 3)])
+def test_each_sample_counts_once_on_any_number_of_groups(tmp_path: Path, samples: int, groups: int) -> None:
+    """What groups are given twice, so that all have as many, and what lies beyond the first samples, is left out."""
+    cubes = np.random.default_rng(2).normal(size=(samples, 1, 2, 2, 2)).astype(np.float32)
+    total = torch.zeros((3, 1), dtype=torch.float64)
+    for rank in range(groups):
+        data = _data(tmp_path, cubes, ProcessGrid(world_size=groups, rank=rank))
+        total += _sums(data, 2, torch.Tensor.float)
+        data.close()
+    counted = cubes[:MOST_SAMPLES].astype(np.float64)
+    np.testing.assert_allclose(total[:, 0], [counted.size, counted.sum(), (counted**2).sum()], rtol=1e-12)
+
+
 def test_values_without_a_logarithm_and_constant_channels_are_refused(tmp_path: Path) -> None:
     """Negative voxels under log1p, and channels that cannot be standardised, are errors that say what to do."""
     cubes = np.random.default_rng(0).normal(0, 3, (2, 1, 4, 4, 4)).astype(np.float32)
     data = _data(tmp_path, cubes)
     with pytest.raises(UsageError, match="--no-log1p"):
-        input_transform(data, batch_size=1, log1p=True)
+        Moments.of(data, batch_size=1, log1p=True)
     data.close()
     (tmp_path / "same").mkdir()
     data = _data(tmp_path / "same", np.ones((2, 1, 4, 4, 4), np.float32))
     with pytest.raises(UsageError, match="a channel that does not vary"):
-        input_transform(data, batch_size=1, log1p=False)
+        Moments.of(data, batch_size=1, log1p=False)
     data.close()
 
 

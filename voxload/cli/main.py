@@ -17,6 +17,8 @@ from voxload.cli.convert import EPILOG as CONVERT_EPILOG
 from voxload.cli.convert import convert
 from voxload.cli.demo import EPILOG as DEMO_EPILOG
 from voxload.cli.demo import demo
+from voxload.cli.infer import EPILOG as INFER_EPILOG
+from voxload.cli.infer import infer
 from voxload.cli.info import EPILOG as INFO_EPILOG
 from voxload.cli.info import info
 from voxload.cli.retries import show_retries
@@ -38,6 +40,7 @@ app.command(epilog=INFO_EPILOG)(info)
 app.command(epilog=VERIFY_EPILOG)(verify)
 app.command(epilog=SIMULATE_EPILOG)(simulate)
 app.command(epilog=TRAIN_EPILOG)(train)
+app.command(epilog=INFER_EPILOG)(infer)
 app.command(epilog=DEMO_EPILOG)(demo)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple
+from statistics import fmean
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from voxload.prefetch.meter import Traffic
-from voxload.training.result import TrainingResult
+from voxload.training.result import DiceBaseline, Epoch, TrainingResult
 from voxload.units import format_bytes
 
 
@@ -64,19 +65,42 @@ def source_table(result: TrainingResult) -> Table:
 
 
 def epoch_table(result: TrainingResult) -> Table:
-    """Return loss and held-out error of each epoch, with the mean predictor's below."""
-    names = ("epoch", "loss", "held-out\nloss", *(f"MAE of\n{name}" for name in result.targets), "time")
-    table = _table("Learning, per epoch; MAE is of held-out samples", names)
+    """Return loss and held-out figures of each epoch, with those of who has learnt nothing below."""
+    if result.dice_baseline is not None:
+        return _dice_table(result, result.dice_baseline)
+    table = _learning_table("MAE is of held-out samples", [f"MAE of\n{name}" for name in result.targets])
     for number, epoch in enumerate(result.epochs, 1):
-        errors = [f"{mae:.4f}" for mae in epoch.validation_mae]
-        losses = (f"{epoch.training_loss:.4f}", f"{epoch.validation_loss:.4f}")
-        is_last = number == len(result.epochs)
-        table.add_row(str(number), *losses, *errors, f"{epoch.seconds:.1f} s", end_section=is_last)
+        _add_epoch(table, number, epoch, [f"{mae:.4f}" for mae in epoch.validation_mae])
+    table.add_section()
     table.add_row("mean*", "", "", *(f"{mae:.4f}" for mae in result.mean_predictor_mae), "")
     table.add_row("ratio", "", "", *(f"{ratio:.3f}" for ratio in result.mae_ratio), "")
     table.caption = "* predicting the training samples' mean; ratio: last epoch's MAE over it"
+    return table
+
+
+def _dice_table(result: TrainingResult, baseline: DiceBaseline) -> Table:
+    """Return the same of a segmentation."""
+    classes = [f"Dice of\nclass {name}" for name in baseline.classes]
+    table = _learning_table("Dice is of held-out volumes", [*classes, "mean\nDice"])
+    for number, epoch in enumerate(result.epochs, 1):
+        _add_epoch(table, number, epoch, [f"{dice:.4f}" for dice in (*epoch.validation_dice, epoch.mean_dice)])
+    table.add_section()
+    for name, dices in (("chance*", baseline.chance_dice), ("all*", baseline.everywhere_dice)):
+        table.add_row(name, "", "", *(f"{dice:.4f}" for dice in (*dices, fmean(dices))), "")
+    table.caption = "* chance: a class at random, as often as it is there; all: that class everywhere"
+    return table
+
+
+def _learning_table(judged: str, columns: Sequence[str]) -> Table:
+    """Return a table of epochs without rows."""
+    table = _table(f"Learning, per epoch; {judged}", ("epoch", "loss", "held-out\nloss", *columns, "time"))
     table.caption_justify = "left"
     return table
+
+
+def _add_epoch(table: Table, number: int, epoch: Epoch, figures: Sequence[str]) -> None:
+    losses = (f"{epoch.training_loss:.4f}", f"{epoch.validation_loss:.4f}")
+    table.add_row(str(number), *losses, *figures, f"{epoch.seconds:.1f} s")
 
 
 def _seconds(value: float, decimals: int) -> str:

@@ -10,12 +10,13 @@ import typer
 from rich.console import Console
 
 from voxload.catalog import CATALOG_NAME
-from voxload.cli.options import parse_names, parse_triple
+from voxload.cli.options import parse_extents, parse_names, parse_triple
 from voxload.cli.training import report, train_with_progress
 from voxload.errors import UsageError
 from voxload.loader.cache import CLAIRVOYANT, CODECS, PEERS, Cache
 from voxload.prefetch import policies
-from voxload.training.plan import Optimisation, TrainingPlan
+from voxload.training.plan import COSMOFLOW, DTYPES, UNET3D, Optimisation, TrainingPlan
+from voxload.training.scalars import check_tensorboard
 
 EPILOG = "Example: voxload train universes/ --model cosmoflow --spatial 2,1,1 --epochs 5 --nproc 4"
 """Shown at the end of the command's help."""
@@ -24,7 +25,16 @@ EPILOG = "Example: voxload train universes/ --model cosmoflow --spatial 2,1,1 --
 def train(
     catalog: Annotated[Path, typer.Argument(help="A catalogue, or the folder that holds it.", show_default=False)],
     *,
-    model: Annotated[str, typer.Option(help="The network: cosmoflow.")] = "cosmoflow",
+    model: Annotated[str, typer.Option(help=f"The network: {COSMOFLOW}, or {UNET3D} for labels.")] = COSMOFLOW,
+    variant: Annotated[
+        str,
+        typer.Option(
+            help="Of the network: mlperf or lbann, for the U-Net kits19 or lbann.", show_default="mlperf, kits19"
+        ),
+    ] = "",
+    widths: Annotated[
+        str, typer.Option(help="Channels of the U-Net's levels, such as 8,16,32.", show_default="the variant's")
+    ] = "",
     spatial: Annotated[str, typer.Option(help="Blocks d,h,w that each sample is cut into.")] = "1,1,1",
     nproc: Annotated[int, typer.Option(help="Processes on this machine, a multiple of the blocks.", min=1)] = 1,
     epochs: Annotated[int, typer.Option(help="Passes over the training samples.")] = Optimisation().epochs,
@@ -34,12 +44,23 @@ def train(
     learning_rate: Annotated[
         float, typer.Option(help="Adam's step size at its highest.")
     ] = Optimisation().learning_rate,
-    dropout: Annotated[float, typer.Option(help="Share of the head's features that is dropped.")] = 0.0,
+    dropout: Annotated[float, typer.Option(help="Share of CosmoFlow's head that is dropped.")] = 0.0,
     validation: Annotated[float, typer.Option(help="Share of the samples that is held out.")] = 0.125,
     dataset: Annotated[str, typer.Option(help="Dataset to train on, where there are several.")] = "",
-    targets: Annotated[str, typer.Option(help="Targets to predict, with commas; all by default.")] = "",
+    targets: Annotated[
+        str, typer.Option(help="Targets that CosmoFlow predicts, with commas.", show_default="all")
+    ] = "",
+    labels: Annotated[
+        str, typer.Option(help="Dataset with a class for each voxel, for the U-Net.", show_default=False)
+    ] = "",
+    classes: Annotated[
+        int, typer.Option(help="Classes of the labels, the background among them.", show_default=False)
+    ] = 0,
     log1p: Annotated[bool, typer.Option(help="Take log(1 + voxel) first, for counts.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of weights, orders and the split.", min=0)] = 0,
+    dtype: Annotated[
+        str, typer.Option(help=f"Type to compute in: {' or '.join(DTYPES)}, the wide one to compare runs.")
+    ] = Optimisation().dtype,
     memory: Annotated[
         str, typer.Option(help="Memory of each node that keeps blocks, such as 8GiB.", show_default=False)
     ] = "",
@@ -63,12 +84,21 @@ def train(
         Path | None,
         typer.Option(help="File *.prom that gets all ranks' figures after each epoch.", show_default=False),
     ] = None,
-    output: Annotated[Path, typer.Option(help="Folder for weights, result and pictures.")] = Path("train-report"),
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard's logs.", show_default=False)] = None,
+    output: Annotated[Path, typer.Option(help="Folder for weights, checkpoint, result and pictures.")] = Path(
+        "train-report"
+    ),
+    checkpoint_every: Annotated[
+        int, typer.Option(help="Steps between checkpoints, besides those of each epoch.", min=0, show_default=False)
+    ] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUTPUT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a network on blocks of samples that several processes share.
 
     Runs on the CPUs of this machine. The weights in OUTPUT/model.pt load into the ordinary, unsplit network.
+
+    --resume goes on from OUTPUT/checkpoint.pt as if nothing had happened, also with other --spatial and --nproc.
 
     --memory, and --disk with --disk-size, keep blocks near, so that the storage is read once; results stay the same.
 
@@ -78,6 +108,10 @@ def train(
         raise UsageError(
             "--prometheus", found=f"no folder {prometheus.parent}", expected="the textfile collector's folder"
         )
+    if tensorboard is not None:
+        check_tensorboard()
+    if model == UNET3D and dropout:
+        raise UsageError("--dropout", found=f"{dropout} for {UNET3D}", expected="none: it has no such layer")
     words = {"memory": memory, "disk": disk and os.fspath(disk), "disk_size": disk_size}
     words |= {"codec": codec, "peers": peers, "policy": policy}
     given: dict[str, Any] = {name: value for name, value in words.items() if value}
@@ -85,14 +119,21 @@ def train(
         catalog=os.fspath(catalog / CATALOG_NAME if catalog.is_dir() else catalog),
         output=os.fspath(output),
         model=model,
+        variant=variant,
+        widths=parse_extents("--widths", widths) if widths else (),
         dataset=dataset,
+        labels=labels,
+        classes=classes,
         targets=parse_names(targets),
         spatial=parse_triple("--spatial", spatial),
         validation=validation,
         log1p=log1p,
-        optimisation=Optimisation(epochs, batch_size, learning_rate, dropout, seed),
+        optimisation=Optimisation(epochs, batch_size, learning_rate, dropout, seed, dtype),
         cache=Cache(**given, clairvoyant=clairvoyant) if given else None,
         prometheus="" if prometheus is None else os.fspath(prometheus),
+        tensorboard="" if tensorboard is None else os.fspath(tensorboard),
+        checkpoint_every=checkpoint_every,
+        resume=resume,
     )
     result = train_with_progress(plan, processes=nproc, label="training")
     if as_json:

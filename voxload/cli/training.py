@@ -24,7 +24,7 @@ def train_with_progress(plan: TrainingPlan, *, processes: int, label: str) -> Tr
 
         def show(epoch: dict[str, Any]) -> None:
             bar.set_postfix(loss=f"{epoch['training_loss']:.4f}", held_out=f"{epoch['validation_loss']:.4f}")
-            bar.update()
+            bar.update(epoch["number"] - bar.n)  # a resumed run does not begin with the first
 
         return launch(plan, processes=processes, on_epoch=show)
 

@@ -13,6 +13,11 @@ from voxload.cache.peer.tls import Tls
 from voxload.errors import DataError, UsageError
 from voxload.loader.cache import Cache
 
+COSMOFLOW, UNET3D = "cosmoflow", "unet3d"
+"""Names of the networks: the first predicts targets of samples, the second a class for each of their voxels."""
+DTYPES = ("float32", "float64")
+"""What a run can compute in."""
+
 
 @dataclass(frozen=True, slots=True)
 class Optimisation:
@@ -25,11 +30,15 @@ class Optimisation:
     learning_rate: float = 2e-4
     """Adam's step size at its highest; `schedule.rate_factor` says how it rises and falls."""
     dropout: float = 0.5
-    """Share of the head's activations that are dropped in training."""
+    """Share of the head's activations that are dropped in training; the U-Net has none."""
     seed: int = 0
     """Seed of the weights, the orders, the dropout and the split."""
+    dtype: str = "float32"
+    """Type of the weights and of all that is computed: one of `DTYPES`. The wide one is to compare runs by."""
 
     def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise UsageError("dtype", found=repr(self.dtype), expected=" or ".join(DTYPES))
         if self.epochs < 1 or self.batch_size < 1 or self.learning_rate <= 0 or not 0 <= self.dropout < 1:
             raise UsageError(
                 "training",
@@ -46,13 +55,21 @@ class TrainingPlan:
     catalog: str
     """Path of the catalogue."""
     output: str
-    """Folder for the report and the weights."""
-    model: str = "cosmoflow"
+    """Folder for the report, the weights and the checkpoint."""
+    model: str = COSMOFLOW
     """Name of the network."""
+    variant: str = ""
+    """Name of its variant; empty for the network's first."""
+    widths: tuple[int, ...] = ()
+    """Channels of the U-Net's levels, from the first down to the bottom; empty for the variant's own."""
     dataset: str = ""
-    """Dataset to train on; empty where the catalogue has one."""
+    """Dataset to train on; empty where the catalogue has one, or one besides the labels."""
+    labels: str = ""
+    """Dataset with a class for each voxel, for the U-Net."""
+    classes: int = 0
+    """Classes that the U-Net tells apart, the background, 0, among them."""
     targets: tuple[str, ...] = ()
-    """Targets to predict; empty for all of the catalogue."""
+    """Targets that CosmoFlow predicts; empty for all of the catalogue."""
     spatial: tuple[int, int, int] = (1, 1, 1)
     """Blocks along (d, h, w)."""
     validation: float = 0.125
@@ -66,6 +83,35 @@ class TrainingPlan:
     number of epochs in it is not used: that of `optimisation` is."""
     prometheus: str = ""
     """File that all ranks' figures are written to at each epoch's end; empty for none."""
+    tensorboard: str = ""
+    """Folder for TensorBoard's logs; empty for none."""
+    checkpoint_every: int = 0
+    """Steps of an epoch between checkpoints inside it; 0 for one at each epoch's end only."""
+    resume: bool = False
+    """Whether to go on from the checkpoint in `output`."""
+
+    def __post_init__(self) -> None:
+        if self.checkpoint_every < 0:
+            raise UsageError("checkpoints", found=f"every {self.checkpoint_every} steps", expected="0 or more")
+        if self.model == UNET3D:
+            self._check_segmentation()
+        elif self.model != COSMOFLOW:
+            raise UsageError("model", found=repr(self.model), expected=f"{COSMOFLOW!r} or {UNET3D!r}")
+        elif self.labels or self.classes or self.widths:
+            found = f"labels {self.labels!r}, {self.classes} classes, widths {self.widths}"
+            raise UsageError(self.model, found=found, expected="none of them", remedy=f"they are the {UNET3D}'s")
+
+    def _check_segmentation(self) -> None:
+        """Refuse what a network that tells voxels apart cannot be trained by."""
+        if not self.labels or self.classes < 2:
+            raise UsageError(
+                self.model,
+                found=f"labels {self.labels!r} of {self.classes} classes",
+                expected="a dataset of labels, and 2 classes or more with the background",
+                remedy="say for example --labels labels --classes 2",
+            )
+        if self.targets:
+            raise UsageError(self.model, found=f"targets {list(self.targets)}", expected="labels, and no targets")
 
     def to_json(self) -> str:
         """Return the plan as JSON; paths become text."""
@@ -77,9 +123,9 @@ class TrainingPlan:
         try:
             values: dict[str, Any] = json.loads(text)
             optimisation = Optimisation(**values.pop("optimisation"))
-            spatial, targets = tuple(values.pop("spatial")), tuple(values.pop("targets"))
             cache = _cache_of(values.pop("cache"))
-            return cls(**values, spatial=spatial, targets=targets, optimisation=optimisation, cache=cache)
+            lists: dict[str, Any] = {name: tuple(values.pop(name)) for name in ("spatial", "targets", "widths")}
+            return cls(**values, **lists, optimisation=optimisation, cache=cache)
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
                 "training plan", found=str(error), expected="JSON as TrainingPlan.to_json writes"

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from voxload.errors import DataError
@@ -18,13 +19,20 @@ class Epoch:
     """One epoch, over all ranks."""
 
     training_loss: float
-    """Mean squared error while training."""
+    """The task's loss while training: mean squared error, or cross-entropy and Dice loss."""
     validation_loss: float
-    """Mean squared error on the held-out samples."""
+    """The same on the held-out samples."""
     validation_mae: tuple[float, ...]
-    """Mean absolute error on the held-out samples, one per target."""
+    """Mean absolute error on the held-out samples, one per target; empty for a segmentation."""
     seconds: float
     """Duration with validation."""
+    validation_dice: tuple[float, ...] = ()
+    """Mean Dice of the held-out volumes, one per foreground class; empty for a regression."""
+
+    @property
+    def mean_dice(self) -> float:
+        """Mean of `validation_dice` over the foreground classes, each of one weight."""
+        return fmean(self.validation_dice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +64,23 @@ class RankReport:
 
 
 @dataclass(frozen=True, slots=True)
+class DiceBaseline:
+    """Dice on the held-out volumes without having learnt anything, which a segmentation is compared with."""
+
+    classes: tuple[int, ...]
+    """The foreground classes."""
+    chance_dice: tuple[float, ...]
+    """Of saying a class at random, as often as it is in all volumes: where each has as much of it, just that share."""
+    everywhere_dice: tuple[float, ...]
+    """Of saying that class of every voxel, one per class."""
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """One run."""
+    """One run, either of a regression or of a segmentation."""
 
     targets: tuple[str, ...]
-    """Names of the targets."""
+    """Names of the targets; empty for a segmentation."""
     shape: tuple[int, int, int]
     """Extents (D, H, W) of the samples."""
     spatial: tuple[int, int, int]
@@ -72,13 +92,15 @@ class TrainingResult:
     mean_predictor_mae: tuple[float, ...]
     """Error of predicting the training samples' mean, on the held-out samples, one per target."""
     epochs: tuple[Epoch, ...]
-    """In order."""
+    """In order, with those before the run was resumed."""
     ranks: tuple[RankReport, ...]
-    """In order."""
+    """In order; since the run was started or, last, resumed."""
     policy: str | None = None
     """Who kept which block, one of `voxload.prefetch.policies.NAMES`; None without a cache."""
     is_clairvoyant: bool = False
     """Whether orders beyond the epoch at hand were used, which some benchmarks forbid."""
+    dice_baseline: DiceBaseline | None = None
+    """What a segmentation is compared with; None for a regression."""
 
     @property
     def mae_ratio(self) -> tuple[float, ...]:
@@ -99,11 +121,11 @@ class TrainingResult:
         try:
             values: dict[str, Any] = json.loads(text)
             del values["mae_ratio"]
-            epochs = tuple(
-                Epoch(**{**row, "validation_mae": tuple(row["validation_mae"])}) for row in values.pop("epochs")
-            )
+            epochs = tuple(Epoch(**_all_tupled(row)) for row in values.pop("epochs"))
             ranks = tuple(map(_rank_report, values.pop("ranks")))
-            return cls(**{name: _tupled(value) for name, value in values.items()}, epochs=epochs, ranks=ranks)
+            dice = values.pop("dice_baseline")
+            baseline = None if dice is None else DiceBaseline(**_all_tupled(dice))
+            return cls(**_all_tupled(values), epochs=epochs, ranks=ranks, dice_baseline=baseline)
         except (ValueError, TypeError, KeyError) as error:
             raise DataError("training result", found=str(error), expected="JSON as TrainingResult.to_json") from error
 
@@ -118,5 +140,6 @@ def _rank_report(row: dict[str, Any]) -> RankReport:
     return RankReport(**{**row, **changes})
 
 
-def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _all_tupled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with tuples in the place of JSON's lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -5,33 +5,39 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
-from voxload.catalog import Catalog
-from voxload.dataset import VolumeDataset
-from voxload.engine import shard
-from voxload.errors import StorageError, UsageError
+from voxload.errors import StorageError
 from voxload.grid import ProcessGrid
-from voxload.loader.cache import Cache
-from voxload.loader.dataloader import DataLoader
-from voxload.loader.prometheus import write_textfile
-from voxload.loader.sampler import GroupSampler
-from voxload.models import CosmoFlow
-from voxload.training.plan import TrainingPlan
-from voxload.training.result import Epoch, RankReport, TrainingResult
-from voxload.training.schedule import rate_factor
-from voxload.training.shares import TRAINING, VALIDATION, shared_out
-from voxload.training.split import split_samples
-from voxload.training.statistics import TargetScale, input_transform
+from voxload.training.checkpoint import Checkpoint, read_together
+from voxload.training.data import TrainingData
+from voxload.training.learner import Learner
+from voxload.training.marks import averaged
+from voxload.training.plan import UNET3D, TrainingPlan
+from voxload.training.progress import LossMean, Progress
+from voxload.training.regression import Regression
+from voxload.training.reports import publish, rank_reports
+from voxload.training.result import Epoch, TrainingResult
+from voxload.training.sameness import (
+    Dealing,
+    check_same_data,
+    check_same_plan,
+    check_same_samples,
+    small_differences,
+)
+from voxload.training.scalars import Scalars
+from voxload.training.segmentation import Segmentation
+from voxload.training.shares import TRAINING, VALIDATION
+from voxload.training.task import Task
 
-T = TypeVar("T")
+Tell = Callable[[dict[str, Any]], None]
+"""Hears of what happened in a run, as values that are fit for JSON."""
 
 
 class Run:
@@ -47,170 +53,175 @@ class Run:
     Raises
     ------
     UsageError
-        When plan, data and grid do not fit each other.
+        When plan, data, grid and, with ``resume``, checkpoint do not fit each other.
     """
 
     def __init__(self, plan: TrainingPlan, grid: ProcessGrid) -> None:
         self.plan = plan
         self.grid = grid
-        catalog = Catalog.read(plan.catalog)
-        self.targets = plan.targets or catalog.target_names
-        if not self.targets:
-            raise UsageError(f"catalogue {plan.catalog}", found="no target column", expected="something to predict")
-        optimisation = plan.optimisation
-        self.split = split_samples(catalog.samples, fraction=plan.validation, seed=optimisation.seed)
-        self.training = self._data(catalog.select(self.split.training))
-        self.validation = self._data(catalog.select(self.split.validation))
-        self.training_targets = _all_targets(self.training)
-        self.scale = TargetScale.of(self.training_targets)
-        transform = input_transform(self.training, batch_size=optimisation.batch_size, log1p=plan.log1p)
-        # Over groups also where there is one process: the same plan then sees the same order on every grid.
-        order = GroupSampler(self.training, grid, shuffle=True, seed=optimisation.seed)
-        caches = self._caches()
-        size = optimisation.batch_size
-        self.loader = DataLoader(self.training, size, sampler=order, transform=transform, cache=caches[0])
-        self.judge = DataLoader(self.validation, size, transform=transform, cache=caches[1])
-        # Not shuffled, and asked once: to iterate a sampler beside its loader would tell it of epochs there are not.
-        self.judged = tuple(self.judge.sampler)
-        torch.manual_seed(optimisation.seed)
-        self.network = self._network()
-        sharded = shard(self.network, grid)
-        self.model: nn.Module = DistributedDataParallel(sharded) if grid.world_size > 1 else sharded
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=optimisation.learning_rate)
-        steps = optimisation.epochs * len(self.loader)
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimiser, lambda step: rate_factor(step, steps))
+        self._dealing = Dealing(grid.groups, plan.optimisation.batch_size)
+        saved = read_together(Path(plan.output), rank=grid.rank) if plan.resume else None
+        if saved is not None:
+            check_same_plan(saved.plan, plan)
+            check_same_samples(_dealing_of(saved), self._dealing)
+        self.data = TrainingData(plan, grid, moments=None if saved is None else saved.moments)
+        self.task = self._task()
+        recipe = plan.optimisation
+        torch.manual_seed(recipe.seed)
+        steps = recipe.epochs * len(self.data.loader)
+        self.learner = Learner(self.task.network(), grid, shape=self.data.shape, recipe=recipe, steps=steps)
+        self.progress = Progress()
+        self._marks = torch.zeros(0)
+        self._random: Tensor | None = None
+        if saved is not None:
+            self._restore(saved)
+        self._scalars: Scalars | None = None
+        if plan.tensorboard and grid.rank == 0:
+            self._scalars = Scalars(plan.tensorboard, self.task.names, behind=len(self.progress.epochs))
 
-    def execute(self, on_epoch: Callable[[dict[str, Any]], None]) -> TrainingResult:
-        """Train all epochs and return the result, equal on every rank; `on_epoch` sees each epoch's figures."""
-        epochs = []
-        for number in range(self.plan.optimisation.epochs):
-            start = perf_counter()
-            training_loss = self._train()
-            validation_loss, mae = self._validate()
-            epoch = Epoch(training_loss, validation_loss, tuple(mae.tolist()), perf_counter() - start)
-            epochs.append(epoch)
+    def execute(self, tell: Tell) -> TrainingResult:
+        """Train the epochs that are not behind, and return the result, equal on every rank.
+
+        `tell` hears of each epoch's figures and of each checkpoint, once it is written.
+        """
+        if not self.plan.resume:
+            self._save(tell)
+        while len(self.progress.epochs) < self.plan.optimisation.epochs:
+            epoch = self._epoch(tell)
+            number = len(self.progress.epochs)
             if self.plan.prometheus:
-                self._publish(Path(self.plan.prometheus))
-            on_epoch({"number": number + 1, **dataclasses.asdict(epoch)})
-        truth = _all_targets(self.validation)
-        of_mean = (truth - self.training_targets.mean(0)).abs().mean(0)
-        return TrainingResult(
-            targets=self.targets,
-            shape=self.training.volume_shape(0),
-            spatial=self.grid.spatial,
-            training_samples=len(self.training),
-            validation_samples=len(self.validation),
-            mean_predictor_mae=tuple(of_mean.tolist()),
-            epochs=tuple(epochs),
-            ranks=tuple(self._reports()),
-            policy=None if self.plan.cache is None else self.plan.cache.policy,
-            is_clairvoyant=self.plan.cache is not None and self.plan.cache.clairvoyant and len(epochs) > 1,
-        )
+                loaders = {TRAINING: self.data.loader, VALIDATION: self.data.judge}
+                publish(loaders, Path(self.plan.prometheus), grid=self.grid)
+            if self._scalars is not None:
+                self._scalars.add(number, epoch, rate=self.learner.rate)
+            self._checkpoint(tell)
+            tell({"event": "epoch", "number": number, **dataclasses.asdict(epoch)})
+        return self._result()
 
-    def weights(self) -> dict[str, torch.Tensor]:
+    def weights(self) -> dict[str, Tensor]:
         """Return the network's weights under their own names, as one process would have them."""
-        return self.network.state_dict()
+        return self.learner.network.state_dict()
 
     def close(self) -> None:
-        """Close loaders and data: no thread, shared memory or connection is left, and what lies on disk stays."""
-        for part in (self.loader, self.judge, self.training, self.validation):
-            part.close()
+        """Close loaders, data and logs: no thread, shared memory or connection is left; what lies on disk stays."""
+        self.data.close()
+        if self._scalars is not None:
+            self._scalars.close()
 
-    def _caches(self) -> tuple[Cache | None, Cache | None]:
-        """Return the caches of the training and of the validation loader."""
-        if self.plan.cache is None:
-            return None, None
-        return shared_out(
-            self.plan.cache,
-            training=len(self.training),
-            validation=len(self.validation),
-            epochs=self.plan.optimisation.epochs,
-        )
+    def _task(self) -> Task:
+        if self.plan.model == UNET3D:
+            return Segmentation(self.plan, self.data, self.grid)
+        return Regression(self.plan, self.data)
 
-    def _data(self, catalog: Catalog) -> VolumeDataset:
-        fields = {"x": self.plan.dataset} if self.plan.dataset else None
-        return VolumeDataset(catalog, fields=fields, targets=self.targets, grid=self.grid)
+    def _epoch(self, tell: Tell) -> Epoch:
+        """Train and judge until the end of the epoch at hand; its figures are then behind."""
+        start = perf_counter() - self.progress.seconds
+        training_loss = self._train(start, tell)
+        self._marks = self._judge()
+        judged = self.task.judgement(self._marks)
+        epoch = Epoch(training_loss, judged.loss, judged.mae, perf_counter() - start, judged.dice)
+        self.progress = Progress((*self.progress.epochs, epoch))
+        return epoch
 
-    def _network(self) -> nn.Module:
-        """Return the plan's network for this data; equal on every rank, because the seed is."""
-        if self.plan.model != "cosmoflow":
-            raise UsageError("model", found=repr(self.plan.model), expected="'cosmoflow'")
-        depth, height, width = self.training.volume_shape(0)
-        if not depth == height == width:
-            raise UsageError("CosmoFlow", found=f"samples of {(depth, height, width)}", expected="cubes")
-        channels = self.training.layout(0)[0].shape[0]
-        return CosmoFlow(depth, channels, len(self.targets), dropout=self.plan.optimisation.dropout)
+    def _train(self, start: float, tell: Tell) -> float:
+        """Run the steps of the epoch that are left; return the mean loss of all of them over all groups."""
+        self.learner.model.train()
+        mean = LossMean(self.progress, group_size=self.grid.group_size)
+        batches = iter(self.data.loader)
+        if self._random is not None:
+            torch.set_rng_state(self._random)
+            self._random = None
+        for step, (volumes, truth) in enumerate(batches, self.progress.steps + 1):
+            loss = self.task.loss(self.learner.outputs(volumes), truth)
+            self.learner.step(loss)
+            mean.add(loss.item(), len(truth))
+            if self._is_due(step):
+                total, samples = mean.sums()
+                seconds = perf_counter() - start
+                self.progress = replace(self.progress, steps=step, seconds=seconds, loss=total, samples=samples)
+                self._checkpoint(tell)
+        total, samples = mean.sums()
+        return total / samples
 
-    def _train(self) -> float:
-        """Run one epoch of steps; return the mean loss over all groups."""
-        self.model.train()
-        total = torch.zeros(2, dtype=torch.float64)
-        for volumes, targets in self.loader:
-            loss = nn.functional.mse_loss(self.model(volumes), self.scale.scaled(targets))
-            self.optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call] # torch's
-            self.optimiser.step()
-            self.schedule.step()
-            total += torch.tensor([loss.item() * len(targets), len(targets)], dtype=torch.float64)
-        if dist.is_initialized():
-            dist.all_reduce(total)
-        return float(total[0] / total[1])
+    def _is_due(self, step: int) -> bool:
+        """Tell whether a checkpoint belongs behind a step; the last one has the epoch's."""
+        every = self.plan.checkpoint_every
+        return every > 0 and step % every == 0 and step < len(self.data.loader)
 
     @torch.no_grad()
-    def _validate(self) -> tuple[float, torch.Tensor]:
-        """Return the loss and each target's mean absolute error on the held-out samples."""
-        self.model.eval()
-        outputs: dict[int, torch.Tensor] = {}
-        order = iter(self.judged)
-        for volumes, _ in self.judge:
-            outputs |= {next(order): output for output in self.model(volumes)}
-        # Groups of unequal length repeat samples, and the ranks of a group agree: each sample counts once.
-        merged = {index: output for part in self._gathered(outputs) for index, output in part.items()}
-        stacked = torch.stack([merged[index] for index in range(len(self.validation))])
-        truth = _all_targets(self.validation)
-        loss = nn.functional.mse_loss(stacked, self.scale.scaled(truth))
-        return float(loss), (self.scale.original(stacked) - truth).abs().mean(0)
+    def _judge(self) -> Tensor:
+        """Return the marks of all held-out samples."""
+        self.learner.model.eval()
+        noted: dict[int, Tensor] = {}
+        order = iter(self.data.judged)
+        for volumes, truth in self.data.judge:
+            marks = self.task.marks(self.learner.outputs(volumes), truth)
+            noted |= {next(order): row for row in marks}
+        return averaged(noted, len(self.data.validation))
 
-    def _reports(self) -> list[RankReport]:
-        """Return every rank's figures of the training loader, on every rank."""
-        stats = self.loader.stats()
-        own = RankReport(
-            rank=self.grid.rank,
-            group=self.grid.group,
-            coords=self.grid.coords,
-            bytes_needed=stats.bytes_needed,
-            bytes_read=stats.bytes_read,
-            read_amplification=stats.read_amplification,
-            decode_amplification=stats.decode_amplification,
-            seconds_stalled=stats.seconds_stalled,
-            accelerator_utilisation=stats.accelerator_utilisation,
-            steps=tuple((step.asked, step.stall, step.compute) for step in stats.steps),
-            sources=stats.sources,
+    def _result(self) -> TrainingResult:
+        baseline, cache = self.task.baseline(self._marks), self.plan.cache
+        epochs = self.progress.epochs
+        return TrainingResult(
+            targets=self.data.fields.targets,
+            shape=self.data.shape,
+            spatial=self.grid.spatial,
+            training_samples=len(self.data.training),
+            validation_samples=len(self.data.validation),
+            mean_predictor_mae=baseline.mae,
+            epochs=epochs,
+            ranks=rank_reports(self.data.loader, self.grid),
+            policy=None if cache is None else cache.policy,
+            is_clairvoyant=cache is not None and cache.clairvoyant and len(epochs) > 1,
+            dice_baseline=baseline.dice,
         )
-        return self._gathered(own)
 
-    def _publish(self, path: Path) -> None:
-        """Write all ranks' figures for Prometheus, as rank 0; where that fails the run goes on, with a warning."""
-        own = [
-            ({"rank": str(self.grid.rank), "loader": name}, dataclasses.replace(loader.stats(), steps=()))
-            for name, loader in ((TRAINING, self.loader), (VALIDATION, self.judge))
-        ]
-        gathered = self._gathered(own)
-        if self.grid.rank == 0:
-            try:
-                write_textfile(path, [row for rows in gathered for row in rows])
-            except StorageError as error:
-                warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+    def _restore(self, saved: Checkpoint) -> None:
+        """Put everything to where the checkpoint was taken."""
+        check_same_data(self.data.digest, saved.data)
+        self._warn(saved)
+        self.learner.load(saved.learner)
+        self.data.loader.load_state_dict(saved.loader)
+        self.progress, self._marks = saved.progress, saved.marks
+        torch.set_rng_state(saved.random)
+        # A loader draws from torch's generator when an epoch begins. That of an epoch under way has done so before.
+        self._random = saved.random if saved.progress.steps else None
 
-    def _gathered(self, own: T) -> list[T]:
-        """Return what every rank gave, by rank."""
-        if not dist.is_initialized():
-            return [own]
-        gathered: list[Any] = [None] * self.grid.world_size
-        dist.all_gather_object(gathered, own)
-        return gathered
+    def _warn(self, saved: Checkpoint) -> None:
+        """Say, as rank 0, what will differ from the run that was stopped."""
+        found = small_differences(
+            _dealing_of(saved),
+            self._dealing,
+            samples=len(self.data.training),
+            is_normalised=self.learner.is_normalised,
+        )
+        for difference in found if self.grid.rank == 0 else ():
+            warnings.warn(f"--resume: {difference}; losses differ a little", RuntimeWarning, stacklevel=2)
+
+    def _checkpoint(self, tell: Tell) -> None:
+        """Write a checkpoint; where that fails the run goes on, with a warning, and the one before stays."""
+        try:
+            self._save(tell)
+        except StorageError as error:
+            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+
+    def _save(self, tell: Tell) -> None:
+        """Write a checkpoint, as rank 0: weights and generators are equal on all ranks."""
+        if self.grid.rank != 0:
+            return
+        Checkpoint(
+            plan=self.plan,
+            data=self.data.digest,
+            groups=self.grid.groups,
+            moments=self.data.moments,
+            progress=self.progress,
+            learner=self.learner.state(),
+            loader=self.data.loader.state_dict(),
+            random=torch.get_rng_state(),
+            marks=self._marks,
+        ).write(Path(self.plan.output))
+        tell({"event": "checkpoint", "epochs": len(self.progress.epochs), "steps": self.progress.steps})
 
 
-def _all_targets(data: VolumeDataset) -> torch.Tensor:
-    """Return the targets of all samples, ``(N, T)``; they come from the catalogue, so no volume is opened."""
-    return torch.stack([values for index in range(len(data)) if (values := data.read_targets(index)) is not None])
+def _dealing_of(saved: Checkpoint) -> Dealing:
+    return Dealing(saved.groups, saved.plan.optimisation.batch_size)

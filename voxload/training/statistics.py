@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 import torch.distributed as dist
@@ -14,7 +16,7 @@ from voxload.loader.dataloader import DataLoader
 from voxload.transforms import Compose, Log1p, Standardize, Transform
 
 MOST_SAMPLES = 64
-"""Samples of a group that the statistics are taken from: their mean settles long before a data set ends."""
+"""Samples that the statistics are taken from: their mean settles long before a data set ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,39 +44,58 @@ class TargetScale:
         return outputs * self.half + self.middle
 
 
-def input_transform(data: VolumeDataset, *, batch_size: int, log1p: bool) -> Transform:
-    """Return the transform that gives each channel mean 0 and deviation 1 over the training samples.
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Mean and deviation of each channel of the inputs: what a run, and whoever uses its weights, goes by."""
 
-    Every rank reads its blocks of the first samples of its group; sums are added over all ranks in float64.
+    log1p: bool
+    """Whether they are of log(1 + voxel)."""
+    mean: tuple[float, ...]
+    """By channel."""
+    deviation: tuple[float, ...]
+    """By channel, above 0."""
 
-    Raises
-    ------
-    UsageError
-        On every rank, when log1p meets values of -1 or less, or a channel does not vary.
-    """
-    first: Callable[[torch.Tensor], torch.Tensor] = Log1p() if log1p else torch.Tensor.float
-    sums = torch.zeros(0)
-    loader = DataLoader(data, batch_size=batch_size)
-    seen = 0
-    for batch in loader:
-        if seen >= MOST_SAMPLES:
-            break
-        volumes = batch[0]
-        seen += len(volumes)
-        values = first(volumes).double().transpose(0, 1).flatten(1)
-        count = torch.full((len(values),), values.shape[1], dtype=torch.float64)
-        part = torch.stack([count, values.sum(1), values.square().sum(1)])
-        sums = part if not len(sums) else sums + part
-    if dist.is_initialized():
-        dist.all_reduce(sums)
-    count, total, squares = sums
-    mean = total / count
-    variance = squares / count - mean.square()
-    if not bool(torch.isfinite(sums).all()):
-        raise UsageError(
-            "log1p", found="voxels of -1 or less, or NaN", remedy="train with --no-log1p, or mend the data"
-        )
-    if not bool((variance > 0).all()):
-        raise UsageError("input channels", found="a channel that does not vary", remedy="leave it out of the data")
-    normalise = Standardize(mean.tolist(), variance.sqrt().tolist())
-    return Compose(Log1p(), normalise) if log1p else normalise
+    @classmethod
+    def of(cls, data: VolumeDataset, *, batch_size: int, log1p: bool) -> Moments:
+        """Measure the first samples of `data`, each once, whatever the grid.
+
+        Every rank reads its blocks of its group's share; sums are added over all ranks in float64.
+
+        Raises
+        ------
+        UsageError
+            On every rank, when log1p meets values of -1 or less, or a channel does not vary.
+        """
+        sums = _sums(data, batch_size, Log1p() if log1p else torch.Tensor.float)
+        if dist.is_initialized():
+            dist.all_reduce(sums)
+        count, total, squares = sums
+        mean = total / count
+        variance = squares / count - mean.square()
+        if not bool(torch.isfinite(sums).all()):
+            raise UsageError(
+                "log1p", found="voxels of -1 or less, or NaN", remedy="train with --no-log1p, or mend the data"
+            )
+        if not bool((variance > 0).all()):
+            raise UsageError("input channels", found="a channel that does not vary", remedy="leave it out of the data")
+        return cls(log1p, tuple(mean.tolist()), tuple(variance.sqrt().tolist()))
+
+    @property
+    def transform(self) -> Transform:
+        """What gives each channel mean 0 and deviation 1."""
+        normalise = Standardize(self.mean, self.deviation)
+        return Compose(Log1p(), normalise) if self.log1p else normalise
+
+
+def _sums(data: VolumeDataset, batch_size: int, first: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Return this rank's count, sum and sum of squares of each channel, ``(3, C)``."""
+    sums = torch.zeros((3, data.layout(0)[0].shape[0]), dtype=torch.float64)
+    # The sampler deals samples out in turn and repeats the first ones at its end: those are beyond this group's share.
+    left = len(range(data.grid.group, min(MOST_SAMPLES, len(data)), data.grid.groups))
+    with closing(DataLoader(data, batch_size=batch_size)) as loader:
+        for batch in islice(loader, -(-left // batch_size)):
+            values = first(batch[0][:left]).double().transpose(0, 1).flatten(1)
+            left -= len(batch[0])
+            count = torch.full((len(values),), values.shape[1], dtype=torch.float64)
+            sums += torch.stack([count, values.sum(1), values.square().sum(1)])
+    return sums

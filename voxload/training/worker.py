@@ -1,7 +1,8 @@
 """One rank of a training run: ``python -m voxload.training.worker PLAN``, under torchrun, srun or mpiexec.
 
-Rank 0 writes one line of JSON per epoch to standard output and, at the end, the result and the weights into the
-plan's output folder; a rank that fails writes one line of JSON with its error, and one that warns with its warning.
+Rank 0 writes one line of JSON per checkpoint and per epoch to standard output, once the checkpoint lies in the plan's
+output folder, and at the end the result and the weights into that folder; a rank that fails writes one line of JSON
+with its error, and one that warns with its warning.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def train(plan: TrainingPlan) -> TrainingResult | None:
     try:
         with closing(Run(plan, grid)) as run:
             is_first = grid.rank == 0
-            result = run.execute(lambda epoch: emit({"event": "epoch", **epoch}) if is_first else None)
+            result = run.execute(emit if is_first else _hush)
             if not is_first:
                 return None
             Path(plan.output).mkdir(parents=True, exist_ok=True)
@@ -79,6 +80,10 @@ def train(plan: TrainingPlan) -> TrainingResult | None:
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _hush(event: dict[str, Any]) -> None:
+    """Say nothing: one rank speaks for all."""
 
 
 if __name__ == "__main__":

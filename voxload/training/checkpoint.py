@@ -1,0 +1,130 @@
+"""Checkpoint: the file that a run goes on from."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from voxload.atomic import TEMPORARY_MARK, remove, replacing
+from voxload.errors import DataError, NotFoundError, StorageError, VoxloadError
+from voxload.training.plan import TrainingPlan
+from voxload.training.progress import Progress
+from voxload.training.result import Epoch
+from voxload.training.statistics import Moments
+
+CHECKPOINT = "checkpoint.pt"
+"""File name in a run's output folder."""
+FORMAT = 1
+"""Number of this form of a checkpoint."""
+_DAMAGE = (pickle.UnpicklingError, EOFError, RuntimeError, ValueError, TypeError, KeyError, AttributeError)
+"""What torch, and we, raise at a file that is no checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A place in a run: all that decides how it goes on; holds for any grid of ranks."""
+
+    plan: TrainingPlan
+    """What is trained."""
+    data: str
+    """Digest of samples and targets, wherever they are stored."""
+    groups: int
+    """Sample groups that trained."""
+    moments: Moments
+    """What inputs are standardised by."""
+    progress: Progress
+    """Epochs and steps that are behind."""
+    learner: Mapping[str, Any]
+    """Weights of the ordinary network (``network``), optimiser and schedule."""
+    loader: Mapping[str, Any]
+    """Where the training loader is."""
+    random: Tensor
+    """State of torch's generator."""
+    marks: Tensor
+    """Those of the held-out samples at the last epoch's end; empty before."""
+
+    def write(self, folder: Path) -> None:
+        """Put the checkpoint into `folder`, in the place of the one before; it appears whole or not at all.
+
+        What writers that were killed left behind is removed: one run at a time writes into a folder. Raises
+        StorageError when it cannot be written; the one before then stays.
+        """
+        path = folder / CHECKPOINT
+        values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        values |= {name: dataclasses.asdict(values[name]) for name in ("moments", "progress")}
+        values |= {"version": FORMAT, "plan": self.plan.to_json()}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for left in folder.glob(f".{CHECKPOINT}{TEMPORARY_MARK}*"):
+                remove(left)
+            with replacing(path) as temporary:
+                torch.save(values, temporary)
+        except (OSError, RuntimeError) as error:  # torch's own writer raises the latter when a disk is full
+            raise StorageError(
+                f"checkpoint {path}",
+                found=(str(error) or type(error).__name__).splitlines()[0],
+                remedy="make room, or choose another --output",
+            ) from error
+
+    @classmethod
+    def read(cls, folder: Path) -> Checkpoint:
+        """Return the checkpoint in `folder`.
+
+        Raises
+        ------
+        NotFoundError
+            When there is none.
+        DataError
+            When it is damaged, or of another format.
+        """
+        path = folder / CHECKPOINT
+        try:
+            values = torch.load(path, map_location="cpu", weights_only=True)
+            return cls(**_built(values))
+        except FileNotFoundError as error:
+            raise NotFoundError(
+                f"checkpoint {path}", found="no such file", remedy="name the run's --output, or start without --resume"
+            ) from error
+        except (*_DAMAGE, OSError) as error:
+            raise DataError(
+                f"checkpoint {path}",
+                found=(str(error) or type(error).__name__).splitlines()[0],
+                expected=f"what voxload train wrote, format {FORMAT}",
+                remedy="restore it, or start without --resume",
+            ) from error
+
+
+def read_together(folder: Path, *, rank: int) -> Checkpoint:
+    """Return the checkpoint in `folder` of rank 0, on every rank; all raise what it raises."""
+    found: list[Any] = [None]
+    if rank == 0:
+        try:
+            found = [Checkpoint.read(folder)]
+        except VoxloadError as error:
+            found = [error]
+    if dist.is_initialized():
+        dist.broadcast_object_list(found, src=0)
+    checkpoint = found[0]
+    if isinstance(checkpoint, VoxloadError):
+        raise checkpoint
+    if not isinstance(checkpoint, Checkpoint):
+        raise TypeError(type(checkpoint))
+    return checkpoint
+
+
+def _built(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a checkpoint from what was written of them."""
+    if values.pop("version") != FORMAT:
+        raise ValueError("another format")
+    progress, moments, plan = (values.pop(name) for name in ("progress", "moments", "plan"))
+    epochs = tuple(Epoch(**row) for row in progress.pop("epochs"))
+    figures = {"progress": Progress(**progress, epochs=epochs), "moments": Moments(**moments)}
+    return {**values, **figures, "plan": TrainingPlan.from_json(plan)}

@@ -1,0 +1,156 @@
+"""InferenceData: the samples of a run of predictions, dealt out to the sample groups, and their loaders."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from torch import Tensor
+
+from voxload.catalog import Catalog
+from voxload.dataset import VolumeDataset
+from voxload.errors import NotFoundError, UsageError
+from voxload.grid import ProcessGrid
+from voxload.loader.dataloader import DataLoader
+from voxload.training.fields import LABELS, VOLUME, Fields
+from voxload.training.inference_model import Extents, Trained
+from voxload.training.inference_plan import InferencePlan
+from voxload.training.plan import UNET3D
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Samples that are read alike: those with labels, or those without."""
+
+    data: VolumeDataset
+    """This rank's blocks."""
+    batches: tuple[tuple[int, ...], ...]
+    """Indices of this group's samples; those of a batch have the same extents."""
+    loader: DataLoader[Any]
+    """Gives those batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """This rank's blocks of some samples."""
+
+    samples: tuple[str, ...]
+    """Their ids."""
+    volumes: Tensor
+    """Standardised, ``(B, C, d, h, w)``."""
+    labels: Tensor | None
+    """As stored, ``(B, 1, d, h, w)``; None where there are none."""
+
+
+class InferenceData:
+    """What a run of predictions reads; every rank makes one at the same point.
+
+    Parameters
+    ----------
+    plan
+        What to predict from.
+    trained
+        The network's inputs.
+    grid
+        The ranks; torch.distributed is initialised when there are several.
+
+    Raises
+    ------
+    UsageError
+        When catalogue, network and grid do not fit each other.
+    """
+
+    def __init__(self, plan: InferencePlan, trained: Trained, grid: ProcessGrid) -> None:
+        self.catalog = Catalog.read(plan.catalog)
+        self.catalog.check_not_empty()
+        self.dataset, labels = _datasets(plan, trained, self.catalog)
+        self.samples = self.catalog.samples
+        self.extents = {
+            sample: _extents(self.catalog, sample, self.dataset, trained.channels) for sample in self.samples
+        }
+        for extents in set(self.extents.values()):
+            grid.bounds(extents)
+        there = {sample for sample, dataset in self.catalog.keys if labels and dataset == labels}
+        self.labelled = tuple(sample for sample in self.samples if sample in there)
+        others = tuple(sample for sample in self.samples if sample not in there)
+        volumes = {VOLUME: self.dataset}
+        wanted = ((self.labelled, volumes | {LABELS: labels}), (others, volumes))
+        self._parts: list[Part] = []
+        for samples, fields in wanted:
+            if samples:
+                data = VolumeDataset(self.catalog.select(samples), fields=fields, grid=grid)
+                batches = deal([self.extents[one] for one in data.sample_ids], grid, batch_size=plan.batch_size)
+                loader = DataLoader(data, batch_sampler=batches, transform=trained.moments.transform)
+                self._parts.append(Part(data, batches, loader))
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Return this group's batches: every sample is in one batch of one group."""
+        for part in self._parts:
+            for indices, (volumes, *rest) in zip(part.batches, part.loader, strict=True):
+                ids = tuple(part.data.sample_ids[index] for index in indices)
+                yield Batch(ids, volumes, rest[0] if rest else None)
+
+    def truth(self, sample: str, target: str) -> float:
+        """Return a target that the catalogue has for a sample; NaN where it has none."""
+        return self.catalog.entry(sample, self.dataset).targets.get(target, math.nan)
+
+    def close(self) -> None:
+        """Close loaders and data: no thread, shared memory or connection is left."""
+        for part in self._parts:
+            part.loader.close()
+            part.data.close()
+
+
+def deal(extents: Sequence[Extents], grid: ProcessGrid, *, batch_size: int) -> tuple[tuple[int, ...], ...]:
+    """Return the batches of one sample group: no sample is left out or repeated, so shares may differ by one.
+
+    Parameters
+    ----------
+    extents
+        Those of each sample; a batch has samples of the same.
+    grid
+        The ranks.
+    batch_size
+        Samples of a batch at most.
+    """
+    order = sorted(range(len(extents)), key=lambda index: (extents[index], index))
+    batches: list[tuple[int, ...]] = []
+    for _, same in groupby(order[grid.group :: grid.groups], key=lambda index: extents[index]):
+        share = tuple(same)
+        batches += [share[first : first + batch_size] for first in range(0, len(share), batch_size)]
+    return tuple(batches)
+
+
+def _datasets(plan: InferencePlan, trained: Trained, catalog: Catalog) -> tuple[str, str]:
+    """Return the names of the volumes and of the labels; the latter is empty for a regression."""
+    dataset = plan.dataset or trained.plan.dataset
+    if trained.plan.model == UNET3D:
+        labels = plan.labels or trained.plan.labels
+        if plan.labels and plan.labels not in catalog.datasets:
+            found, expected = f"no dataset {plan.labels!r} in the catalogue", f"one of {list(catalog.datasets)}"
+            raise NotFoundError("--labels", found=found, expected=expected)
+        wanted = replace(trained.plan, dataset=dataset, labels=labels)
+        return (Fields.of(wanted, catalog).volumes or {})[VOLUME], labels
+    if plan.labels:
+        raise UsageError("--labels", found=f"{plan.labels!r} for {trained.plan.model}", expected="none")
+    if not dataset and len(catalog.datasets) > 1:
+        found = f"{len(catalog.datasets)} datasets, {list(catalog.datasets)}"
+        raise UsageError(f"catalogue {plan.catalog}", found=found, remedy="name one with --dataset")
+    return dataset or catalog.datasets[0], ""
+
+
+def _extents(catalog: Catalog, sample: str, dataset: str, channels: int) -> Extents:
+    """Return a sample's extents (D, H, W), as the catalogue has them, and refuse other channels than the network's."""
+    entry = catalog.entry(sample, dataset)
+    stored = dict(zip(entry.axes, entry.shape, strict=True))
+    if stored.get("C", 1) != channels:
+        raise UsageError(
+            f"dataset {dataset!r} of sample {sample!r}",
+            found=f"{stored.get('C', 1)} channels",
+            expected=f"{channels}, as the network was trained on",
+            remedy="name another dataset with --dataset",
+        )
+    return stored["D"], stored["H"], stored["W"]

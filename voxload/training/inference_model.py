@@ -1,0 +1,195 @@
+"""Trained: what a checkpoint says of a network, and the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from voxload.engine import shard
+from voxload.errors import DataError, NotFoundError, UsageError, VoxloadError
+from voxload.grid import ProcessGrid
+from voxload.models import CosmoFlow, UNet3D
+from voxload.training.checkpoint import CHECKPOINT, FORMAT, Checkpoint
+from voxload.training.data import TrainingData
+from voxload.training.inference_plan import InferencePlan
+from voxload.training.plan import UNET3D, TrainingPlan
+from voxload.training.statistics import Moments, TargetScale
+
+Extents = tuple[int, int, int]
+"""Of a sample, (D, H, W), in voxels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """All that predictions need of a run; the same for every grid."""
+
+    plan: TrainingPlan
+    """What was trained."""
+    moments: Moments
+    """What inputs are standardised by."""
+    weights: Mapping[str, Tensor]
+    """Of the ordinary, unsplit network."""
+    targets: tuple[str, ...] = ()
+    """What a regression predicts."""
+    scale: TargetScale | None = None
+    """Maps a regression's outputs to the targets' own units; None for a segmentation."""
+
+    @classmethod
+    def read(cls, plan: InferencePlan) -> Trained:
+        """Return what the checkpoint says, and for a regression the catalogue that was trained on.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such file.
+        UsageError
+            When the file is of another kind, or it is not known what a regression was trained on.
+        DataError
+            When the checkpoint is damaged.
+        """
+        saved = _checkpoint(Path(plan.checkpoint))
+        weights = saved.learner["network"]
+        if saved.plan.model == UNET3D:
+            return cls(saved.plan, saved.moments, weights)
+        targets, scale = _scale(saved, plan)
+        return cls(saved.plan, saved.moments, weights, targets, scale)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type that the network computes in."""
+        found: torch.dtype = getattr(torch, self.plan.optimisation.dtype)
+        return found
+
+    @property
+    def channels(self) -> int:
+        """Channels of the inputs."""
+        return len(self.moments.mean)
+
+    def networks(self, grid: ProcessGrid, extents: Iterable[Extents]) -> dict[Extents, nn.Module]:
+        """Return the network, split over `grid`, for each extents of samples; all ranks call it together.
+
+        Raises UsageError on every rank, before anything is sent, when it cannot be.
+        """
+        split: dict[Extents, nn.Module] = {}
+        network: nn.Module | None = None
+        for shape in extents:
+            # A U-Net is the same for all extents; of CosmoFlow there is one for each size of cube.
+            if network is None or self.plan.model != UNET3D:
+                network = self._network(shape)
+            if isinstance(network, UNet3D):
+                _check_halvings(network, shape)
+            split[shape] = shard(network, grid, shape=shape).eval()
+        return split
+
+    def _network(self, shape: Extents) -> nn.Module:
+        """Return the ordinary network for samples of these extents, with its weights."""
+        network = self._unet() if self.plan.model == UNET3D else self._cosmoflow(shape)
+        network = network.to(self.dtype)  # first: weights are rounded to the type of those in whose place they come
+        try:
+            network.load_state_dict(self.weights)
+        except RuntimeError as error:
+            raise UsageError(
+                self.plan.model,
+                found=f"samples of {shape}, for which its weights do not fit",
+                expected="extents of the samples that it was trained on",
+                remedy="convert to those extents, or name another checkpoint",
+            ) from error
+        return network.eval()
+
+    def _unet(self) -> nn.Module:
+        plan = self.plan
+        return UNet3D(self.channels, plan.classes, widths=plan.widths or None, **self._variant())
+
+    def _cosmoflow(self, shape: Extents) -> nn.Module:
+        if len(set(shape)) > 1:
+            raise UsageError("CosmoFlow", found=f"samples of {shape}", expected="cubes")
+        return CosmoFlow(shape[0], self.channels, len(self.targets), **self._variant())
+
+    def _variant(self) -> dict[str, Any]:
+        return {"variant": self.plan.variant} if self.plan.variant else {}
+
+
+def read_together(plan: InferencePlan, grid: ProcessGrid) -> Trained:
+    """Return what rank 0 reads, on every rank; all raise what it raises. The optimiser's part does not travel."""
+    found: list[Any] = [None]
+    if grid.rank == 0:
+        try:
+            found = [Trained.read(plan)]
+        except VoxloadError as error:
+            found = [error]
+    if dist.is_initialized():
+        dist.broadcast_object_list(found, src=0)
+    trained = found[0]
+    if isinstance(trained, VoxloadError):
+        raise trained
+    if not isinstance(trained, Trained):
+        raise TypeError(type(trained))
+    return trained
+
+
+def _checkpoint(path: Path) -> Checkpoint:
+    """Return the checkpoint at `path`, a file or its folder."""
+    file = path / CHECKPOINT if path.is_dir() else path
+    subject, remedy = f"--checkpoint {file}", f"name the --output of voxload train, or the {CHECKPOINT} in it"
+    if not file.is_file():
+        raise NotFoundError(subject, found="no such file", remedy=remedy)
+    if file.name != CHECKPOINT:
+        raise UsageError(subject, found="a file of another name", expected=CHECKPOINT, remedy=remedy)
+    try:
+        return Checkpoint.read(file.parent)
+    except DataError as error:
+        raise DataError(
+            subject,
+            found=(str(error.__cause__) or "a file that is none").splitlines()[0],
+            expected=f"what voxload train wrote, format {FORMAT}",
+            remedy="restore it, or name another",
+        ) from error
+
+
+def _scale(saved: Checkpoint, plan: InferencePlan) -> tuple[tuple[str, ...], TargetScale]:
+    """Return names and scale of the targets, from the samples that were trained on, which the digest tells."""
+    places = [plan.trained_on] if plan.trained_on else [saved.plan.catalog, plan.catalog]
+    for place in dict.fromkeys(places):
+        found = _scale_of(saved, place)
+        if found is not None:
+            return found
+    raise UsageError(
+        "scale of the targets",
+        found=f"other samples, or none, in {' and '.join(dict.fromkeys(places))}",
+        expected="the catalogue that was trained on, which the checkpoint knows by its digest",
+        remedy="say --trained-on CATALOG",
+    )
+
+
+def _scale_of(saved: Checkpoint, catalog: str) -> tuple[tuple[str, ...], TargetScale] | None:
+    """Return names and scale from a catalogue; None where it is not the one that was trained on."""
+    plan = replace(saved.plan, catalog=catalog, cache=None)
+    try:
+        data = TrainingData(plan, ProcessGrid(), moments=saved.moments)
+    except VoxloadError:
+        return None  # moved away, or of other columns: the caller says so where no other is left
+    with closing(data):
+        if data.digest != saved.data:
+            return None
+        # As the training took it; they come from the catalogue, so no volume is opened.
+        rows = [data.training.read_targets(index) for index in range(len(data.training))]
+        return data.fields.targets, TargetScale.of(torch.stack([row for row in rows if row is not None]))
+
+
+def _check_halvings(network: UNet3D, shape: Sequence[int]) -> None:
+    """Refuse extents that the U-Net cannot halve, or halves down to a single voxel, which is not normalised."""
+    multiple = network.input_multiple
+    if any(extent % multiple for extent in shape) or max(shape) == multiple:
+        raise UsageError(
+            "UNet3D",
+            found=f"samples of {tuple(shape)}",
+            expected=f"multiples of {multiple}, and more than one of them along some axis",
+            remedy="convert to other extents",
+        )

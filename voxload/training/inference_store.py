@@ -1,0 +1,163 @@
+"""PredictionStore: the folder of predicted volumes, which all ranks write together and which appears whole.
+
+One Zarr v3 group a sample, as `voxload convert` writes them, with one array of classes. Of each sample its own, and not
+one array for all: extents may differ, a catalogue's rows name one volume each, and a sample can be copied by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import torch.distributed as dist
+import zarr
+from numpy.typing import NDArray
+from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
+
+from voxload.atomic import TEMPORARY_MARK, remove, sync, sync_folder, temporary_beside
+from voxload.catalog import CATALOG_NAME, Catalog, Entry
+from voxload.convert.manifest import stored_bytes
+from voxload.errors import StorageError, UsageError, VoxloadError
+from voxload.geometry import SPATIAL_AXES
+from voxload.grid import ProcessGrid
+from voxload.training.inference_chunks import Chunking
+from voxload.training.inference_model import Extents
+
+PREDICTIONS = "predictions"
+"""Name of the folder in the output folder, and of the dataset in its catalogue."""
+
+
+class PredictionStore:
+    """Classes of voxels on their way to a folder; every rank makes one at the same point. Used by one thread.
+
+    Until `publish` returns, nothing is visible under the folder's final name. What was there before is replaced.
+
+    Parameters
+    ----------
+    output
+        Folder that the folder of predictions goes to; all ranks see it.
+    extents
+        Extents (D, H, W) of each sample.
+    grid
+        The ranks.
+    dtype
+        Type of the stored classes.
+
+    Raises
+    ------
+    UsageError
+        When blocks are too uneven to be written by ranks that share no file, or a folder of another kind is in the way.
+    StorageError
+        When the storage refuses.
+    """
+
+    def __init__(
+        self, output: Path, extents: Mapping[str, Extents], grid: ProcessGrid, *, dtype: np.dtype[Any]
+    ) -> None:
+        self._grid, self._dtype, self._extents = grid, dtype, dict(extents)
+        self._chunkings = {shape: Chunking.of(grid, shape) for shape in set(self._extents.values())}
+        self._final = output / PREDICTIONS
+        if self._final.exists() and not (self._final / CATALOG_NAME).is_file():
+            raise UsageError(
+                f"{self._final}", found="something else there", expected="no folder, or one of earlier predictions"
+            )
+        self._temporary = self._begin()
+        with _writing(self._temporary):
+            for sample in sorted(self._extents)[grid.rank :: grid.world_size]:
+                self._create(sample)
+        _wait()
+
+    def write(self, sample: str, classes: NDArray[Any]) -> None:
+        """Write this rank's block ``(d, h, w)`` of a sample."""
+        box = self._grid.block(self._extents[sample])
+        path = self._temporary / _name(sample)
+        with _writing(path):
+            # Every chunk is stored, those of background too: for voxload a missing chunk is an error.
+            config: Any = {"order": "C", "write_empty_chunks": True}
+            array = zarr.open_array(path / PREDICTIONS, mode="r+", zarr_format=3, config=config)
+            array[box.slices] = classes
+
+    def publish(self) -> None:
+        """Give the folder its catalogue and its final name, once every rank has written its blocks."""
+        _wait()
+        if self._grid.rank == 0:
+            with _writing(self._final):
+                Catalog.from_entries(map(self._entry, self._extents), self._temporary).write(
+                    self._temporary / CATALOG_NAME
+                )
+                sync(self._temporary)
+                remove(self._final)
+                self._temporary.rename(self._final)
+                sync_folder(self._final.parent)
+        _wait()
+
+    def _begin(self) -> Path:
+        """Return the temporary folder, made by rank 0 in place of those that killed runs left."""
+        name = [temporary_beside(self._final)]
+        if self._grid.rank == 0:
+            with _writing(self._final):
+                self._final.parent.mkdir(parents=True, exist_ok=True)
+                remove_leftovers(self._final.parent)
+                name[0].mkdir()
+        if dist.is_initialized():
+            dist.broadcast_object_list(name, src=0)
+        return name[0]
+
+    def _create(self, sample: str) -> None:
+        """Make a sample's array, without voxels."""
+        chunking = self._chunkings[self._extents[sample]]
+        zarr.create_group(self._temporary / _name(sample), zarr_format=3).create_array(
+            PREDICTIONS,
+            shape=self._extents[sample],
+            chunks=chunking.chunks,
+            shards=chunking.shards,
+            dtype=self._dtype,
+            compressors=[
+                BloscCodec(cname="lz4", clevel=5, shuffle=BloscShuffle.bitshuffle, typesize=self._dtype.itemsize),
+                Crc32cCodec(),  # blosc itself does not notice a flipped bit
+            ],
+            fill_value=0,
+            dimension_names=list(SPATIAL_AXES.lower()),
+        )
+
+    def _entry(self, sample: str) -> Entry:
+        """Return a sample's row of the catalogue."""
+        name, shape = _name(sample), self._extents[sample]
+        nbytes = stored_bytes(self._temporary / name, PREDICTIONS)
+        return Entry(sample, name, PREDICTIONS, shape, self._dtype.str, SPATIAL_AXES, nbytes)
+
+
+def remove_leftovers(output: Path) -> None:
+    """Remove what runs that were killed left in an output folder: one run at a time writes there."""
+    for left in output.glob(f".{PREDICTIONS}{TEMPORARY_MARK}*"):
+        remove(left)
+
+
+def _name(sample: str) -> str:
+    """Return the name of a sample's folder: ids may hold what names of folders may not."""
+    return f"{quote(sample, safe='')}.zarr"
+
+
+def _wait() -> None:
+    """Wait until all ranks are here."""
+    if dist.is_initialized():
+        dist.barrier()
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn what the system raises while `path` is written into a StorageError of one line."""
+    try:
+        yield
+    except VoxloadError:
+        raise
+    except OSError as error:
+        text = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
+        raise StorageError(
+            f"writing {path}", found=text, remedy="make room or choose another --output, then start again"
+        ) from error

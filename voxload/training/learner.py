@@ -1,0 +1,100 @@
+"""Learner: a network on one rank of the grid, its optimiser and the course of its step size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from voxload.engine import shard
+from voxload.errors import DataError
+from voxload.grid import ProcessGrid
+from voxload.training.plan import Optimisation
+from voxload.training.schedule import rate_factor
+
+_OVER_BATCHES = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
+class Learner:
+    """What changes in a step; every rank makes one of the same network at the same point. Used by one thread.
+
+    Parameters
+    ----------
+    network
+        The ordinary network, with the same weights on every rank; it is trained in place.
+    grid
+        The ranks; torch.distributed is initialised when there are several.
+    shape
+        Extents (D, H, W) of the samples.
+    recipe
+        How the weights are found.
+    steps
+        Steps of the whole run.
+    """
+
+    def __init__(
+        self, network: nn.Module, grid: ProcessGrid, *, shape: Sequence[int], recipe: Optimisation, steps: int
+    ) -> None:
+        self.dtype: torch.dtype = getattr(torch, recipe.dtype)
+        self.network = network.to(self.dtype)
+        sharded = shard(self.network, grid, shape=shape)
+        self.model: nn.Module = _averaging(sharded) if grid.world_size > 1 else sharded
+        self._optimiser = torch.optim.Adam(self.network.parameters(), lr=recipe.learning_rate)
+        self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimiser, lambda step: rate_factor(step, steps))
+
+    @property
+    def rate(self) -> float:
+        """The step size now."""
+        return float(self._schedule.get_last_lr()[0])
+
+    @property
+    def is_normalised(self) -> bool:
+        """Whether the network normalises over the samples of a batch."""
+        return any(isinstance(layer, _OVER_BATCHES) for layer in self.network.modules())
+
+    def outputs(self, volumes: Tensor) -> Tensor:
+        """Return what the model gives for this rank's blocks ``(B, C, d, h, w)``."""
+        outputs: Tensor = self.model(volumes.to(self.dtype))
+        return outputs
+
+    def step(self, loss: Tensor) -> None:
+        """Change the weights so that the mean of all ranks' losses falls."""
+        self._optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call] # torch's
+        self._optimiser.step()
+        self._schedule.step()
+
+    def state(self) -> dict[str, Any]:
+        """Return weights, moments of the optimiser and place in the schedule: equal on every rank, for any grid."""
+        return {
+            "network": self.network.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+            "schedule": self._schedule.state_dict(),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned, on whatever grid; raises DataError when that is of another network."""
+        try:
+            self.network.load_state_dict(state["network"])
+            self._optimiser.load_state_dict(state["optimiser"])
+            self._schedule.load_state_dict(state["schedule"])
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise DataError(
+                "weights and optimiser to go on from",
+                found=" ".join(str(error).split()),
+                expected="those of this network",
+                remedy="use the version of voxload that wrote them, or start anew",
+            ) from error
+
+
+def _averaging(model: nn.Module) -> DistributedDataParallel:
+    """Return the model with gradients averaged over the world, by the same additions in every step.
+
+    To look for unused parameters, of which there are none, is the way to leave gradients in the buckets that they are
+    in. Else they are dealt anew behind the first step, a resumed run's too, and sums of four ranks or more then differ
+    in their last bits from those of a run that was not stopped.
+    """
+    return DistributedDataParallel(model, find_unused_parameters=True)
