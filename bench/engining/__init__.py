@@ -1,0 +1,1 @@
+"""The parts of bench/engine.py: processes, what they run, the four claims, and the tables."""

@@ -1,0 +1,244 @@
+"""One rank: ``python -m bench.engining.rank JOB RANK``. It answers requests, a line of JSON each, until there are none.
+
+A request names a method of Rank and its arguments; the answer is what it returns.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from bench.engining.held import peak_bytes, saved_bytes
+from bench.engining.job import ALL_TO_ALL, AUTO, CHANNELS, NONE, P2P, PLAIN, SHARD, SPATIAL, TARGETS, Job, Way
+from bench.engining.shares import seconds_by_kind
+from bench.engining.watched import Watched
+from voxload import engine
+from voxload.grid import ProcessGrid
+from voxload.models import CosmoFlow
+
+_RATE = 1e-5
+"""Learning rate: samples are noise, and weights shall stay numbers."""
+_SEED = 7
+_EXCHANGES: dict[str, Callable[[ProcessGrid], engine.Exchange]] = {
+    NONE: engine.NoExchange,
+    P2P: engine.P2P,
+    ALL_TO_ALL: engine.AllToAll,
+}
+
+
+_TRIES = 10
+"""Steps after which ``join="auto"`` has made up its mind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network that trains, and the block that it trains on."""
+
+    model: nn.Module
+    x: Tensor
+    watch: Watched | None
+    """Its exchange, where it has one."""
+    optimizer: torch.optim.Optimizer
+    prediction: list[float]
+    """What it said of the sample before it had learned anything."""
+
+
+class Rank:
+    """Runs networks on this rank's block of one sample.
+
+    Parameters
+    ----------
+    job, rank
+        The world, and the place in it.
+    """
+
+    def __init__(self, job: Job, rank: int) -> None:
+        self._job = job
+        self._rank = rank
+        on_gpu = job.device == "cuda"
+        self._device = torch.device("cuda", rank) if on_gpu else torch.device("cpu")
+        self._dtype = torch.bfloat16 if on_gpu else torch.float32
+        self._layout = torch.channels_last_3d if on_gpu else torch.contiguous_format
+        if on_gpu:
+            torch.cuda.set_device(self._device)
+        if job.ranks > 1:
+            dist.init_process_group(
+                "nccl" if on_gpu else "gloo",
+                init_method=f"file://{Path(job.folder) / 'rendezvous'}",
+                rank=rank,
+                world_size=job.ranks,
+                timeout=timedelta(seconds=job.limit),
+            )
+        torch.manual_seed(_SEED)
+        self._sample = torch.randn(1, CHANNELS, *(job.size,) * 3)
+        self._y = torch.rand(1, TARGETS).to(self._device, self._dtype)
+        self._networks: dict[tuple[Way, bool], Network] = {}
+
+    def prepare(self, way: Way, *, is_ddp: bool, updates: bool) -> dict[str, Any]:
+        """Return what a network predicts that has learned nothing, after some steps that make it ready."""
+        network = self._network(way, is_ddp=is_ddp)
+        for _ in range(_TRIES if way.join == AUTO else 1 + is_ddp):  # after its first, DDP sorts its gradients anew
+            self._step(network, updates=updates)
+        return {"prediction": network.prediction}
+
+    def train(self, way: Way, *, steps: int, is_ddp: bool, updates: bool) -> dict[str, Any]:
+        """Return the seconds of a step, those of this process's threads, and those spent in the exchange.
+
+        Parameters
+        ----------
+        way
+            Which network.
+        steps
+            Steps in a row, over which times are means.
+        is_ddp
+            Whether gradients are averaged over the ranks.
+        updates
+            Whether a step ends with an update of the weights.
+        """
+        network = self._network(way, is_ddp=is_ddp)
+        self._meet()
+        if network.watch:
+            network.watch.waited = 0.0
+        spent = time.process_time()
+        seconds = self._timed(lambda: self._step(network, updates=updates), steps)
+        return {
+            "seconds": seconds,
+            "cpu": (time.process_time() - spent) / steps,
+            "waited": network.watch.waited / steps if network.watch else 0.0,
+        }
+
+    def weigh(self, way: Way) -> dict[str, Any]:
+        """Return the bytes that a step saves for backward, and the most that it has."""
+        network = self._network(way, is_ddp=False)
+        self._step(network, updates=False)  # it leaves the weights' gradients, which are no activations
+        saved = saved_bytes(lambda: self._loss(network), network.model.parameters())
+        peak = peak_bytes(lambda: self._loss(network).backward(), self._device)  # type: ignore[no-untyped-call] # torch's
+        return {"saved": saved, "peak": peak}
+
+    def serial(self, way: Way, *, repeats: int) -> dict[str, Any]:
+        """Return the seconds that the messages of a step take alone, and the bytes received in its forward pass."""
+        network = self._network(way, is_ddp=True)
+        if network.watch is None:
+            raise ValueError(f"{way}: no exchange")
+        network.watch.received = 0
+        with torch.no_grad():
+            self._loss(network)
+        received = network.watch.received
+        again = network.watch.record(lambda: self._step(network, updates=False))
+        again()
+        self._meet()
+        return {"seconds": self._timed(again, repeats), "received": received}
+
+    def profile(self, way: Way, *, steps: int, is_ddp: bool) -> dict[str, Any]:
+        """Return the seconds of a step by kind."""
+        self.prepare(way, is_ddp=is_ddp, updates=True)
+        network = self._network(way, is_ddp=is_ddp)
+        self._meet()
+        return seconds_by_kind(lambda: self._step(network, updates=True), self._device, repeats=steps)
+
+    def _network(self, way: Way, *, is_ddp: bool) -> Network:
+        """Return a network, made when it is first asked for; all ranks must ask for it together."""
+        key = way, is_ddp
+        if key not in self._networks:
+            grid = ProcessGrid(SPATIAL[way.of], way.of) if way.of else self._grid
+            block = grid.block((self._job.size,) * 3).slices
+            x = self._placed(self._sample[(slice(None), slice(None), *block)])
+            torch.manual_seed(_SEED)
+            model, watch = _made(way, grid, self._placed(CosmoFlow(self._job.size, CHANNELS, TARGETS)))
+            model.eval()
+            with torch.no_grad():
+                prediction = model(x).float().flatten().tolist()
+            model.train()
+            outer = DistributedDataParallel(model) if is_ddp else model
+            optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
+            self._networks[key] = Network(outer, x, watch, optimizer, prediction)
+        return self._networks[key]
+
+    @property
+    def _grid(self) -> ProcessGrid:
+        return ProcessGrid(SPATIAL[self._job.ranks], self._job.ranks, self._rank)
+
+    def _placed(self, what: Any) -> Any:
+        """Return a tensor or a network on the device, in its type and layout."""
+        if isinstance(what, Tensor):
+            return what.to(self._device, self._dtype).contiguous(memory_format=self._layout)
+        return what.to(device=self._device, dtype=self._dtype, memory_format=self._layout)
+
+    def _loss(self, network: Network) -> Tensor:
+        return nn.functional.mse_loss(network.model(network.x), self._y)
+
+    def _step(self, network: Network, *, updates: bool) -> None:
+        network.optimizer.zero_grad()
+        self._loss(network).backward()  # type: ignore[no-untyped-call] # torch's
+        if updates:
+            network.optimizer.step()
+
+    def _meet(self) -> None:
+        if self._job.ranks > 1:
+            dist.barrier()
+
+    def _timed(self, call: Callable[[], object], repeats: int) -> float:
+        """Return the seconds of each of some calls in a row, on a GPU by its own clock."""
+        if self._device.type == "cpu":
+            begin = time.perf_counter()
+            for _ in range(repeats):
+                call()
+            return (time.perf_counter() - begin) / repeats
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call] # torch's
+        torch.cuda.synchronize()
+        start.record()
+        for _ in range(repeats):
+            call()
+        stop.record()
+        torch.cuda.synchronize()
+        return float(start.elapsed_time(stop)) / 1e3 / repeats
+
+
+def _made(way: Way, grid: ProcessGrid, model: nn.Module) -> tuple[nn.Module, Watched | None]:
+    """Return a network as `way` says, and its exchange."""
+    if way.exchange == PLAIN:
+        return model, None
+    if way.exchange == SHARD:
+        return engine.shard(model, grid), None
+    watch = Watched(_EXCHANGES[way.exchange](grid))
+    return engine.shard(model, grid, join=way.join, exchange=watch), watch
+
+
+def main(words: Sequence[str]) -> None:
+    """Answer requests until there are no more."""
+    answers = _answers()
+    job = Job.read(Path(words[0]))
+    faulthandler.dump_traceback_later(job.limit, exit=True)
+    torch.set_num_threads(1)
+    rank = Rank(job, int(words[1]))
+    faulthandler.cancel_dump_traceback_later()
+    for line in sys.stdin:
+        request = json.loads(line)
+        faulthandler.dump_traceback_later(job.limit, exit=True)
+        answer = getattr(rank, request.pop("call"))(Way(**request.pop("way")), **request)
+        faulthandler.cancel_dump_traceback_later()
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def _answers() -> IO[str]:
+    """Return the standard output for answers alone: what libraries print there goes to the messages."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

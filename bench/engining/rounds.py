@@ -1,0 +1,185 @@
+"""Rounds: trials that take turns, another one first in each round, and the medians of what they took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from bench.engining.job import Way
+from bench.engining.launch import Worlds
+from bench.reading.bystanders import Bystanders
+
+QUIET = 0.2
+"""Cores that others may use before figures are doubtful."""
+_GLANCE = 3.0
+"""Seconds over which it is seen whether others are busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Something that is timed."""
+
+    name: str
+    """What tables say of it."""
+    ranks: int
+    way: Way
+    is_ddp: bool = False
+    updates: bool = True
+    """Whether a step updates the weights."""
+
+    @property
+    def is_true(self) -> bool:
+        """Whether it must predict what others do."""
+        return self.way.is_true or (self.ranks == 1 and not self.way.of)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A trial in one round; times are those of a step."""
+
+    seconds: float
+    """Of the slowest rank."""
+    cpu: float
+    """Of the busiest rank's threads: others on the machine change it less."""
+    waits: tuple[float, ...]
+    """In the exchange, of each rank: one that comes late does not wait."""
+
+
+def seconds(run: Run) -> float:
+    """Return the time of a step."""
+    return run.seconds
+
+
+def cpu(run: Run) -> float:
+    """Return the time of the busiest rank's threads."""
+    return run.cpu
+
+
+def shortest_wait(run: Run) -> float:
+    """Return the time in the exchange of the rank that waits least: what messages cost, more than late peers."""
+    return min(run.waits)
+
+
+def longest_wait(run: Run) -> float:
+    """Return the time in the exchange of the rank that waits most."""
+    return max(run.waits)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much is measured."""
+
+    size: int
+    rounds: int
+    steps: int
+    """Steps in a row."""
+    patience: float = 0.0
+    """Seconds for waiting until others are quiet, and for rounds that are repeated because others were not."""
+    tolerance: float = 1e-3
+    """Relative difference of predictions that is rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Of what kinds worlds are measured."""
+
+    ranks: tuple[int, ...]
+    """Numbers of ranks that share a sample."""
+    joins: tuple[str, ...]
+    """Ways of joining halos and blocks; the first is the one of which speed is asked."""
+    itemsize: int
+    """Bytes of a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """All runs of some trials."""
+
+    trials: tuple[Trial, ...]
+    runs: dict[str, tuple[Run, ...]]
+    """By trial: one for each round."""
+    others: tuple[float, ...]
+    """Cores that others used, in each round."""
+    repeated: int
+    """Rounds that do not count, because others were busy."""
+    wrong: tuple[str, ...]
+    """Trials that predicted something else than the first one."""
+
+    def median(self, name: str, figure: Callable[[Run], float] = seconds) -> float:
+        """Return the middle figure of a trial, seconds by default."""
+        return float(np.median([figure(run) for run in self.runs[name]]))
+
+    def ratios(self, name: str, other: str, figure: Callable[[Run], float] = seconds) -> tuple[float, ...]:
+        """Return one trial's figure as a multiple of another's, for each round."""
+        return tuple(figure(one) / figure(two) for one, two in zip(self.runs[name], self.runs[other], strict=True))
+
+    def document(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {
+            "others": self.others,
+            "repeated": self.repeated,
+            "wrong": self.wrong,
+            "runs": {name: [asdict(run) for run in runs] for name, runs in self.runs.items()},
+        }
+
+
+def run_rounds(worlds: Worlds, trials: Sequence[Trial], pace: Pace) -> Rounds:
+    """Run all trials in turn, after a run of each that is not counted."""
+    predictions = {trial.name: _prepared(worlds, trial) for trial in trials}
+    true = [predictions[trial.name] for trial in trials if trial.is_true]
+    wrong = [
+        f"{trial.name}: predicted {predictions[trial.name]}, others {true[0][0]}"
+        for trial in trials
+        if trial.is_true and any(_differs(each, true[0][0], pace.tolerance) for each in predictions[trial.name])
+    ]
+    end = time.monotonic() + pace.patience
+    rounds: list[dict[str, Run]] = []
+    others: list[float] = []
+    repeated = 0
+    while len(rounds) < pace.rounds:
+        await_quiet(end)
+        bystanders = Bystanders()
+        first = len(rounds) % len(trials)
+        found = {trial.name: _time(worlds, trial, pace.steps) for trial in (*trials[first:], *trials[:first])}
+        used = bystanders.cores()
+        if used > QUIET and time.monotonic() < end:
+            repeated += 1
+            continue
+        rounds.append(found)
+        others.append(used)
+    runs = {trial.name: tuple(found[trial.name] for found in rounds) for trial in trials}
+    return Rounds(tuple(trials), runs, tuple(others), repeated, tuple(wrong))
+
+
+def _prepared(worlds: Worlds, trial: Trial) -> list[list[float]]:
+    """Make a trial's networks ready; return what each rank's predicted before it had learned anything."""
+    asked = worlds.of(trial.ranks).ask("prepare", trial.way, is_ddp=trial.is_ddp, updates=trial.updates)
+    return [answer["prediction"] for answer in asked]
+
+
+def _time(worlds: Worlds, trial: Trial, steps: int) -> Run:
+    words = {"steps": steps, "is_ddp": trial.is_ddp, "updates": trial.updates}
+    answers = worlds.of(trial.ranks).ask("train", trial.way, **words)
+    return Run(
+        seconds=max(answer["seconds"] for answer in answers),
+        cpu=max(answer["cpu"] for answer in answers),
+        waits=tuple(answer["waited"] for answer in answers),
+    )
+
+
+def _differs(found: Sequence[float], wanted: Sequence[float], tolerance: float) -> bool:
+    error = np.abs(np.subtract(found, wanted)).max() / np.abs(wanted).max()
+    return not error <= tolerance  # not a number differs, too
+
+
+def await_quiet(end: float) -> None:
+    """Return when others use hardly any core, or at the `end`, of the monotonic clock."""
+    while time.monotonic() < end:
+        bystanders = Bystanders()
+        time.sleep(_GLANCE)
+        if bystanders.cores() <= QUIET:
+            return
