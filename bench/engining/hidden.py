@@ -16,6 +16,8 @@ from bench.engining.rounds import Kind, Pace, Rounds, Trial, longest_wait, run_r
 _REPEATS = 10
 """Times that the messages of a step are sent in a row, to time them alone."""
 _EXCHANGES = {NONE: "NoExchange", P2P: "P2P", ALL_TO_ALL: "AllToAll"}
+_UNRESOLVED = "unresolved"
+"""What the table says instead of a share that noise alone would make."""
 _FEW = 3
 """Fewer rounds tell nothing of how far they are apart."""
 _KIB = 1 << 10
@@ -81,8 +83,8 @@ def _sheet(rows: Sequence[tuple[str, ...]], pace: Pace, ranks: int) -> Sheet:
         caption=f"{pace.rounds} rounds of {pace.steps} steps in a row, medians; NoExchange, the ceiling: messages do "
         "not travel; exposed: 1 - ceiling / step, with its range; exchange: time in it, of the rank that waits least "
         "and most; alone: the same messages one after the other without a step; KiB: received in a forward pass; "
-        "hidden: 1 - (step - ceiling) / alone, with ~ where rounds differ by more than the messages take or are fewer "
-        f"than {_FEW}",
+        f"hidden: 1 - (step - ceiling) / alone, or {_UNRESOLVED} where rounds differ by more than the messages take or "
+        f"are fewer than {_FEW}",
         columns=("", "ms", "exposed", "from - to", "exchange ms", "to", "alone ms", "KiB", "hidden"),
         rows=tuple(rows),
     )
@@ -91,4 +93,4 @@ def _sheet(rows: Sequence[tuple[str, ...]], pace: Pace, ranks: int) -> Sheet:
 def _share(beyond: Sequence[float], serial: float) -> str:
     """Return the part of the messages' own time that steps did not take longer, from each round's difference."""
     is_doubtful = len(beyond) < _FEW or max(beyond) - min(beyond) > serial
-    return f"{'~ ' if is_doubtful else ''}{1 - float(np.median(beyond)) / serial:.0%}"
+    return _UNRESOLVED if is_doubtful else f"{1 - float(np.median(beyond)) / serial:.0%}"

@@ -11,8 +11,8 @@ import pytest
 from tests.training.stops import SEGMENTATION, segmentation, single_threaded, train
 from voxload.cli.main import run
 from voxload.demo.structures import StructureRule, make_structures
-from voxload.training.inference_plan import InferencePlan
-from voxload.training.inference_result import InferenceResult
+from voxload.inference.plan import InferencePlan
+from voxload.inference.result import InferenceResult
 
 WRONG = {
     "no checkpoint": ([], "'--checkpoint'"),
@@ -84,9 +84,9 @@ def test_figures_are_shown(kind: str, monkeypatch: pytest.MonkeyPatch, capsys: p
         return result
 
     monkeypatch.setattr("voxload.cli.infer.launch_inference", take)
-    words = "--checkpoint run --dataset x --labels y --trained-on old.parquet --spatial 2,1,1 --nproc 2 --batch-size 3"
+    words = "--checkpoint run --dataset x --labels y --spatial 2,1,1 --nproc 2 --batch-size 3"
     assert run(["infer", "c.parquet", *words.split(), "--output", "out"]) == 0
-    assert plans == [InferencePlan("c.parquet", "run", "out", (2, 1, 1), 3, "x", "y", "old.parquet")]
+    assert plans == [InferencePlan("c.parquet", "run", "out", (2, 1, 1), 3, "x", "y")]
     printed = capsys.readouterr().out
     lines = [line.split() for line in printed.splitlines()]
     assert all(row in lines for row in rows)

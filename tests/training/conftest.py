@@ -38,7 +38,7 @@ def no_processes_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             assert str(tmp_path) not in process.read_text(errors="replace"), process
-    assert not list(tmp_path.glob("voxload-train-*"))
+    assert not list(tmp_path.glob("voxload-plan-*"))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import torch
 from voxload.catalog import Catalog
 from voxload.errors import DataError, UsageError
 from voxload.models import CosmoFlow
-from voxload.training.launch import _follow, launch
+from voxload.training.launch import launch
 from voxload.training.plan import Optimisation, TrainingPlan
 from voxload.training.result import TrainingResult
 from voxload.training.worker import WEIGHTS
@@ -60,13 +60,3 @@ def test_what_a_rank_finds_wrong_comes_out_as_one_error(catalog: Path, tmp_path:
     (broken / shards[0].relative_to(catalog.parent)).unlink()
     with pytest.raises(DataError, match=rf"{listed.samples[0]}\.zarr.*no chunk full/c/0/0/0/0"):
         launch(_plan(broken / catalog.name, tmp_path), processes=1, on_epoch=lambda _: None)
-
-
-def test_warnings_of_ranks_are_heard() -> None:
-    """What a rank warns of is warned of here; what libraries print is not taken for ours."""
-    seen: list[dict[str, Any]] = []
-    lines = ["[1]\n", "a library's\n", '{"event": "warning", "message": "no disk"}\n', '{"event": "epoch"}\n']
-    with pytest.warns(RuntimeWarning, match="no disk") as caught:
-        assert _follow(lines, seen.append) is None
-    assert len(caught) == 1
-    assert seen == [{"event": "epoch"}]

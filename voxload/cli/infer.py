@@ -15,9 +15,9 @@ from rich.table import Table
 from voxload.catalog import CATALOG_NAME
 from voxload.cli.options import parse_triple
 from voxload.cli.progress import count_bar
-from voxload.training.inference_launch import launch_inference
-from voxload.training.inference_plan import InferencePlan
-from voxload.training.inference_result import InferenceResult
+from voxload.inference.launch import launch_inference
+from voxload.inference.plan import InferencePlan
+from voxload.inference.result import InferenceResult
 
 EPILOG = "Example: voxload infer universes/ --checkpoint run --spatial 2,2,1 --nproc 4 --output predicted"
 """Shown at the end of the command's help."""
@@ -38,10 +38,6 @@ def infer(
     labels: Annotated[
         str, typer.Option(help="Dataset with true classes.", show_default="the one trained on, where it is there")
     ] = "",
-    trained_on: Annotated[
-        Path | None,
-        typer.Option(help="Catalogue that CosmoFlow was trained on.", show_default="where it was, or CATALOG"),
-    ] = None,
     output: Annotated[Path, typer.Option(help="Folder for the predictions.")] = Path("infer-report"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
@@ -61,7 +57,6 @@ def infer(
         batch_size=batch_size,
         dataset=dataset,
         labels=labels,
-        trained_on="" if trained_on is None else _catalog(trained_on),
     )
     result = _infer_with_progress(plan, processes=nproc)
     if as_json:

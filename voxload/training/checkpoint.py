@@ -18,7 +18,7 @@ from voxload.errors import DataError, NotFoundError, StorageError, VoxloadError
 from voxload.training.plan import TrainingPlan
 from voxload.training.progress import Progress
 from voxload.training.result import Epoch
-from voxload.training.statistics import Moments
+from voxload.training.statistics import Moments, TargetScale
 
 CHECKPOINT = "checkpoint.pt"
 """File name in a run's output folder."""
@@ -40,6 +40,10 @@ class Checkpoint:
     """Sample groups that trained."""
     moments: Moments
     """What inputs are standardised by."""
+    targets: tuple[str, ...]
+    """What a regression predicts; empty for a segmentation."""
+    scale: TargetScale | None
+    """Maps a regression's outputs to the targets' own units; None for a segmentation."""
     progress: Progress
     """Epochs and steps that are behind."""
     learner: Mapping[str, Any]
@@ -60,6 +64,7 @@ class Checkpoint:
         path = folder / CHECKPOINT
         values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         values |= {name: dataclasses.asdict(values[name]) for name in ("moments", "progress")}
+        values["scale"] = None if self.scale is None else dataclasses.asdict(self.scale)
         values |= {"version": FORMAT, "plan": self.plan.to_json()}
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -124,7 +129,8 @@ def _built(values: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of a checkpoint from what was written of them."""
     if values.pop("version") != FORMAT:
         raise ValueError("another format")
-    progress, moments, plan = (values.pop(name) for name in ("progress", "moments", "plan"))
+    progress, moments, scale, plan = (values.pop(name) for name in ("progress", "moments", "scale", "plan"))
     epochs = tuple(Epoch(**row) for row in progress.pop("epochs"))
     figures = {"progress": Progress(**progress, epochs=epochs), "moments": Moments(**moments)}
+    figures["scale"] = None if scale is None else TargetScale(**scale)
     return {**values, **figures, "plan": TrainingPlan.from_json(plan)}

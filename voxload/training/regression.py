@@ -32,7 +32,7 @@ class Regression:
         self._plan = plan
         self._data = data
         self._targets = _all_targets(data.training)
-        self._scale = TargetScale.of(self._targets)
+        self.scale = TargetScale.of(self._targets)
 
     def network(self) -> nn.Module:
         """Return CosmoFlow; see Task."""
@@ -45,13 +45,13 @@ class Regression:
 
     def loss(self, outputs: Tensor, truth: Tensor) -> Tensor:
         """See Task."""
-        return nn.functional.mse_loss(outputs, self._scale.scaled(truth).to(outputs.dtype))
+        return nn.functional.mse_loss(outputs, self.scale.scaled(truth).to(outputs.dtype))
 
     def marks(self, outputs: Tensor, truth: Tensor) -> Tensor:
         """See Task."""
         found = outputs.double()
-        squared = (found - self._scale.scaled(truth)).square().mean(1, keepdim=True)
-        return torch.cat([squared, (self._scale.original(found) - truth).abs()], 1)
+        squared = (found - self.scale.scaled(truth)).square().mean(1, keepdim=True)
+        return torch.cat([squared, (self.scale.original(found) - truth).abs()], 1)
 
     def judgement(self, marks: Tensor) -> Judgement:
         """See Task."""

@@ -214,6 +214,8 @@ class Run:
             data=self.data.digest,
             groups=self.grid.groups,
             moments=self.data.moments,
+            targets=self.data.fields.targets,
+            scale=self.task.scale,
             progress=self.progress,
             learner=self.learner.state(),
             loader=self.data.loader.state_dict(),

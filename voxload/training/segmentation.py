@@ -36,6 +36,7 @@ class Segmentation:
     def __init__(self, plan: TrainingPlan, data: TrainingData, grid: ProcessGrid) -> None:
         self._foreground = tuple(range(1, plan.classes))
         self.names = tuple(map(str, self._foreground))
+        self.scale = None
         self._plan = plan
         self._data = data
         self._entropy = VoxelLoss(nn.CrossEntropyLoss(), grid)

@@ -8,6 +8,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from voxload.training.result import DiceBaseline
+from voxload.training.statistics import TargetScale
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class Task(Protocol):
 
     names: tuple[str, ...]
     """What is predicted, for people: the targets, or the foreground classes."""
+
+    @property
+    def scale(self) -> TargetScale | None:
+        """Maps outputs to the targets' own units; None where they have none. Whoever predicts needs it."""
+        ...
 
     def network(self) -> nn.Module:
         """Return the ordinary, unsplit network for the data, its weights drawn from torch's generator.

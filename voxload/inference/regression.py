@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from voxload.grid import ProcessGrid
-from voxload.training.inference_data import Batch, InferenceData
-from voxload.training.inference_model import Trained
-from voxload.training.inference_notes import summed
-from voxload.training.inference_result import InferenceResult
-from voxload.training.inference_tables import write_tables
+from voxload.inference.data import Batch, InferenceData
+from voxload.inference.model import Trained
+from voxload.inference.notes import summed
+from voxload.inference.result import InferenceResult
+from voxload.inference.tables import write_tables
 
 FILES = ("predictions.csv", "predictions.parquet")
 """File names in the output folder; both hold the same table."""

@@ -25,8 +25,8 @@ from voxload.convert.manifest import stored_bytes
 from voxload.errors import StorageError, UsageError, VoxloadError
 from voxload.geometry import SPATIAL_AXES
 from voxload.grid import ProcessGrid
-from voxload.training.inference_chunks import Chunking
-from voxload.training.inference_model import Extents
+from voxload.inference.chunks import Chunking
+from voxload.inference.model import Extents
 
 PREDICTIONS = "predictions"
 """Name of the folder in the output folder, and of the dataset in its catalogue."""

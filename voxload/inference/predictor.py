@@ -6,8 +6,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from voxload.training.inference_data import Batch
-from voxload.training.inference_result import InferenceResult
+from voxload.inference.data import Batch
+from voxload.inference.result import InferenceResult
 
 
 class Predictor(Protocol):

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 from voxload.grid import ProcessGrid
-from voxload.training.inference_data import InferenceData
-from voxload.training.inference_model import Trained, read_together
-from voxload.training.inference_plan import InferencePlan
-from voxload.training.inference_predictor import Predictor
-from voxload.training.inference_regression import Numbers
-from voxload.training.inference_result import InferenceResult
-from voxload.training.inference_segmentation import Classes
+from voxload.inference.data import InferenceData
+from voxload.inference.model import Trained, read_together
+from voxload.inference.plan import InferencePlan
+from voxload.inference.predictor import Predictor
+from voxload.inference.regression import Numbers
+from voxload.inference.result import InferenceResult
+from voxload.inference.segmentation import Classes
 from voxload.training.plan import UNET3D
 
 Tell = Callable[[dict[str, Any]], None]

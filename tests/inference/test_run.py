@@ -1,6 +1,6 @@
 """Predictions: on any grid those of the plain network on the whole volume, each sample once, in files of their own.
 
-``python -m tests.training.test_inference PLANS`` under torchrun is one of the tests' ranks: it carries out one plan
+``python -m tests.inference.test_run PLANS`` under torchrun is one of the tests' ranks: it carries out one plan
 after the other, as JSON lines.
 """
 
@@ -33,15 +33,14 @@ from voxload.dataset import VolumeDataset
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.geometry import Box
 from voxload.grid import ProcessGrid
+from voxload.inference.chunks import Chunking
+from voxload.inference.data import deal
+from voxload.inference.plan import InferencePlan
+from voxload.inference.result import InferenceResult
+from voxload.inference.run import Inference
 from voxload.loader.dataloader import DataLoader
 from voxload.models import CosmoFlow, UNet3D
 from voxload.training.checkpoint import CHECKPOINT, Checkpoint
-from voxload.training.inference import Inference
-from voxload.training.inference_chunks import Chunking
-from voxload.training.inference_data import deal
-from voxload.training.inference_launch import _follow
-from voxload.training.inference_plan import InferencePlan
-from voxload.training.inference_result import InferenceResult
 from voxload.training.split import split_samples
 
 ROOT = Path(__file__).parents[2]
@@ -120,7 +119,7 @@ def runs(numbers: InferencePlan, classes: InferencePlan, tmp_path_factory: pytes
     path.write_text("\n".join(plan.to_json() for plan in plans), encoding="utf-8")
     runner = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
     done = subprocess.run(
-        [*runner, "-m", "tests.training.test_inference", str(path)],
+        [*runner, "-m", "tests.inference.test_run", str(path)],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
@@ -286,14 +285,13 @@ def test_what_is_no_checkpoint_is_refused(classes: InferencePlan, tmp_path: Path
 def test_catalogues_that_do_not_fit_are_refused(
     numbers: InferencePlan, classes: InferencePlan, catalog: Path, labelled: Path, tmp_path: Path
 ) -> None:
-    """Datasets, channels, extents, grids, and a regression whose scale is not known."""
+    """Datasets, channels, extents and grids."""
     plan, other = replace(classes, output=str(tmp_path)), replace(numbers, output=str(tmp_path))
     _refused(replace(plan, dataset="none"), NotFoundError, "no dataset 'none', expected one of")
     _refused(replace(plan, labels="none"), NotFoundError, "--labels: found no dataset 'none'")
     _refused(replace(other, labels="labels"), UsageError, "--labels: found 'labels' for cosmoflow")
     _refused(replace(other, catalog=str(labelled)), UsageError, "2 datasets.*name one with --dataset")
     _refused(replace(plan, catalog=str(catalog)), UsageError, "found 2 channels, expected 1")
-    _refused(replace(other, trained_on=str(labelled)), UsageError, "scale of the targets.*say --trained-on CATALOG")
     _refused(replace(plan, catalog=_volumes(tmp_path, 16, 16, 10)), UsageError, r"samples of \(16, 16, 10\).*of 4")
     cubes = _volumes(tmp_path, 64, 64, 64, channels=2)
     _refused(replace(other, catalog=cubes), UsageError, r"samples of \(64, 64, 64\), for which its weights do not fit")
@@ -345,21 +343,6 @@ def test_extents_may_differ(classes: InferencePlan, tmp_path: Path) -> None:
     found = Catalog.read(tmp_path / "out" / "predictions" / "catalog.parquet")
     assert [found.entry(one, "predictions").shape for one in found.samples] == [each.shape for each in entries]
     assert found.samples == ("ward/0", "ward/1", "ward/2")
-
-
-def test_what_ranks_say_is_heard() -> None:
-    """Progress, warnings, the first error rather than a result; what libraries print is not taken for ours."""
-    seen: list[dict[str, Any]] = []
-    result = InferenceResult(1, (1, 1, 1), 1, ("a",), targets=("t",), mae=(None,), known=(0,))
-    lines = ["[1]\n", "words\n", '{"event": "begin", "samples": 2}', '{"event": "warning", "message": "no disk"}']
-    lines.append(json.dumps({"event": "result", **result.to_dict()}))
-    with pytest.warns(RuntimeWarning, match="no disk"):
-        assert _follow(lines, seen.append) == result
-    assert seen == [{"event": "begin", "samples": 2}]
-    lines = [f'{{"event": "error", "is_usage": true, "message": "{word}"}}' for word in ("first", "second")]
-    found = _follow(lines, seen.append)
-    assert isinstance(found, UsageError)
-    assert str(found) == "first"
 
 
 if __name__ == "__main__":

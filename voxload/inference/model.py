@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ from torch import Tensor, nn
 from voxload.engine import shard
 from voxload.errors import DataError, NotFoundError, UsageError, VoxloadError
 from voxload.grid import ProcessGrid
+from voxload.inference.plan import InferencePlan
 from voxload.models import CosmoFlow, UNet3D
 from voxload.training.checkpoint import CHECKPOINT, FORMAT, Checkpoint
-from voxload.training.data import TrainingData
-from voxload.training.inference_plan import InferencePlan
 from voxload.training.plan import UNET3D, TrainingPlan
 from voxload.training.statistics import Moments, TargetScale
 
@@ -43,23 +41,19 @@ class Trained:
 
     @classmethod
     def read(cls, plan: InferencePlan) -> Trained:
-        """Return what the checkpoint says, and for a regression the catalogue that was trained on.
+        """Return what the checkpoint says.
 
         Raises
         ------
         NotFoundError
             When there is no such file.
         UsageError
-            When the file is of another kind, or it is not known what a regression was trained on.
+            When the file is of another kind.
         DataError
             When the checkpoint is damaged.
         """
         saved = _checkpoint(Path(plan.checkpoint))
-        weights = saved.learner["network"]
-        if saved.plan.model == UNET3D:
-            return cls(saved.plan, saved.moments, weights)
-        targets, scale = _scale(saved, plan)
-        return cls(saved.plan, saved.moments, weights, targets, scale)
+        return cls(saved.plan, saved.moments, saved.learner["network"], saved.targets, saved.scale)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -151,36 +145,6 @@ def _checkpoint(path: Path) -> Checkpoint:
             expected=f"what voxload train wrote, format {FORMAT}",
             remedy="restore it, or name another",
         ) from error
-
-
-def _scale(saved: Checkpoint, plan: InferencePlan) -> tuple[tuple[str, ...], TargetScale]:
-    """Return names and scale of the targets, from the samples that were trained on, which the digest tells."""
-    places = [plan.trained_on] if plan.trained_on else [saved.plan.catalog, plan.catalog]
-    for place in dict.fromkeys(places):
-        found = _scale_of(saved, place)
-        if found is not None:
-            return found
-    raise UsageError(
-        "scale of the targets",
-        found=f"other samples, or none, in {' and '.join(dict.fromkeys(places))}",
-        expected="the catalogue that was trained on, which the checkpoint knows by its digest",
-        remedy="say --trained-on CATALOG",
-    )
-
-
-def _scale_of(saved: Checkpoint, catalog: str) -> tuple[tuple[str, ...], TargetScale] | None:
-    """Return names and scale from a catalogue; None where it is not the one that was trained on."""
-    plan = replace(saved.plan, catalog=catalog, cache=None)
-    try:
-        data = TrainingData(plan, ProcessGrid(), moments=saved.moments)
-    except VoxloadError:
-        return None  # moved away, or of other columns: the caller says so where no other is left
-    with closing(data):
-        if data.digest != saved.data:
-            return None
-        # As the training took it; they come from the catalogue, so no volume is opened.
-        rows = [data.training.read_targets(index) for index in range(len(data.training))]
-        return data.fields.targets, TargetScale.of(torch.stack([row for row in rows if row is not None]))
 
 
 def _check_halvings(network: UNet3D, shape: Sequence[int]) -> None:

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from voxload.errors import DataError, UsageError
 from voxload.grid import ProcessGrid
-from voxload.training.inference_data import Batch, InferenceData
-from voxload.training.inference_notes import summed
-from voxload.training.inference_result import InferenceResult
-from voxload.training.inference_store import PREDICTIONS, PredictionStore
-from voxload.training.inference_tables import write_tables
+from voxload.inference.data import Batch, InferenceData
+from voxload.inference.notes import summed
+from voxload.inference.result import InferenceResult
+from voxload.inference.store import PREDICTIONS, PredictionStore
+from voxload.inference.tables import write_tables
 
 DICE = "dice.csv"
 """File name in the output folder."""

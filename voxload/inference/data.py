@@ -14,10 +14,10 @@ from voxload.catalog import Catalog
 from voxload.dataset import VolumeDataset
 from voxload.errors import NotFoundError, UsageError
 from voxload.grid import ProcessGrid
+from voxload.inference.model import Extents, Trained
+from voxload.inference.plan import InferencePlan
 from voxload.loader.dataloader import DataLoader
 from voxload.training.fields import LABELS, VOLUME, Fields
-from voxload.training.inference_model import Extents, Trained
-from voxload.training.inference_plan import InferencePlan
 from voxload.training.plan import UNET3D
 
 

@@ -28,8 +28,6 @@ class InferencePlan:
     """Dataset to predict from; empty for the one that was trained on, or the only one."""
     labels: str = ""
     """Dataset with a class for each voxel to compare with; empty for the one that was trained on, where it is there."""
-    trained_on: str = ""
-    """Catalogue that was trained on, where it has moved: a regression takes the scale of its targets from it."""
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:

@@ -1,0 +1,59 @@
+"""Ranks as processes: what they say is heard, and how they end is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from voxload.errors import DataError, InternalError, UsageError
+from voxload.launching import _follow, launch_ranks
+
+RANK = """
+import os, sys, warnings
+from voxload.errors import DataError
+from voxload.rankmain import emit, run_rank
+
+def work(plan):
+    rank = int(os.environ["RANK"])
+    emit({"event": "here", "rank": rank, "plan": plan})
+    if plan == "warn" and rank == 1:
+        warnings.warn("no disk", RuntimeWarning)
+    if plan == "broken" and rank == 1:
+        raise DataError("chunk 7", found="nothing")
+    if plan == "die" and rank == 1:
+        print("last words", file=sys.stderr, flush=True)
+        os._exit(3)
+
+sys.exit(run_rank("rank", sys.argv[1:], work))
+"""
+
+
+def test_the_first_error_counts_and_no_word_of_a_library() -> None:
+    """Progress and warnings are passed on; what libraries print is not taken for ours."""
+    seen: list[dict[str, Any]] = []
+    lines = ["[1]\n", "words\n", '{"event": "begin", "samples": 2}', '{"event": "warning", "message": "no disk"}', "{}"]
+    with pytest.warns(RuntimeWarning, match="no disk"):
+        assert _follow(lines, seen.append) is None
+    assert seen == [{"event": "begin", "samples": 2}]
+    lines = [json.dumps({"event": "error", "is_usage": True, "message": word}) for word in ("first", "second")]
+    found = _follow(lines, seen.append)
+    assert isinstance(found, UsageError)
+    assert str(found) == "first"
+
+
+def test_ranks_that_run_fail_and_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes are heard; an error of one comes out as itself, a death with the last line that was written."""
+    (tmp_path / "a_rank.py").write_text(RANK)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    seen: list[dict[str, Any]] = []
+    with pytest.warns(RuntimeWarning, match="no disk"):
+        launch_ranks("a_rank", "warn", processes=2, subject="a test", hear=seen.append)
+    assert sorted(event["rank"] for event in seen) == [0, 1]
+    assert {event["plan"] for event in seen} == {"warn"}
+    with pytest.raises(DataError, match="chunk 7: found nothing"):
+        launch_ranks("a_rank", "broken", processes=2, subject="a test", hear=seen.append)
+    with pytest.raises(InternalError, match=r"a test: found a process that died: .+"):
+        launch_ranks("a_rank", "die", processes=2, subject="a test", hear=seen.append)

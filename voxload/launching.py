@@ -1,0 +1,118 @@
+"""launch_ranks: a plan carried out by processes of torchrun on this machine, and what they have to say.
+
+The processes run a module that calls `voxload.rankmain.run_rank`: each line that they write is an event as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from voxload.errors import DataError, InternalError, UsageError, VoxloadError
+
+Hear = Callable[[dict[str, Any]], None]
+"""Hears of each event but warnings and errors."""
+
+_STOP_SECONDS = 30
+"""Time for torchrun to end its processes before they are killed: it gives them as much itself."""
+
+
+def launch_ranks(module: str, plan: str, *, processes: int, subject: str, hear: Hear) -> None:
+    """Run a module on as many local processes, with the path of a file that holds `plan`; they end with this call.
+
+    Parameters
+    ----------
+    module
+        What ``python -m`` runs on each rank.
+    plan
+        Text of the plan.
+    processes
+        Ranks.
+    subject
+        What an error is about where a process dies without one.
+    hear
+        Hears of the ranks' events, in the order in which they come.
+
+    Raises
+    ------
+    VoxloadError
+        The first that a rank told of: UsageError, or DataError for whatever was wrong with data or storage.
+    InternalError
+        When a process dies without an error of its own; the message ends with the last line it wrote.
+    """
+    with tempfile.TemporaryDirectory(prefix="voxload-plan-") as folder:
+        written, log_path = Path(folder) / "plan.json", Path(folder) / "log"
+        written.write_text(plan, encoding="utf-8")
+        with log_path.open("w", encoding="utf-8") as log:
+            process = subprocess.Popen(
+                _command(module, written, processes),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=_environment(processes),
+                text=True,
+                start_new_session=True,
+            )
+            try:
+                error = _follow(process.stdout or (), hear)
+                status = process.wait()
+            finally:
+                _stop(process)
+        if error is not None:
+            raise error
+        if status:
+            lines = log_path.read_text(encoding="utf-8").strip().splitlines()
+            last = lines[-1].strip() if lines else "nothing written"
+            raise InternalError(subject, found=f"a process that died: {last}", remedy="see its memory and signals")
+
+
+def _command(module: str, plan: Path, processes: int) -> list[str]:
+    runner = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    return [*runner, "-m", module, os.fspath(plan)]
+
+
+def _environment(processes: int) -> dict[str, str]:
+    """Share the cores among the processes, unless the caller has decided."""
+    threads = max(1, len(os.sched_getaffinity(0)) // processes)
+    return {"OMP_NUM_THREADS": str(threads), **os.environ}
+
+
+def _follow(lines: Iterable[str], hear: Hear) -> VoxloadError | None:
+    """Pass the ranks' events and warnings on until their output ends; return the first error among them."""
+    first: VoxloadError | None = None
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue  # not one of ours: a library's own words
+        if not isinstance(event, dict):
+            continue
+        kind = event.get("event")
+        if kind == "warning":
+            warnings.warn(event["message"], RuntimeWarning, stacklevel=4)
+        elif kind == "error":
+            first = first or (UsageError if event["is_usage"] else DataError)(event["message"])
+        elif kind is not None:
+            hear(event)
+    return first
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """End the processes that still run; torchrun passes the signal on to its own."""
+    if process.stdout is not None:
+        process.stdout.close()
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
