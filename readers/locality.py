@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,19 +27,38 @@ _LOCAL = frozenset(
 """File systems whose pages cannot vanish with a server: a memory map of their files is safe to read."""
 
 
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mounted file system."""
+
+    point: str
+    """Where it is mounted."""
+    kind: str
+    """Such as ``ext4`` or ``lustre``; empty where the system does not say."""
+    source: str
+    """What is mounted: a device, or a server and its path."""
+
+
 def is_node_local(path: str) -> bool:
     """Tell whether `path` lies on a node-local file system; an unknown kind counts as remote."""
+    return mount_of(path).kind in _LOCAL
+
+
+def mount_of(path: str | os.PathLike[str]) -> Mount:
+    """Return the mount that a path lies on, whether or not there is such a file."""
     real = os.path.realpath(path)
-    best, kind = "", ""
-    for mount, name in _mounts():
-        if len(mount) >= len(best) and (real == mount or real.startswith(mount.rstrip("/") + "/")):
-            best, kind = mount, name
-    return kind in _LOCAL
+    best = Mount("", "", "")
+    for mount in _mounts():
+        is_inside = real == mount.point or real.startswith(mount.point.rstrip("/") + "/")
+        # Later mounts lie over earlier ones.
+        if is_inside and len(mount.point) >= len(best.point):
+            best = mount
+    return best
 
 
 @lru_cache(maxsize=1)
-def _mounts() -> tuple[tuple[str, str], ...]:
-    """Return (mount point, file system) of each mount; read once, as data sets do not move while they are read.
+def _mounts() -> tuple[Mount, ...]:
+    """Return all mounts; read once, as data sets do not move while they are read.
 
     Source: proc(5), /proc/self/mountinfo: the fields after the lone hyphen begin with the file system's type.
     """
@@ -49,6 +69,6 @@ def _mounts() -> tuple[tuple[str, str], ...]:
     found = []
     for line in lines:
         before, _, after = line.partition(" - ")
-        mount = before.split()[4].replace("\\040", " ")
-        found.append((mount, after.split()[0]))
+        kind, source, *_ = after.split()
+        found.append(Mount(before.split()[4].replace("\\040", " "), kind, source))
     return tuple(found)

@@ -97,7 +97,7 @@ class Supply:
     prefetch: int = 2
     """Batches ahead for each of them."""
     memory: int = 0
-    """Bytes of each node's memory that keep blocks; voxload's alone."""
+    """Bytes of each node's memory that keep blocks; of voxload and monai."""
     disk: str = ""
     """Folder on each node's disk that keeps blocks; empty for none; voxload's alone."""
     disk_bytes: int = 0

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from voxload.cli.bench import app as bench
 from voxload.cli.convert import EPILOG as CONVERT_EPILOG
 from voxload.cli.convert import convert
 from voxload.cli.demo import EPILOG as DEMO_EPILOG
@@ -42,6 +43,7 @@ app.command(epilog=SIMULATE_EPILOG)(simulate)
 app.command(epilog=TRAIN_EPILOG)(train)
 app.command(epilog=INFER_EPILOG)(infer)
 app.command(epilog=DEMO_EPILOG)(demo)
+app.add_typer(bench)
 
 
 def _show_version(is_asked: bool) -> None:

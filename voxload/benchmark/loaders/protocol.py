@@ -28,7 +28,9 @@ class Volume:
     dtype: str
     """Type of a voxel, as numpy names it."""
     format: str
-    """``hdf5``, ``zarr2``, ``zarr3``, ``npy`` or ``raw``."""
+    """``hdf5``, ``zarr2``, ``zarr3``, ``npy`` or ``raw``; else the words of the reader that knows it."""
+    chunks: tuple[int, ...] = ()
+    """Extents of the smallest unit that can be decoded, in the order of `axes`; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,9 @@ class Task:
     data: VolumeDataset
     """The samples, as this rank's blocks; it knows their ids and boxes. Other loaders read none of it."""
     volumes: tuple[Volume, ...]
-    """The same samples, by the data set's indices."""
+    """The same samples, by the data set's indices; voxload's own loader reads none of it."""
+    node_ranks: int = 1
+    """Ranks that run on this rank's node, itself included: they share its memory and its disk."""
 
 
 class BenchLoader(Protocol):
@@ -55,10 +59,11 @@ class BenchLoader(Protocol):
         number
             The epoch, from 0.
         indices
-            Samples of this rank's group in the order that is asked for; the same on all ranks of the group. A last
-            batch may be smaller. The iterator may be left before its end.
+            Samples of this rank's group in the order that is asked for, the same on all ranks of the group: what
+            `voxload.benchmark.order.epoch_indices` gives, or its first batches. A last batch may be smaller.
 
-        A batch need stay valid only until the next one is asked for.
+        The iterator may be left before its end; the next epoch ends it. A batch need stay valid only until the next
+        one is asked for.
         """
         ...
 
@@ -71,21 +76,35 @@ class BenchLoader(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop threads and processes."""
+        """Stop threads and processes, and close files; an epoch under way ends."""
         ...
 
 
 class LoaderKind(Protocol):
-    """What the entry point of a loader is: a way of loading, before it is told what."""
+    """A way of loading, before it is told what.
 
-    name: str
-    """What ``--loader`` says."""
-    title: str
-    """What tables say."""
-    needs: tuple[str, ...]
-    """Modules that must be importable."""
-    formats: tuple[str, ...]
-    """Formats that it reads; see `Volume.format`."""
+    Those of others register a class, to be called without arguments, in the entry-point group ``voxload.benchmark``.
+    """
+
+    @property
+    def name(self) -> str:
+        """What ``--loader`` says; of an entry point, its name too."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What tables say."""
+        ...
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Modules that must be importable."""
+        ...
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Formats that it reads; see `Volume.format`."""
+        ...
 
     def build(self, task: Task) -> BenchLoader:
         """Return a loader for one rank; this counts to the time to the first batch.

@@ -1,0 +1,115 @@
+"""Claim: emulated computing takes as long as asked, on average within 1 %, from 2 ms to 500 ms a step.
+
+Each kind (`sleep`, `spin` and, with a CUDA device, `gpu`) computes many steps of each duration, one after another on
+one thread, on a batch of 16 MiB. Printed are the mean that was asked (of the draws for a distribution), the mean that
+was measured, their ratio, by how much the median step was late, and how many cores others kept busy meanwhile. The
+claim is about a machine with a core to spare: on one that is full a thread that wants a core waits for it, and the mean
+shows that; root can give it one all the same, with chrt -f 1. The exit status is 1 when a ratio is further from 1 than
+--margin.
+
+The figures for a GPU are open: it has not run on a machine with one yet.
+
+    python bench/emulation.py [--kinds sleep,spin] [--durations 2ms 500ms] [--seconds 3] [--margin 0.01] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, median
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.arguments import names
+from bench.reading.bystanders import Bystanders
+from voxload.benchmark.durations import parse_durations
+from voxload.benchmark.emulation import Emulator
+from voxload.benchmark.workload import Emulation
+
+KINDS = ("sleep", "spin", "gpu")
+DURATIONS = ("2ms", "5ms", "10ms", "50ms", "100ms", "500ms", "normal:20ms,5ms")
+LEAST = 8
+"""Steps of each duration, however long they take."""
+SEED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Steps of one kind and duration."""
+
+    kind: str
+    duration: str
+    steps: int
+    asked: float
+    """Mean of what was asked for, in milliseconds."""
+    measured: float
+    """Mean of what they took, in milliseconds, by a clock outside the emulator."""
+    late: float
+    """By how much the median step was longer than asked, in milliseconds."""
+    bystanders: float
+    """Cores that others kept busy meanwhile."""
+
+    @property
+    def ratio(self) -> float:
+        """Measured to asked."""
+        return self.measured / self.asked
+
+
+def measure(kind: str, duration: str, seconds: float) -> Row:
+    """Compute for about so many seconds."""
+    durations = parse_durations(duration)
+    emulator = Emulator(Emulation(kind, duration, SEED))
+    batch = torch.zeros(1, 1, 256, 128, 128)
+    steps = max(LEAST, round(seconds / durations.mean))
+    emulator.compute(0, steps, batch)  # the first one loads code
+    asked = [durations.draw(SEED, 0, step) for step in range(steps)]
+    bystanders, took = Bystanders(), []
+    for step in range(steps):
+        begin = time.perf_counter()
+        emulator.compute(0, step, batch)
+        took.append(time.perf_counter() - begin)
+    late = [one - other for one, other in zip(took, asked, strict=True)]
+    return Row(kind, duration, steps, fmean(asked) * 1e3, fmean(took) * 1e3, median(late) * 1e3, bystanders.cores())
+
+
+def show(rows: Sequence[Row], margin: float) -> None:
+    """Print the table."""
+    print(
+        f"{'kind':<6} {'duration':<16} {'steps':>6} {'asked ms':>10} {'mean ms':>10} {'ratio':>8} {'late ms':>8} others"
+    )
+    for row in rows:
+        figures = f"{row.asked:>10.3f} {row.measured:>10.3f} {row.ratio:>8.4f} {row.late:>8.4f} {row.bystanders:>6.2f}"
+        verdict = "" if abs(row.ratio - 1) <= margin else "   OFF"
+        print(f"{row.kind:<6} {row.duration:<16} {row.steps:>6} {figures}{verdict}")
+
+
+def main() -> int:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kinds", type=names(*KINDS), default=KINDS, help="which (default: all that can run)")
+    parser.add_argument("--durations", nargs="+", default=DURATIONS, help="of a step, as voxload bench takes them")
+    parser.add_argument("--seconds", type=float, default=3.0, help="time for each kind and duration (default 3)")
+    parser.add_argument("--margin", type=float, default=0.01, help="how far from 1 a ratio may be (default 0.01)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    words = parser.parse_args()
+    kinds = words.kinds
+    if "gpu" in kinds and not torch.cuda.is_available():
+        print("gpu: not measured, there is no CUDA device", file=sys.stderr)
+        kinds = tuple(kind for kind in kinds if kind != "gpu")
+    rows = [measure(kind, duration, words.seconds) for kind in kinds for duration in words.durations]
+    if words.json:
+        print(json.dumps([asdict(row) | {"ratio": row.ratio} for row in rows], indent=1))
+    else:
+        show(rows, words.margin)
+    return int(not rows or any(abs(row.ratio - 1) > words.margin for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Runs of the DLIO benchmark with voxload's plug-in and without."""

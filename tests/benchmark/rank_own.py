@@ -1,0 +1,45 @@
+"""One of two ranks of test_own.py: keeps the laws with the other one's help, and says what came from where."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from functools import cache
+
+import torch.distributed as dist
+
+from tests.laws.bench_loader import check_loader
+from voxload.benchmark.loaders.own import KIND
+from voxload.benchmark.loaders.protocol import Task
+from voxload.benchmark.loaders.volumes import dataset_of
+from voxload.benchmark.order import epoch_indices
+from voxload.benchmark.workload import Length, Samples, Share, Supply, Workload
+from voxload.grid import ProcessGrid
+
+EPOCHS = 5
+
+
+def main(location: str, meeting: str, rank: int) -> None:
+    """Join the other rank, load, and print one line of JSON."""
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    supply = Supply(memory=1 << 20, peers="node")
+    workload = Workload(Samples(location), Share(batch_size=2), Length(EPOCHS), supply)
+    grid = ProcessGrid((1, 1, 1), 2, rank)
+    with closing(dataset_of(workload, grid)) as data:
+        task = Task(workload, grid, data, (), node_ranks=2)
+        check_loader(KIND, task, cache(lambda index: data[index][0]))
+        drawn = [epoch_indices(workload.share, len(data), grid, number) for number in range(EPOCHS)]
+        with closing(KIND.build(task)) as loader:
+            for number, indices in enumerate(drawn):
+                for _ in loader.epoch(number, indices):
+                    pass
+                dist.barrier()
+            sources = loader.counts()["sources"]
+            dist.barrier()
+    print(json.dumps({"drawn": drawn, "blocks": {kind: told["blocks"] for kind, told in sources.items()}}))  # noqa: T201 - the test reads it
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

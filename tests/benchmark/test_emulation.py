@@ -1,0 +1,129 @@
+"""Emulator: never shorter than asked, hardly longer, and kind to other threads; bounds of 1 % are bench/emulation.py's.
+
+What is asserted must hold on a machine that is busy with other things: a median leaves out the steps that met them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from statistics import median
+
+import pytest
+import torch
+
+from voxload.benchmark.durations import parse_durations
+from voxload.benchmark.emulation import Emulator
+from voxload.benchmark.gpu import tensors_in
+from voxload.benchmark.spin import spin_until
+from voxload.benchmark.workload import Emulation
+from voxload.errors import UsageError
+
+BATCH = torch.zeros(2, 1, 4, 4, 4)
+
+
+LATE = 0.05
+"""Seconds by which a step may be late on a machine where many others want the cores."""
+
+
+@pytest.mark.parametrize("kind", ["sleep", "spin"])
+def test_a_step_takes_what_is_asked(kind: str) -> None:
+    """Never less, and rarely much more."""
+    emulator = Emulator(Emulation(kind, "5ms"))
+    begin = time.perf_counter()
+    took = [emulator.compute(0, step, BATCH) for step in range(15)]
+    assert time.perf_counter() - begin >= sum(took)
+    assert min(took) >= 0.005
+    assert median(took) < 0.005 + LATE
+    assert emulator.mean == 0.005
+
+
+@pytest.mark.parametrize("kind", ["sleep", "spin"])
+def test_steps_differ_as_drawn(kind: str) -> None:
+    """Each step is as long as its own draw."""
+    text = "uniform:0,250ms"
+    emulator, durations = Emulator(Emulation(kind, text, seed=1)), parse_durations(text)
+    drawn = [durations.draw(1, 1, step) for step in range(6)]
+    late = [emulator.compute(1, step, BATCH) - seconds for step, seconds in enumerate(drawn)]
+    assert max(drawn) - min(drawn) > 3 * LATE
+    assert min(late) >= 0
+    assert median(late) < LATE
+
+
+def test_sleeping_leaves_the_processor() -> None:
+    """Of a sleep hardly any processor time is used, of a spin all that the machine gives."""
+    used = {}
+    for kind in ("sleep", "spin"):
+        emulator = Emulator(Emulation(kind, "250ms"))
+        begin = time.thread_time()
+        emulator.compute(0, 0, BATCH)
+        used[kind] = time.thread_time() - begin
+    assert used["sleep"] < 0.01
+    assert used["spin"] > 0.02
+
+
+def test_spinning_lets_other_threads_run() -> None:
+    """The interpreter lock is not held: another thread comes forward in the middle of one call."""
+    moments: list[float] = []
+    is_over = threading.Event()
+
+    def note() -> None:
+        while not is_over.wait(0.001):
+            moments.append(time.perf_counter())
+
+    thread = threading.Thread(target=note)
+    thread.start()
+    begin = time.perf_counter()
+    spin_until(begin + 0.4)
+    is_over.set()
+    thread.join()
+    assert any(begin + 0.1 < moment < begin + 0.3 for moment in moments)
+
+
+def test_no_computing_takes_no_time() -> None:
+    """And its mean is 0, whatever the durations say."""
+    emulator = Emulator(Emulation("none", "10s"))
+    assert emulator.compute(0, 0, BATCH) == 0.0
+    assert emulator.mean == 0.0
+
+
+def test_a_moved_mean_is_noted() -> None:
+    """As the durations say it."""
+    emulation = Emulation("sleep", "normal:10ms,10ms")
+    assert Emulator(emulation).note == parse_durations("normal:10ms,10ms").note != ""
+    assert Emulator(emulation).mean == pytest.approx(0.01288, rel=1e-3)
+
+
+def test_unknown_kinds_and_durations_are_refused() -> None:
+    """When the emulator is made, before anything runs."""
+    with pytest.raises(UsageError, match="one of none, sleep, spin, gpu"):
+        Emulator(Emulation("nap", "1"))
+    with pytest.raises(UsageError, match="compute time"):
+        Emulator(Emulation("sleep", "soon"))
+    with pytest.raises(UsageError, match="seed"):
+        Emulator(Emulation("sleep", "1", seed=-1))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_device_there_is_no_gpu_work() -> None:
+    """An error that says what else there is."""
+    with pytest.raises(UsageError, match=r"no CUDA device.*sleep or spin"):
+        Emulator(Emulation("gpu", "1ms"))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint16])
+def test_a_device_computes_as_long_as_asked(dtype: torch.dtype) -> None:
+    """Never less, rarely more; the device has nothing left to do at the end."""
+    emulator = Emulator(Emulation("gpu", "10ms"))
+    took = [emulator.compute(0, step, (BATCH.to(dtype), BATCH)) for step in range(11)]
+    assert torch.cuda.current_stream().query()
+    assert min(took) >= 0.010
+    assert median(took) < 0.010 + LATE
+
+
+def test_tensors_are_found_wherever_they_are() -> None:
+    """In tuples, lists and mappings, in order."""
+    a, b, c = torch.zeros(1), torch.ones(2), torch.ones(3)
+    found = list(tensors_in(({"x": a, "id": "universe"}, [b, None], c)))
+    assert [tensor.numel() for tensor in found] == [1, 2, 3]

@@ -1,0 +1,54 @@
+"""Ranks meet under torchrun, under mpiexec, and alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from voxload.benchmark.meeting import as_torch_job, meeting
+
+RANK = """
+import json, os, sys
+import torch, torch.distributed as dist
+from voxload.benchmark.meeting import as_torch_job, meeting
+with meeting() as shared:
+    seen = [shared.gather(shared.rank * 10), shared.first("mine" if shared.rank == 0 else "other")]
+    for _ in range(20):
+        shared.wait()
+    with as_torch_job(shared, is_whole=False):
+        seen.append(dist.is_initialized())
+    with as_torch_job(shared, is_whole=True):
+        total = torch.tensor([shared.rank])
+        dist.all_reduce(total)
+        seen.append(int(total))
+    all_seen = shared.gather(seen)
+    if shared.rank == 0:
+        print("SEEN " + json.dumps(all_seen), flush=True)
+"""
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "mpiexec"])
+def test_ranks_meet(launcher: str, tmp_path: Path) -> None:
+    """Three ranks hear each other, and become a job of torch's only when they are all of it."""
+    script = tmp_path / "rank.py"
+    script.write_text(RANK)
+    if launcher == "torchrun":
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3", str(script)]
+    else:
+        command = [str(Path(sys.executable).with_name("mpiexec")), "-n", "3", sys.executable, str(script)]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=environ)
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("SEEN "))
+    assert json.loads(line.removeprefix("SEEN ")) == [[[0, 10, 20], "mine", False, 3]] * 3
+
+
+def test_one_process_meets_itself() -> None:
+    """Without a launcher there is nobody to wait for."""
+    with meeting({}) as shared, as_torch_job(shared, is_whole=True):
+        shared.wait()
+        assert (shared.gather(7), shared.first("x")) == ([7], "x")

@@ -1,0 +1,162 @@
+"""Whole runs: what they count is what was stored, delivered and waited for, by voxload and by others."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from voxload.benchmark.codec import Codec
+from voxload.benchmark.contents import Contents, Kind
+from voxload.benchmark.dataset_plan import DatasetPlan
+from voxload.benchmark.document import Document
+from voxload.benchmark.generate import generate
+from voxload.benchmark.job import Request, fit, run_benchmark
+from voxload.benchmark.launch import launch_benchmark
+from voxload.benchmark.meeting import Meeting
+from voxload.benchmark.storage import Storage, StoreFormat
+from voxload.benchmark.workload import Coldness, Emulation, Length, Samples, Share, Supply, Workload
+from voxload.errors import DataError, UsageError
+
+SHAPE = (2, 64, 64, 64)
+COUNT = 8
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return eight samples in HDF5, compressed."""
+    storage = Storage(StoreFormat.HDF5, chunks=(2, 32, 32, 32), codec=Codec("gzip"))
+    folder = tmp_path_factory.mktemp("bench") / "data"
+    generate(folder, DatasetPlan(SHAPE, "<i2", storage, Contents(Kind.COUNTS), COUNT))
+    return folder
+
+
+def _workload(data: Path, **parts: Any) -> Workload:
+    return replace(Workload(Samples(str(data))), **parts)
+
+
+def _alone(workload: Workload) -> Document:
+    document = run_benchmark(Request(workload), Meeting(None, rank=0, size=1), lambda _: None)
+    assert document is not None
+    return document
+
+
+@pytest.mark.parametrize("loader", ["voxload", "torch-h5py", "h5py"])
+def test_one_rank_counts_what_it_did(loader: str, data: Path) -> None:
+    """Bytes delivered are those of the blocks, and the time is that of the steps."""
+    workload = _workload(
+        data, length=Length(epochs=2), supply=Supply(loader=loader, threads=0 if loader == "h5py" else 2)
+    )
+    before = time.perf_counter()
+    document = _alone(workload)
+    outside = time.perf_counter() - before
+    found = document.runs[0].figures
+    assert (found["steps"], found["samples"]) == (2 * COUNT, 2 * COUNT)
+    assert found["delivered_bytes"] == 2 * COUNT * int(np.prod(SHAPE)) * 2
+    assert 0 < found["seconds"] < outside
+    record = document.runs[0].records[0]
+    for epoch in record.epochs:
+        # Nothing lies between steps but a few lines of Python.
+        assert sum(epoch.steps.durations) <= epoch.wall
+    assert found["samples_per_second"] == pytest.approx(2 * COUNT / sum(epoch.wall for epoch in record.epochs))
+    assert document.data["stored_bytes"] == sum(path.stat().st_size for path in data.glob("*.h5"))
+
+
+def test_four_of_eight_ranks(data: Path) -> None:
+    """A grid of eight of which four run: it says so, each rank has its octant, and an independent reader agrees."""
+    workload = _workload(data, share=Share((2, 2, 2)), length=Length(epochs=1))
+    document = launch_benchmark(Request(workload), processes=4, hear=lambda _: None, environ={})
+    assert document is not None
+    assert (document.ranks, document.group_ranks) == (4, 4)
+    assert any(label.startswith("4 of 8 ranks ran") for label in document.labels)
+    found = document.runs[0].figures
+    assert found["samples"] == COUNT
+    assert found["delivered_bytes"] == COUNT * int(np.prod(SHAPE)) * 2 // 2
+    # Chunks and octants agree: half of all chunks were asked for, each once, as the files' own index has them.
+    assert found["asked_bytes"] == sum(_low_half_bytes(path) for path in data.glob("*.h5"))
+    again = Document.from_dict(json.loads(document.to_json()))
+    assert again.runs[0].figures == document.runs[0].figures
+
+
+def _low_half_bytes(path: Path) -> int:
+    """Return the stored bytes of the chunks in the lower half of the volume, by plain h5py."""
+    with h5py.File(path) as file:
+        (name,) = file
+        dataset = file[name].id
+        infos = [dataset.get_chunk_info(index) for index in range(dataset.get_num_chunks())]
+        return sum(info.size for info in infos if info.chunk_offset[1] < SHAPE[1] // 2)
+
+
+@pytest.mark.parametrize("loader", ["voxload", "torch-h5py"])
+def test_emulated_steps_take_their_time(loader: str, data: Path) -> None:
+    """Where computing outlasts loading, throughput is that of the computing, and AU is near 1."""
+    workload = _workload(
+        data,
+        length=Length(epochs=1),
+        emulation=Emulation("sleep", "0.1"),
+        supply=Supply(loader=loader),
+        share=Share(batch_size=2),
+    )
+    run = _alone(workload).runs[0]
+    (epoch,) = run.records[0].epochs
+    assert all(seconds >= 0.1 for seconds in epoch.steps.compute)
+    first = epoch.steps.stall[0] + epoch.steps.compute[0] + epoch.steps.peers[0]
+    wanted = sum(epoch.steps.compute[1:]) / (epoch.wall - first)
+    assert run.figures["utilisation"] == pytest.approx(wanted)
+    assert 0 < run.figures["utilisation"] <= 1
+
+
+def test_cold_runs_say_so(data: Path) -> None:
+    """Before a cold run nothing of the data is in memory, and the kernel sees the device read."""
+    document = _alone(_workload(data, coldness=Coldness("run")))
+    cold = document.runs[0].cold
+    if not cold.is_verified:
+        pytest.skip(f"this file system keeps its own cache: {cold.text}")
+    assert cold.resident <= 0.01
+    assert document.runs[0].figures["device_bytes"] >= 0.98 * document.data["stored_bytes"]
+    assert any(label.startswith("Page cache: cold, verified") for label in document.labels)
+
+
+def test_wrong_blocks_are_found(data: Path, tmp_path: Path) -> None:
+    """Verified blocks are compared with what was generated; one voxel that is not is named."""
+    share = Share((1, 2, 1), ranks_of=2, halo=3, boundary="periodic")
+    assert not _alone(_workload(data, verify=True, share=share)).runs[0].records[0].wrong
+    broken = tmp_path / "data"
+    storage = Storage(StoreFormat.NPY)
+    generate(broken, DatasetPlan((1, 16, 16, 16), "<i2", storage, samples=2))
+    path = sorted(broken.glob("*.npy"))[1]
+    volume = np.load(path)
+    volume[0, 3, 4, 5] += 1
+    np.save(path, volume)
+    (wrong,) = _alone(_workload(broken, verify=True)).runs[0].records[0].wrong
+    assert "sample 1, channel 0, voxel (3, 4, 5)" in wrong
+
+
+def test_repeats_have_seeds_of_their_own(data: Path) -> None:
+    """Three runs, three orders; limits of steps hold."""
+    request = Request(_workload(data, length=Length(steps=3)), repeats=3)
+    document = run_benchmark(request, Meeting(None, rank=0, size=1), lambda _: None)
+    assert document is not None
+    assert [run.seed for run in document.runs] == [0, 1, 2]
+    assert document.values("samples") == (3, 3, 3)
+
+
+def test_what_does_not_fit_is_refused(data: Path) -> None:
+    """Unknown loaders, more ranks than the job has, a launcher and processes at once, and blocks that nobody made."""
+    with pytest.raises(UsageError, match="loader: found 'none', expected one of voxload, torch-h5py"):
+        _alone(_workload(data, supply=Supply(loader="none")))
+    with pytest.raises(UsageError, match="4, of a job of 2"):
+        fit(_workload(data, share=Share((1, 1, 2), ranks_of=2)), 4)
+    with pytest.raises(UsageError, match="3 under a launcher of 2 ranks"):
+        launch_benchmark(
+            Request(_workload(data)), processes=3, hear=lambda _: None, environ={"RANK": "0", "WORLD_SIZE": "2"}
+        )
+    with pytest.raises(DataError, match="workload"):
+        Workload.from_json("{}")
+    assert Workload.from_json(_workload(data).to_json()) == _workload(data)

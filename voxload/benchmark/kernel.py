@@ -1,0 +1,125 @@
+"""KernelCounter: what the kernel counted for this process and all that it started."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from voxload.benchmark.processes import Status, family, status_of
+from voxload.benchmark.record import Kernel
+from voxload.errors import UsageError
+
+_TICK = 1 / os.sysconf("SC_CLK_TCK")
+"""Seconds of a clock tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Totals at one moment; only differences mean something."""
+
+    asked: int
+    """Bytes that read calls returned."""
+    device: int
+    """Bytes that came from devices."""
+    cpu: float
+    """Seconds of all threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory of this process and those that it started, in bytes."""
+
+    peak: int
+    """Most that was resident: of each process by itself (VmHWM), summed over those that lived at the same look."""
+    shared: int
+    """Shared memory that is mapped now (RssShmem), summed: what two processes map counts twice."""
+
+
+class KernelCounter:
+    """Reads /proc for this process and its living descendants; used by one thread.
+
+    A child that ended passes its counts to the parent that waits for it, as the kernel has it, so that nothing is lost
+    or counted twice, however short its life. Lost are the counts of a process for which no process of ours waited
+    (its parent ended first, or ignores SIGCHLD), but for those that were seen living at a mark and live still. A child
+    that ends while a mark is taken may be counted on either side of it. Processes of other users are left out. What
+    the counter itself reads is not counted; its processor time is.
+
+    Raises
+    ------
+    UsageError
+        On systems without /proc/PID/io.
+    """
+
+    def __init__(self) -> None:
+        self._read_by_me = 0
+        self._peak = 0
+        me = status_of(os.getpid(), self._read)
+        if me is None or self._counts(os.getpid()) is None:
+            raise UsageError(
+                "kernel counters",
+                found="no /proc/self/io",
+                expected="Linux with task I/O accounting",
+                remedy="run the benchmark on the host, or in a container that shows /proc",
+            )
+        self._me = me.process
+        self._known = {self._me}
+
+    def mark(self) -> Mark:
+        """Return the totals now; a few milliseconds on a node of many processes."""
+        statuses = self._look()
+        asked = device = 0
+        for status in statuses:
+            counts = self._counts(status.process.pid)
+            if counts is not None:
+                asked, device = asked + counts[0], device + counts[1]
+        self._note_peak(statuses)
+        return Mark(asked, device, sum(status.ticks for status in statuses) * _TICK)
+
+    def since(self, mark: Mark) -> Kernel:
+        """Return what was counted since `mark`; never negative."""
+        now = self.mark()
+        return Kernel(
+            asked=max(0, now.asked - mark.asked),
+            device=max(0, now.device - mark.device),
+            cpu=max(0.0, now.cpu - mark.cpu),
+        )
+
+    def memory(self) -> Memory:
+        """Return the memory; its peak is the largest of this look and all marks."""
+        statuses = self._look()
+        self._note_peak(statuses)
+        return Memory(self._peak, sum(self._size(status, "RssShmem") for status in statuses))
+
+    def _look(self) -> list[Status]:
+        """Return this process, its descendants, and those that were so once and have been left by their parents."""
+        found = family(self._known, self._read)
+        self._known = {status.process for status in found}
+        return found
+
+    def _note_peak(self, statuses: list[Status]) -> None:
+        self._peak = max(self._peak, sum(self._size(status, "VmHWM") for status in statuses))
+
+    def _counts(self, pid: int) -> tuple[int, int] | None:
+        """Return bytes that read calls returned and bytes from devices; None where that is not to be seen."""
+        mine = self._read_by_me
+        text = self._read(f"/proc/{pid}/io")
+        if text is None:
+            return None
+        fields = dict(line.split(": ") for line in text.splitlines())
+        return int(fields["rchar"]) - (mine if pid == os.getpid() else 0), int(fields["read_bytes"])
+
+    def _size(self, status: Status, name: str) -> int:
+        """Return a size in bytes that /proc/PID/status names; 0 for a process that has ended."""
+        text = self._read(f"/proc/{status.process.pid}/status") or ""
+        lines = (line.split() for line in text.splitlines() if line.startswith(f"{name}:"))
+        return sum(1024 * int(words[1]) for words in lines)
+
+    def _read(self, path: str) -> str | None:
+        """Return what a file of /proc says, and count its bytes: the kernel does, too."""
+        try:
+            found = Path(path).read_bytes()
+        except OSError:
+            return None
+        self._read_by_me += len(found)
+        return found.decode(errors="replace")

@@ -1,0 +1,85 @@
+"""Labels: what a reader must know before any figure, a sentence each; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from voxload.benchmark.document import Cold
+from voxload.benchmark.emulation import Emulator
+from voxload.benchmark.loaders.protocol import Task
+from voxload.benchmark.workload import NEVER
+from voxload.units import format_bytes
+
+TIMES_MEMORY = 5
+"""How many times the nodes' memory MLPerf Storage asks a data set to have."""
+
+
+def labels(
+    task: Task, *, ranks: int, data: Mapping[str, Any], hosts: Sequence[Mapping[str, Any]], colds: Sequence[Cold]
+) -> tuple[str, ...]:
+    """Return everything that makes figures better, or others, than they look.
+
+    Parameters
+    ----------
+    task
+        What was loaded, as rank 0 saw it.
+    ranks
+        Ranks that ran.
+    data, hosts
+        As Document has them.
+    colds
+        What was done about the page cache before each run.
+    """
+    found = [
+        *task.workload.scaled,
+        *_absent(task, ranks),
+        *_small(data, hosts),
+        *(f"Page cache: {text}." for text in dict.fromkeys(cold.text for cold in colds)),
+        *_later_epochs(task),
+        *_seed(task),
+        *_others(task),
+        *((f"Emulated computing: {note}.",) if (note := Emulator(task.workload.emulation).note) else ()),
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _absent(task: Task, ranks: int) -> Iterator[str]:
+    if ranks < task.grid.world_size:
+        yield (
+            f"{ranks} of {task.grid.world_size} ranks ran: the others' blocks were read by nobody, "
+            "and nothing came from peers."
+        )
+
+
+def _small(data: Mapping[str, Any], hosts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Tell of a data set that the page cache can hold: the storage is not measured then, once it is warm."""
+    memory = sum(int(host["memory_bytes"]) for host in hosts)
+    stored = int(data["stored_bytes"])
+    if stored < TIMES_MEMORY * memory:
+        yield (
+            f"The data set, {format_bytes(stored)}, is smaller than {TIMES_MEMORY} times the memory of the nodes, "
+            f"{format_bytes(memory)}: epochs after the first may come from the page cache."
+        )
+
+
+def _later_epochs(task: Task) -> Iterator[str]:
+    length = task.workload.length
+    if task.workload.coldness.when != NEVER and length.epochs > 1 and task.workload.coldness.when == "run":
+        yield "Only the first epoch of each run began cold."
+
+
+def _seed(task: Task) -> Iterator[str]:
+    supply = task.workload.supply
+    if supply.keeps_blocks and supply.clairvoyant:
+        yield "The loader knew the seed, and so the order of all epochs; MLPerf Storage forbids that."
+
+
+def _others(task: Task) -> Iterator[str]:
+    workload = task.workload
+    if workload.verify:
+        yield "Blocks were verified, which takes time between steps."
+    if workload.emulation.kind == "none":
+        yield "No computing was emulated: steps follow each other as fast as batches come."
+    if not workload.lockstep:
+        yield "Ranks did not wait for each other after each step, as training does."

@@ -1,0 +1,88 @@
+"""MonaiLoading: blocks that MONAI's CacheDataset keeps, under its ThreadDataLoader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import monai.transforms
+import numpy as np
+import torch
+from monai.data import CacheDataset, ThreadDataLoader
+from torch import Tensor
+from torch.utils.data import default_collate
+
+from voxload.benchmark.loaders.asked import AskedOrder
+from voxload.benchmark.loaders.blocks import BlockReader
+from voxload.benchmark.loaders.delivery import delivered, is_on_device
+from voxload.benchmark.loaders.protocol import Task
+from voxload.benchmark.loaders.running import Running
+from voxload.benchmark.loaders.torch_h5py import open_hdf5
+
+
+class ReadBlock(monai.transforms.Transform):
+    """Makes the block of a sample's index, in a new tensor: caches keep what they are given.
+
+    It says that it is a transform of MONAI's: what any other callable makes is not cached.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def __call__(self, data: int) -> Tensor:
+        """Return the block; safe to call from many threads, for each call opens the file for itself."""
+        blocks = BlockReader(self._task, open_hdf5)
+        try:
+            out = np.zeros(blocks.cut.volume_shape, blocks.cut.dtype)
+            blocks.read_into(data, out)
+        finally:
+            blocks.close()
+        return torch.from_numpy(out)
+
+
+class MonaiLoading:
+    """See BenchLoader.
+
+    As many blocks are cached, by threads when it is made, as fit this rank's part of the node's memory. Where all do, a
+    thread collates ahead; else worker processes read the others anew in each epoch.
+    """
+
+    def __init__(self, task: Task) -> None:
+        supply, count = task.workload.supply, len(task.volumes)
+        cut = BlockReader(task, open_hdf5).cut
+        kept = min(count, supply.memory // task.node_ranks // cut.nbytes)
+        workers = 0 if kept == count else supply.threads
+        data: Any = CacheDataset(
+            list(range(count)),
+            ReadBlock(task),
+            cache_num=kept,
+            num_workers=supply.threads,
+            progress=False,
+            copy_cache=False,
+        )
+        self._supply, self._asked, self._running = supply, AskedOrder(), Running()
+        self._loader: Any = ThreadDataLoader(
+            data,
+            batch_size=task.workload.share.batch_size,
+            sampler=self._asked,
+            collate_fn=default_collate,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            prefetch_factor=supply.prefetch if workers else None,
+            pin_memory=is_on_device(supply),
+        )
+
+    def epoch(self, number: int, indices: tuple[int, ...]) -> Iterator[Tensor]:  # noqa: ARG002 - the contract's
+        """See BenchLoader."""
+        self._running.end()
+        self._asked.indices = indices
+        return self._running.begin(delivered(self._loader, self._supply))
+
+    def counts(self) -> Mapping[str, Any]:
+        """See BenchLoader."""
+        return {}
+
+    def close(self) -> None:
+        """See BenchLoader; worker processes end with the loader."""
+        self._running.end()
+        self._loader = ()

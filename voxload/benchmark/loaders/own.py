@@ -1,0 +1,131 @@
+"""voxload's own loader, through its public names."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from voxload.benchmark.loaders.delivery import is_on_device
+from voxload.benchmark.loaders.lone import LoneGrid, is_whole
+from voxload.benchmark.loaders.protocol import Task
+from voxload.benchmark.loaders.running import Running
+from voxload.benchmark.loaders.volumes import HDF5, NPY, RAW, ZARR2, ZARR3, dataset_of
+from voxload.benchmark.order import epoch_indices, group_sampler
+from voxload.dataset import VolumeDataset
+from voxload.errors import UsageError
+from voxload.loader.cache import Cache
+from voxload.loader.dataloader import DataLoader
+
+_ALONE = ("auto", "none")
+"""What may be said of peers where some ranks are absent: nothing comes from any then."""
+
+
+class OwnLoading:
+    """See BenchLoader.
+
+    The order is that of the sampler over sample groups, which the loader can foresee; it refuses others. Where only
+    some ranks of the job run, each is alone: its block is that of its place, and nothing comes from peers.
+    """
+
+    def __init__(self, task: Task) -> None:
+        workload, data = task.workload, task.data
+        self._task, self._running = task, Running()
+        self._own: VolumeDataset | None = None
+        is_alone = not is_whole(task.grid)
+        if is_alone:
+            data = self._own = dataset_of(workload, LoneGrid(place=task.grid))
+        self._sampler = group_sampler(workload.share, len(data), task.grid)
+        self._loader: DataLoader[Any] = DataLoader(
+            data,
+            workload.share.batch_size,
+            sampler=self._sampler,
+            num_workers=workload.supply.threads,
+            prefetch_factor=workload.supply.prefetch,
+            cache=_cache(task, is_alone=is_alone),
+            device=workload.supply.device if is_on_device(workload.supply) else None,
+        )
+
+    def epoch(self, number: int, indices: tuple[int, ...]) -> Iterator[Tensor]:
+        """See BenchLoader; raises UsageError for an order that is not the workload's."""
+        self._running.end()
+        share = self._task.workload.share
+        whole = epoch_indices(share, len(self._task.data), self._task.grid, number)
+        is_cut = len(indices) < len(whole)
+        if indices != whole[: len(indices)] or (is_cut and len(indices) % share.batch_size):
+            raise UsageError(
+                f"order of epoch {number}",
+                found="other samples than the seed gives",
+                expected="the first batches of voxload.benchmark.order.epoch_indices",
+            )
+        self._sampler.set_epoch(number)
+        return self._running.begin(self._batches(-(-len(indices) // share.batch_size)))
+
+    def counts(self) -> Mapping[str, Any]:
+        """See BenchLoader."""
+        stats = self._loader.stats()
+        sources = {
+            kind: {"bytes": traffic.nbytes, "blocks": traffic.fetches, "seconds": traffic.seconds}
+            for kind, traffic in stats.sources.items()
+        }
+        return {"bytes_read": stats.bytes_read, "bytes_decoded": stats.bytes_decoded, "sources": sources}
+
+    def close(self) -> None:
+        """See BenchLoader; files of the task's own data set stay open."""
+        self._running.end()
+        self._loader.close()
+        if self._own is not None:
+            self._own.close()
+
+    def _batches(self, steps: int) -> Generator[Tensor]:
+        for (batch,) in islice(self._loader, steps):
+            yield batch
+            del batch
+
+
+class OwnKind:
+    """See LoaderKind."""
+
+    name = "voxload"
+    title = "voxload"
+    needs: tuple[str, ...] = ()
+    formats = (HDF5, ZARR2, ZARR3, NPY, RAW)
+
+    def build(self, task: Task) -> OwnLoading:
+        """See LoaderKind; raises UsageError too for zero threads, and for peers of which some are absent."""
+        supply = task.workload.supply
+        if supply.threads < 1:
+            raise UsageError("threads of loader voxload", found=str(supply.threads), expected="1 or more")
+        if supply.keeps_blocks and supply.peers not in _ALONE and not is_whole(task.grid):
+            raise UsageError(
+                f"peers {supply.peers!r}",
+                found="a job of which only some ranks run",
+                expected=f"all {task.grid.world_size} ranks, joined by torch.distributed",
+                remedy="start all of them, or use --peers auto",
+            )
+        return OwnLoading(task)
+
+
+KIND = OwnKind()
+
+
+def _cache(task: Task, *, is_alone: bool) -> Cache | None:
+    """Return where blocks are kept; a rank that is alone takes its part of the node for itself."""
+    supply = task.workload.supply
+    if not supply.keeps_blocks:
+        return None
+    sharers = task.node_ranks if is_alone else 1
+    folder = Path(supply.disk) if supply.disk else None
+    if folder is not None and sharers > 1:
+        folder /= f"rank{task.grid.rank}"
+    return Cache(
+        memory=supply.memory // sharers,
+        disk=folder,
+        disk_size=supply.disk_bytes // sharers,
+        peers="none" if is_alone else supply.peers,
+        clairvoyant=supply.clairvoyant,
+        epochs=task.workload.length.epochs,
+    )

@@ -1,0 +1,115 @@
+"""Picture: one plot with its words, as SVG inside a page or as a PNG file.
+
+matplotlib's object interface only, as in `voxload.plots`: nothing here touches its global state.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from voxload.atomic import replacing
+from voxload.benchmark.report.colours import INK, LINE, MUTED, as_variables
+
+WIDTH = 4.0
+"""Inches, 288 points: a phone shows them a little larger than they are drawn, a desktop half as large again."""
+SMALL = 9
+"""Points of the text of ticks and legends."""
+TICKS = 5
+"""Most steps of an axis whose numbers may have many digits."""
+_LETTERS = 44
+"""Letters of a line of a legend."""
+_NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+_HEAD = re.compile(r"^.*?(?=<svg)", re.DOTALL)
+_STYLE = re.compile(r"<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
+_DIGITS = re.compile(r"(\.\d\d)\d+(?=[ \n\"])")
+"""Decimals beyond hundredths of a point, which nobody sees; scales end in a bracket and keep theirs."""
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+_NAMESPACE = re.compile(r' xmlns(?::\w+)?="[^"]*"')
+_NAME = re.compile(r'(?<= id=")[^"]+|(?<=href="#)[^"]+|(?<=url\(#)[^)]+')
+_SIZE = re.compile(r' (?:width|height)="[^"]*"')
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One plot."""
+
+    key: str
+    """Its name in the page and as a file."""
+    title: str
+    caption: str
+    """What is drawn, in words."""
+    description: str
+    """What is to be seen, with figures, for who does not see it."""
+    figure: Figure
+
+    def svg(self) -> str:
+        """Return the plot as an element of a page: without a header, and no name that another plot may have."""
+        stream = io.StringIO()
+        FigureCanvasSVG(self.figure)
+        self.figure.savefig(stream, format="svg", facecolor="none", metadata=_NO_METADATA)
+        drawn = stream.getvalue()
+        for what in (_HEAD, _COMMENT, _METADATA, _STYLE, _NAMESPACE):
+            drawn = what.sub("", drawn)
+        opening, rest = drawn.split(">", 1)
+        drawn = f"{_SIZE.sub('', opening)}>{rest}".replace("xlink:href", "href")
+        return as_variables(_renamed(_DIGITS.sub(r"\1", drawn), self.key))
+
+    def write_png(self, folder: Path) -> Path:
+        """Write the plot with its title as ``KEY.png``; the file appears whole or not at all."""
+        path = folder / f"{self.key}.png"
+        FigureCanvasAgg(self.figure)
+        heading = self.figure.suptitle(self.title, fontsize=10.5, color=INK.light)
+        heading.set(visible=True, in_layout=True)
+        with replacing(path) as temporary:
+            self.figure.savefig(temporary, format="png", dpi=200, facecolor="white")
+        heading.set(visible=False, in_layout=False)
+        return path
+
+
+def blank(height: float) -> Figure:
+    """Return a figure of so many inches that lays out its panels by itself."""
+    return Figure(figsize=(WIDTH, height), layout="constrained")
+
+
+def tidy(panel: Axes, *, grid: str = "both") -> None:
+    """Give a panel the house's lines and colours; `grid` says along which axis lines are drawn."""
+    panel.set_facecolor("none")
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.spines[["bottom", "left"]].set_color(MUTED.light)
+    panel.tick_params(which="both", colors=MUTED.light, labelcolor=INK.light, labelsize=SMALL)
+    panel.grid(visible=True, axis=grid, color=LINE.light, linewidth=0.8)  # type: ignore[arg-type]
+    panel.set_axisbelow(True)
+    for text in (panel.title, panel.xaxis.label, panel.yaxis.label):
+        text.set(color=INK.light, fontsize=9.5)
+
+
+def note(panel: Axes, text: str, at: tuple[float, float]) -> None:
+    """Write a few words right of a point of the panel."""
+    style: dict[str, Any] = {"va": "center", "fontsize": SMALL - 0.5, "color": INK.light}
+    panel.annotate(text, at, (5, 0), textcoords="offset points", **style)
+
+
+def legend(figure: Figure, panel: Axes, *, columns: int) -> None:
+    """Put the panel's legend below all panels."""
+    handles, labels = panel.get_legend_handles_labels()
+    style: dict[str, Any] = {"frameon": False, "fontsize": SMALL, "labelcolor": INK.light}
+    spaces: dict[str, Any] = {"handlelength": 1.5, "handletextpad": 0.5, "columnspacing": 1.1}
+    wrapped = [fill(str(label), _LETTERS) for label in labels]
+    figure.legend(handles, wrapped, loc="outside lower center", ncols=columns, **style, **spaces)
+
+
+def _renamed(drawn: str, key: str) -> str:
+    """Return SVG whose names are counted and carry the plot's own: pages are the same each time, names unlike."""
+    numbers: dict[str, int] = {}
+    return _NAME.sub(lambda found: f"{key}-{numbers.setdefault(found[0], len(numbers))}", drawn)
