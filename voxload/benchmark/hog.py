@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from voxload.benchmark.memory_left import memory_left
+from voxload.memory_left import memory_left
 from voxload.errors import UsageError
 from voxload.units import format_bytes
 

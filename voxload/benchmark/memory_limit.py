@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from voxload.benchmark.memory_left import groups
+from voxload.memory_left import groups
 from voxload.errors import StorageError
 
 
