@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from bench.underdlio.launch import summary
 from voxload.benchmark.dlio.journal import read_records
-from voxload.benchmark.record import Record
 from voxload.benchmark.utilisation import utilisation
 
 AGREEMENT = 2.0
@@ -47,7 +46,7 @@ def figures(output: Path, *, is_ours: bool) -> Figures:
     ours = compute = None
     if is_ours:
         records = read_records(output)
-        found = utilisation([_as_dlio_counts(record) for record in records], warmup=WARMUP)
+        found = utilisation(records, warmup=WARMUP)
         ours = None if found is None else 100 * found
         compute = fmean(each for record in records for epoch in record.epochs for each in epoch.steps.compute)
     return Figures(
@@ -56,16 +55,3 @@ def figures(output: Path, *, is_ours: bool) -> Figures:
         samples_per_second=float(metric["train_throughput_mean_samples_per_second"]),
         compute=compute,
     )
-
-
-def _as_dlio_counts(record: Record) -> Record:
-    """Return a record in which the first steps' waiting for other ranks is not part of them.
-
-    DLIO leaves out of the time that counts what these steps loaded and computed, and not the barrier behind.
-    """
-    epochs = []
-    for epoch in record.epochs:
-        steps = epoch.steps
-        peers = tuple(0.0 if number < WARMUP else seconds for number, seconds in enumerate(steps.peers))
-        epochs.append(replace(epoch, steps=replace(steps, peers=peers)))
-    return replace(record, epochs=tuple(epochs))

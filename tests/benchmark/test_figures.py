@@ -40,8 +40,8 @@ def test_utilisation_follows_the_rule() -> None:
     assert epoch_utilisation(epoch, warmup=1) == pytest.approx(9 / 12)
     assert epoch_utilisation(epoch, warmup=0) == pytest.approx(12 / 17)
     assert epoch_utilisation(epoch, warmup=4) is None
-    # Time after the last step, and time spent on waiting for others, is time in which nothing is computed.
-    assert epoch_utilisation(_epoch((0.0, 0.0), 3.0, 1.0, after=2.0), warmup=1) == pytest.approx(3 / 6)
+    # Time after the last step, and waiting for others after any step, is time in which nothing is computed.
+    assert epoch_utilisation(_epoch((0.0, 0.0), 3.0, 1.0, after=2.0), warmup=1) == pytest.approx(3 / 7)
     slow = _epoch((0.0, 3.0), 3.0)
     assert utilisation([_record(0, epoch), _record(1, slow)], warmup=1) == pytest.approx((0.75 + 0.5) / 2)
     assert utilisation([_record(0, _epoch((1.0,), 1.0))], warmup=1) is None

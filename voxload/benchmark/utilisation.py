@@ -16,12 +16,12 @@ from voxload.benchmark.record import Epoch, Record
 def epoch_utilisation(epoch: Epoch, *, warmup: int) -> float | None:
     """Return the AU of one rank's epoch, 0 to 1; None where no step is left after `warmup` of them.
 
-    The time that counts goes from the end of the last step left out to the end of the epoch.
+    Of a step that is left out, loading and computing do not count; waiting for other ranks after it does.
     """
     steps = epoch.steps
     if len(steps.compute) <= warmup:
         return None
-    spent = epoch.wall - sum(steps.durations[:warmup])
+    spent = epoch.wall - sum(steps.stall[:warmup]) - sum(steps.compute[:warmup])
     return sum(steps.compute[warmup:]) / spent if spent > 0 else None
 
 

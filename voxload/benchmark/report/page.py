@@ -86,7 +86,7 @@ def _headlines(results: Sequence[Result]) -> str:
     ]
     found: dict[str, list[str]] = {}
     for result in results:
-        for label in (*result.document.labels, *result.document.workload.scaled):
+        for label in result.document.labels:
             found.setdefault(label, []).append(result.name)
     told = [label if len(names) == len(results) else f"{', '.join(names)}: {label}" for label, names in found.items()]
     return html.items(lines) + html.labels(told)
