@@ -46,8 +46,13 @@ def test_the_links_are_there(name: str) -> None:
 
 
 def test_what_the_package_data_name_is_there(project: dict[str, Any]) -> None:
-    """Type checkers find the marker that says: typed; the simulator its machines."""
-    data = {"voxload": ["py.typed"], "voxload.prefetch.machines": ["*.toml"]}
+    """Type checkers find the marker that says: typed; the simulator its machines, and DLIO its workloads."""
+    data = {
+        "voxload": ["py.typed"],
+        "voxload.benchmark.dlio": ["workload/*.yaml"],
+        "voxload.prefetch.machines": ["*.toml"],
+    }
     assert project["tool"]["setuptools"]["package-data"] == data
     assert (ROOT / "voxload" / "py.typed").is_file()
     assert list((ROOT / "voxload" / "prefetch" / "machines").glob("*.toml"))
+    assert list((ROOT / "voxload" / "benchmark" / "dlio").glob("workload/*.yaml"))

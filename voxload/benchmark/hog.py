@@ -9,8 +9,8 @@ from typing import Self
 
 import numpy as np
 
-from voxload.memory_left import memory_left
 from voxload.errors import UsageError
+from voxload.memory_left import memory_left
 from voxload.units import format_bytes
 
 _libc = ctypes.CDLL(None)

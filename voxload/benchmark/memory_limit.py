@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from voxload.memory_left import groups
 from voxload.errors import StorageError
+from voxload.memory_left import groups
 
 
 def memory_limit(proc: Path = Path("/proc")) -> int:
