@@ -31,7 +31,9 @@ def convert(
     dtype: Annotated[str, typer.Option(help="Headerless binary: numpy type, such as <f4.")] = "",
     order: Annotated[
         MemoryOrder | None,
-        typer.Option(help="Headerless binary: whether the last index runs fastest (C) or the first (F).  [default: C]"),
+        typer.Option(
+            help="Headerless binary: whether the last index runs fastest (C) or the first (F); C unless told otherwise."
+        ),
     ] = None,
     axes: Annotated[str, typer.Option(help="Order of the source's axes, such as DHWC.")] = "",
     chunks: Annotated[str, typer.Option(help="Chunk extents d,h,w; chosen by the cube's extents if not given.")] = "",
