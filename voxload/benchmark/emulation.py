@@ -20,6 +20,10 @@ _LATE = 0.00025
 """Seconds by which a sleeper may wake up too late: the kernel's timer slack, 50 us, and the way back to a core."""
 
 
+_CARRIED = 0.1
+"""Most seconds of lateness that later steps make up for: a hypervisor's pause, and not a machine that stood still."""
+
+
 class Work(Protocol):
     """What passes the time; used by one thread."""
 
@@ -72,6 +76,7 @@ class Emulator:
             raise UsageError("compute", found=repr(emulation.kind), expected=f"one of {', '.join(_KINDS)}")
         make = _KINDS[emulation.kind]
         self._work = make() if make is not None else None
+        self._late = 0.0
 
     @property
     def mean(self) -> float:
@@ -86,14 +91,18 @@ class Emulator:
     def compute(self, epoch: int, step: int, batch: Any) -> float:
         """Compute for as long as is drawn for this step; return the seconds that it took.
 
-        `batch` is what the loader delivered: a tensor, or tuples, lists and mappings of them.
+        A step that ends late, since a sleeper is not woken up in time, is made up for by the next ones, each at least
+        half as long as drawn: so the mean is right. `batch` is what the loader delivered: a tensor, or tuples, lists
+        and mappings of them.
         """
         if self._work is None:
             return 0.0
         begin = time.perf_counter()  # drawing takes a twentieth of a millisecond, and is part of the step
         seconds = self._durations.draw(self._seed, epoch, step)
-        self._work.last(begin + seconds, batch)
-        return time.perf_counter() - begin
+        self._work.last(begin + seconds - min(self._late, seconds / 2), batch)
+        took = time.perf_counter() - begin
+        self._late = min(max(self._late + took - seconds, 0.0), _CARRIED)
+        return took
 
 
 _KINDS: dict[str, Callable[[], Work] | None] = {"none": None, "sleep": Sleep, "spin": Spin, "gpu": Gpu}
