@@ -18,7 +18,7 @@ from rich.table import Table
 from voxload.advice import advise
 from voxload.benchmark.document import Document
 from voxload.benchmark.knee import Choice, best_setting, choices
-from voxload.benchmark.sweep import Factors, Spatial
+from voxload.benchmark.sweep import Factors, Setting, Spatial
 from voxload.benchmark.sweeping import Course, Swept, run_sweep
 from voxload.benchmark.workload import NEVER, Coldness, Emulation, Length, Samples, Share, Supply, Workload
 from voxload.cli.options import parse_extents, parse_names, parse_triple
@@ -102,13 +102,15 @@ def _show(swept: Sequence[Swept], found: Sequence[Choice], workload: Workload, f
     table = Table(title="Throughput by setting, medians of the rounds")
     columns = ("setting", "samples/s", "from", "to", "read over delivered", "decoded over delivered", "p99 stall, ms")
     for column in columns:
-        table.add_column(column, justify="left" if column == "setting" else "right")
+        is_name = column == "setting"
+        table.add_column(column, justify="left" if is_name else "right", no_wrap=is_name)
     chosen = best_setting([each.point for each in swept], found)
+    varied = [choice.factor for choice in found]
     for each in swept:
         rates = each.point.rates
         mark = " <" if each.setting == chosen else ""
         table.add_row(
-            f"{each.setting}{mark}",
+            f"{_varied(each.setting, varied)}{mark}",
             f"{each.point.rate:.4g}",
             f"{min(rates):.4g}",
             f"{max(rates):.4g}",
@@ -118,11 +120,17 @@ def _show(swept: Sequence[Swept], found: Sequence[Choice], workload: Workload, f
         )
     console.print(table)
     for choice in found:
-        console.print(f"{choice.factor}: {choice.why}", markup=False, highlight=False)
-    console.print(f"Use {chosen}.", markup=False, highlight=False)
+        console.print(f"{choice.why[0].upper()}{choice.why[1:]}", markup=False, highlight=False)
+    console.print(f"Use {_varied(chosen, varied)}.", markup=False, highlight=False)
     if any(each.setting.chunks for each in swept):
         console.print(_advice(swept[0].documents[0], workload), markup=False, highlight=False)
     console.print(f"Every run's result is in {folder}, for voxload bench report and compare.", markup=False)
+
+
+def _varied(setting: Setting, varied: Sequence[str]) -> Setting:
+    """Return what differs from setting to setting, for people."""
+    values: dict[str, Any] = {factor: setting.value(factor) for factor in varied}
+    return Setting(**values)
 
 
 def _middle(each: Swept, figure: str) -> float:
