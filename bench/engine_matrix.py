@@ -4,7 +4,7 @@ Both CosmoFlows and both U-Nets; 2 to 8 real processes over gloo; DDP, FSDP2 and
 checkpointing, with gradient accumulation, and compiled. Five steps of SGD in float64 against plain torch: losses, every
 gradient, and weights and running statistics afterwards. Exit status 1 when one is further away than 1e-12.
 
-    python bench/engine_matrix.py [--networks unet3d-kits19] [--modes plain,compiled] [--wrappers ddp] [--json]
+    python bench/engine_matrix.py [--networks unet3d-kits19] [--modes plain,compiled] [--wrappers ddp] [--keep FILE]
 """
 
 from __future__ import annotations
@@ -30,17 +30,32 @@ _AT_ONCE = 6
 """Combinations that one set of processes runs: enough that starting them hardly counts."""
 
 
-def run(chosen: list[Combination], limit: float) -> dict[str, dict[str, float]]:
+class Kept:
+    """Errors found so far, in a file where one is named: a run that is ended goes on with what is left."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.found: dict[str, dict[str, float]] = {}
+        if path is not None and path.is_file():
+            self.found = json.loads(path.read_text())
+
+    def add(self, more: dict[str, dict[str, float]]) -> None:
+        """Keep what a few combinations gave."""
+        self.found |= more
+        if self._path is not None:
+            self._path.write_text(json.dumps(self.found, indent=1))
+
+
+def run(chosen: list[Combination], kept: Kept, limit: float) -> dict[str, dict[str, float]]:
     """Return the worst errors of each combination."""
-    found: dict[str, dict[str, float]] = {}
-    by_world = sorted(chosen, key=lambda how: how.world)
-    with tqdm(total=len(chosen), unit="run", disable=None) as bar:
+    by_world = sorted((how for how in chosen if str(how) not in kept.found), key=lambda how: how.world)
+    with tqdm(total=len(chosen), initial=len(chosen) - len(by_world), unit="run", disable=None) as bar:
         for start in range(0, len(by_world), _AT_ONCE):
             part = by_world[start : start + _AT_ONCE]
             with tempfile.TemporaryDirectory(prefix="voxload-bench-") as folder:
-                found |= run_world(part, Path(folder), limit=limit)
+                kept.add(run_world(part, Path(folder), limit=limit))
             bar.update(len(part))
-    return found
+    return {str(how): kept.found[str(how)] for how in chosen}
 
 
 def main() -> int:
@@ -50,6 +65,7 @@ def main() -> int:
     parser.add_argument("--modes", type=names(*MODES), default=MODES)
     parser.add_argument("--wrappers", type=names(*WRAPPERS), default=WRAPPERS)
     parser.add_argument("--limit", type=number, default=1800, help="seconds for a few combinations")
+    parser.add_argument("--keep", type=Path, help="file for what was found; combinations in it are not run again")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     chosen = [
@@ -57,7 +73,7 @@ def main() -> int:
         for how in everything()
         if how.network in options.networks and how.mode in options.modes and how.wrapper in options.wrappers
     ]
-    found = run(chosen, options.limit)
+    found = run(chosen, Kept(options.keep), options.limit)
     worst = max(value for row in found.values() for value in row.values())
     if options.json:
         print(json.dumps({"tolerance": TOLERANCE, "worst": worst, "combinations": found}))
