@@ -105,7 +105,8 @@ def test_emulated_steps_take_their_time(loader: str, data: Path) -> None:
     )
     run = _alone(workload).runs[0]
     (epoch,) = run.records[0].epochs
-    assert all(seconds >= 0.1 for seconds in epoch.steps.compute)
+    # A step that was late is made up for by the next ones: all together they are as long as asked.
+    assert sum(epoch.steps.compute) >= 0.1 * len(epoch.steps.compute) - 1e-9
     first = epoch.steps.stall[0] + epoch.steps.compute[0]
     wanted = sum(epoch.steps.compute[1:]) / (epoch.wall - first)
     assert run.figures["utilisation"] == pytest.approx(wanted)
