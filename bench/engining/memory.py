@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.engining.goals import Finding, at_most
 from bench.engining.job import P2P, PLAIN, Way
 from bench.engining.launch import Worlds
 from bench.engining.outcome import Outcome, Sheet
 from bench.engining.planned import received_bytes
 from bench.engining.rounds import Kind, Pace
+from bench.finding import Finding, at_most
 
 _ROOM = 1.1
 """Most times the least that is possible."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.engining.goals import Finding
+from bench.finding import Finding
 
 
 @dataclass(frozen=True, slots=True)

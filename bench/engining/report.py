@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from bench.engining.goals import Finding
 from bench.engining.outcome import Outcome, Sheet
 from bench.engining.rounds import QUIET
+from bench.finding import Finding
 
 
 def show(console: Console, outcome: Outcome) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.engining.goals import Finding, at_least, at_most
 from bench.engining.job import NONE, P2P, PLAIN, SHARD, Way
 from bench.engining.launch import Worlds
 from bench.engining.outcome import Outcome, Sheet, milliseconds
 from bench.engining.rounds import Pace, Rounds, Trial, cpu, longest_wait, run_rounds, shortest_wait
+from bench.finding import Finding, at_least, at_most
 
 ONE_RANK = {"cpu": 1.03, "cuda": 1.02}
 """Most times of plain torch's step, by device."""

@@ -13,10 +13,11 @@ from typing import Any
 from rich.console import Console
 
 from bench import arguments
+from bench.finding import Finding
 from bench.loading import plot, report
 from bench.loading.cases import Case, all_cases
 from bench.loading.contender import CONTENDERS, Contender
-from bench.loading.goals import Finding, findings, other_voxels
+from bench.loading.goals import findings, other_voxels
 from bench.loading.job import Job
 from bench.loading.launch import time_run, weigh
 from bench.loading.results import Result, Run

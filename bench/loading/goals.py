@@ -3,36 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-import numpy as np
-
+from bench.finding import Finding
 from bench.loading.contender import OWN, OWN_CACHE, SINGLE, WHOLE, WORKERS
 from bench.loading.results import Result, Run
 
 _MAIN = "hdf5-gzip"
 """The case of which most is asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One goal and its figures, one for each round."""
-
-    name: str
-    wanted: float
-    is_least: bool
-    """Whether more is better."""
-    figures: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        """The middle figure."""
-        return float(np.median(self.figures))
-
-    @property
-    def is_met(self) -> bool:
-        """Whether the median meets it."""
-        return self.median >= self.wanted if self.is_least else self.median <= self.wanted
 
 
 def findings(results: Sequence[Result]) -> list[Finding]:

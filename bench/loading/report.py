@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from bench.finding import Finding
 from bench.loading.contender import WORKERS
-from bench.loading.goals import Finding
 from bench.loading.results import Result
 
 _MIB = 1 << 20

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from bench.engining import command
-from bench.engining.goals import at_least, at_most
 from bench.engining.planned import received_bytes
+from bench.finding import at_least, at_most
 
 
 def _children() -> set[str]:

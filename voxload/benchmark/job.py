@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import prod
 from typing import Any
 
 import torch
@@ -53,7 +54,7 @@ def fit(workload: Workload, ranks: int) -> Workload:
     A last sample group of which only some ranks run is one of a larger job: the others are absent, and it says so.
     """
     share = workload.share
-    whole = ProcessGrid(share.spatial, world_size=share.spatial[0] * share.spatial[1] * share.spatial[2]).group_size
+    whole = prod(share.spatial)
     wanted = share.ranks_of or -(-ranks // whole) * whole
     if wanted < ranks:
         raise UsageError("ranks", found=f"{ranks}, of a job of {wanted}", expected=f"{wanted} or fewer")
@@ -70,7 +71,7 @@ def run_benchmark(request: Request, shared: Meeting, tell: Tell) -> Document | N
     shared
         The ranks.
     tell
-        Hears on rank 0 of what happens: ``begin`` with the steps of all runs, ``step`` after each.
+        Hears on rank 0 of what happens: ``run`` at the beginning of each repetition, ``step`` after each step.
 
     Raises
     ------
@@ -142,7 +143,7 @@ def _document(
         data=data,
         ranks=ranks,
         group_ranks=min(task.grid.group_size, ranks),
-        labels=labels(task, ranks=ranks, data=data, hosts=hosts, colds=[run.cold for run in runs]),
+        labels=labels(task, runs, data=data, hosts=hosts),
         runs=tuple(runs),
     )
 

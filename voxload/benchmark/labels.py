@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from voxload.benchmark.document import Cold
+from voxload.benchmark.document import Run
 from voxload.benchmark.emulation import Emulator
 from voxload.benchmark.loaders.protocol import Task
-from voxload.benchmark.workload import NEVER
+from voxload.benchmark.workload import RUN
 from voxload.units import format_bytes
 
 TIMES_MEMORY = 5
@@ -16,7 +16,7 @@ TIMES_MEMORY = 5
 
 
 def labels(
-    task: Task, *, ranks: int, data: Mapping[str, Any], hosts: Sequence[Mapping[str, Any]], colds: Sequence[Cold]
+    task: Task, runs: Sequence[Run], *, data: Mapping[str, Any], hosts: Sequence[Mapping[str, Any]]
 ) -> tuple[str, ...]:
     """Return everything that makes figures better, or others, than they look.
 
@@ -24,22 +24,21 @@ def labels(
     ----------
     task
         What was loaded, as rank 0 saw it.
-    ranks
-        Ranks that ran.
+    runs
+        The repetitions.
     data, hosts
         As Document has them.
-    colds
-        What was done about the page cache before each run.
     """
+    ranks = len(runs[0].records)
     found = [
         *task.workload.scaled,
         *_absent(task, ranks),
         *_small(data, hosts),
-        *(f"Page cache: {text}." for text in dict.fromkeys(cold.text for cold in colds)),
+        *(f"Page cache: {run.cold.text}." for run in runs),
         *_later_epochs(task),
         *_seed(task),
         *_others(task),
-        *((f"Emulated computing: {note}.",) if (note := Emulator(task.workload.emulation).note) else ()),
+        *(f"A rank warned: {note}" for run in runs for record in run.records for note in record.notes),
     ]
     return tuple(dict.fromkeys(found))
 
@@ -64,8 +63,7 @@ def _small(data: Mapping[str, Any], hosts: Sequence[Mapping[str, Any]]) -> Itera
 
 
 def _later_epochs(task: Task) -> Iterator[str]:
-    length = task.workload.length
-    if task.workload.coldness.when != NEVER and length.epochs > 1 and task.workload.coldness.when == "run":
+    if task.workload.coldness.when == RUN and task.workload.length.epochs > 1:
         yield "Only the first epoch of each run began cold."
 
 
@@ -83,3 +81,6 @@ def _others(task: Task) -> Iterator[str]:
         yield "No computing was emulated: steps follow each other as fast as batches come."
     if not workload.lockstep:
         yield "Ranks did not wait for each other after each step, as training does."
+    note = Emulator(workload.emulation).note
+    if note:
+        yield f"Emulated computing: {note}."

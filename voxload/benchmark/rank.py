@@ -66,7 +66,7 @@ class RankRun:
         self._means.shared.wait()
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("default")
-            begin = self._start = perf_counter()
+            self._start = perf_counter()
             with closing(self._means.kind.build(self._task)) as loader:
                 epochs = []
                 for number in range(self._workload.length.epochs):
@@ -78,7 +78,7 @@ class RankRun:
                         break
                 memory = self._counter.memory()
         first = epochs[0].steps
-        first_batch = self._start - begin + first.begin[0] + first.stall[0] if first.begin else 0.0
+        first_batch = first.begin[0] + first.stall[0] if first.begin else 0.0
         return Record(
             rank=self._means.shared.rank,
             node=socket.gethostname(),

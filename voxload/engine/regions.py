@@ -14,10 +14,10 @@ from typing import Any
 
 from torch import fx, nn
 
-from voxload.engine import runtime
 from voxload.engine.dropout import Dropped
 from voxload.engine.place import Place
 from voxload.engine.program import Program, Step
+from voxload.engine.runtime import begin_draw, drop, end_draw, enter, item, layer, mean, move
 
 Forward = Callable[..., Any]
 """``forward(module, *tensors, passage)``."""
@@ -88,10 +88,10 @@ class _Writer:
         self.modules.add(path)
         module = frame.module(path)
         arguments = tuple(frame.values[node] for node in inputs)
-        called = frame.graph.call_function(runtime.enter, (module, number, frame.passage, *arguments))
+        called = frame.graph.call_function(enter, (module, number, frame.passage, *arguments))
         for index, node in enumerate(outputs):
             whole = len(outputs) == 1
-            frame.values[node] = called if whole else frame.graph.call_function(runtime.item, (called, index))
+            frame.values[node] = called if whole else frame.graph.call_function(item, (called, index))
         return True
 
 
@@ -121,14 +121,14 @@ class _Frame:
             return
         given = dict(self.values)
         for index, source in enumerate(node.all_input_nodes if step.moves_inputs else ()):
-            given[source] = graph.call_function(runtime.move, (self.passage, step.site, index, given[source]))
-        draw = graph.call_function(runtime.begin_draw, (self.passage, step.site)) if step.may_draw else None
+            given[source] = graph.call_function(move, (self.passage, step.site, index, given[source]))
+        draw = graph.call_function(begin_draw, (self.passage, step.site)) if step.may_draw else None
         copied = graph.node_copy(node, given.__getitem__)
         if node.op in {"call_module", "get_attr"}:
             copied.target = str(node.target).removeprefix(f"{self.path}.") if self.path else node.target
         self.values[node] = copied
         if draw is not None:
-            graph.call_function(runtime.end_draw, (draw,))
+            graph.call_function(end_draw, (draw,))
 
     def _form(self, step: Step) -> fx.Node:
         """Write an operation that has a split form."""
@@ -137,9 +137,9 @@ class _Frame:
         if node.op == "call_module":
             where = (self.module(str(node.target)), self.passage, step.site, x)
             whole = not isinstance(step.form, Dropped) or step.place is Place.BLOCK
-            return self.graph.call_function(runtime.layer if whole else runtime.drop, where)
+            return self.graph.call_function(layer if whole else drop, where)
         keeps = step.place is Place.POINT
-        return self.graph.call_function(runtime.mean, (self.passage, step.site, x, keeps))
+        return self.graph.call_function(mean, (self.passage, step.site, x, keeps))
 
 
 def write_regions(model: nn.Module, program: Program) -> Regions:

@@ -1,4 +1,4 @@
-"""Goals: what was asked for, beside what was measured."""
+"""Finding: what was asked for, beside what was measured."""
 
 from __future__ import annotations
 
