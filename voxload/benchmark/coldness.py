@@ -74,7 +74,12 @@ def choose(method: str, facts: Facts) -> tuple[str, ...]:
             remedy="choose the loader voxload, or another method",
         )
     if method == HOG and not facts.hog:
-        raise UsageError("holding memory", found="0 bytes", expected="how much to hold", remedy="name a size")
+        raise UsageError(
+            "holding memory",
+            found="0 bytes",
+            expected="how much to hold",
+            remedy="name a size, on the command line --hog 64GiB",
+        )
     return () if method == NONE else (method,)
 
 

@@ -106,9 +106,9 @@ class Document:
             raise NotFoundError(f"{path}", found="no such file", expected="a result of voxload bench run --output")
         try:
             return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except DataError as error:
+            raise error.within(f"{path}", remedy="name a result of voxload bench run --output") from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            if isinstance(error, DataError):
-                raise
             raise DataError(
                 f"{path}", found=f"no result of voxload bench: {error}", expected=f"JSON with schema {SCHEMA}"
             ) from error
