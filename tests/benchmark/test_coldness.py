@@ -26,6 +26,8 @@ from voxload.errors import StorageError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader, set_direct_reads
 
+pytestmark = pytest.mark.usefixtures("page_cache")
+
 SIZE = 2 << 20
 """Two files of this length may be locked by everyone (RLIMIT_MEMLOCK)."""
 LIBC = ctypes.CDLL(None)
@@ -145,13 +147,15 @@ def test_a_reader_that_is_open_does_not_keep_pages(folder: Path, chunks: tuple[i
     out = np.zeros((1, *volume.shape), np.int16)
     reader = open_reader(Location(samples.location, "x", axes="DHW"))
     counter = KernelCounter()
+    # Once uncounted: where a test before has dropped all caches, the libraries' own pages come from the device, too.
+    reader.read_into(Box((0, 0, 0), volume.shape), out)
     for _ in range(2):
+        out[:] = 0
         assert cold_by(data_files(samples), "fadvise").resident == 0.0
         mark = counter.mark()
         reader.read_into(Box((0, 0, 0), volume.shape), out)
         assert counter.since(mark).device == pytest.approx(volume.nbytes, rel=0.05)  # and the file's metadata
         assert np.array_equal(out[0], volume)
-        out[:] = 0
     reader.close()
 
 

@@ -17,6 +17,8 @@ from voxload.benchmark.kernel import KernelCounter
 from voxload.benchmark.pagecache import forget
 from voxload.benchmark.processes import family, status_of
 
+pytestmark = pytest.mark.usefixtures("page_cache")
+
 SIZE = 8 << 20
 START = 200_000
 """Bytes that an interpreter may read while it starts; what a test reads is far more."""

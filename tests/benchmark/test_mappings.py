@@ -12,6 +12,8 @@ from voxload.benchmark.filesystem import file_system
 from voxload.benchmark.mappings import let_go
 from voxload.benchmark.pagecache import forget, resident
 
+pytestmark = pytest.mark.usefixtures("page_cache")
+
 SIZE = 1 << 20
 
 

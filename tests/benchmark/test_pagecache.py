@@ -18,6 +18,8 @@ from voxload.benchmark.kernel import KernelCounter
 from voxload.benchmark.pagecache import forget, resident
 from voxload.errors import NotFoundError, StorageError
 
+pytestmark = pytest.mark.usefixtures("page_cache")
+
 SIZE = 4 << 20
 NOBODY = 65534
 

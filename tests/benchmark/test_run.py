@@ -113,6 +113,7 @@ def test_emulated_steps_take_their_time(loader: str, data: Path) -> None:
     assert 0 < run.figures["utilisation"] <= 1
 
 
+@pytest.mark.usefixtures("page_cache")
 def test_cold_runs_say_so(data: Path) -> None:
     """Before a cold run nothing of the data is in memory, and the kernel sees the device read."""
     document = _alone(_workload(data, coldness=Coldness("run")))
