@@ -9,5 +9,5 @@ from voxload.convert.options import ConvertReport as ConvertReport
 from voxload.convert.options import Progress as Progress
 from voxload.convert.options import StoredFormat as StoredFormat
 from voxload.convert.run import convert as convert
-from voxload.convert.sources.raw import Headerless as Headerless
-from voxload.convert.sources.raw import MemoryOrder as MemoryOrder
+from voxload.convert.sources.hints import Headerless as Headerless
+from voxload.convert.sources.hints import MemoryOrder as MemoryOrder

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from pathlib import Path
 
-from voxload.convert.sources.raw import Headerless
+from voxload.convert.sources.hints import Headerless
 from voxload.errors import UsageError
 
 DEFAULT_MEMORY = 512 * 2**20

@@ -13,7 +13,7 @@ from voxload.catalog import Entry
 from voxload.convert.layout import plan_layout
 from voxload.convert.manifest import Manifest, SourceFile
 from voxload.convert.options import ConvertOptions, StoredFormat
-from voxload.convert.sources.detect import open_source
+from voxload.convert.sources import Hints, open_sources
 from voxload.convert.sources.protocol import Source
 from voxload.convert.tiles import Tiling, plan_tiling
 from voxload.errors import DataError, NotFoundError, UsageError
@@ -67,7 +67,8 @@ def plan_samples(src: Path, dst: Path, options: ConvertOptions) -> Plan:
     plans: dict[str, SamplePlan] = {}
     ignored: list[str] = []
     for path in _files(src, dst):
-        source = open_source(path, axes=options.axes, headerless=options.headerless)
+        found = open_sources(path, Hints(options.axes, options.headerless))
+        source = found[0] if found else None
         name = path.relative_to(root).as_posix()
         if source is None:
             _check_foreign(path, is_named=path == src)

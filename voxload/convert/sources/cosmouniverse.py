@@ -16,7 +16,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from voxload.convert.sources.protocol import RawCube, ReadInto
+from voxload.convert.sources.hints import Hints
+from voxload.convert.sources.probe import Probe
+from voxload.convert.sources.protocol import RawCube, ReadInto, Source
 from voxload.errors import DataError, UsageError
 from voxload.readers.axes import AxisOrder
 from voxload.readers.faults import translated
@@ -31,6 +33,21 @@ TARGETS = "unitPar"
 _NAMES = "namePar"
 _DEFAULT_NAMES = ("omega_m", "sigma_8", "n_spec", "h_0")
 _AXES = "DHWC"
+
+
+class CosmoUniverse:
+    """Raw universes of the CosmoFlow simulations."""
+
+    name = "ExaLearn cosmoUniverse"
+    is_generic = False
+
+    def claims(self, probe: Probe) -> bool:
+        """Tell whether the file holds a cube and its parameters under these names."""
+        return probe.hdf5 is not None and {DATASET, TARGETS} <= set(probe.hdf5.datasets)
+
+    def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:
+        """Return the one universe."""
+        return (CosmoUniverseSource(probe.path, hints.axes),)
 
 
 class CosmoUniverseSource:

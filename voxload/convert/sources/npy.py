@@ -10,10 +10,27 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from voxload.convert.sources.flat import describe_flat, stored_file
-from voxload.convert.sources.protocol import RawCube, ReadInto
+from voxload.convert.sources.hints import Hints
+from voxload.convert.sources.probe import Probe
+from voxload.convert.sources.protocol import RawCube, ReadInto, Source
 from voxload.errors import DataError, UsageError
 from voxload.readers.axes import resolve_axes
 from voxload.readers.faults import translated
+
+
+class Npy:
+    """Arrays that numpy saved."""
+
+    name = "npy"
+    is_generic = True
+
+    def claims(self, probe: Probe) -> bool:
+        """Tell whether the file begins with numpy's magic string."""
+        return probe.head.startswith(npy_format.MAGIC_PREFIX)
+
+    def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:
+        """Return the one cube."""
+        return (NpySource(probe.path, hints.axes),)
 
 
 class NpySource:

@@ -1,6 +1,7 @@
-"""Source: the contract that every raw format keeps, and the description it gives.
+"""Source and RawFormat: the contracts that every raw format keeps, and the description they give.
 
-A source describes one raw cube and reads sub-boxes of it; nothing here ever holds a whole cube.
+A format knows a file by its content and lists the raw cubes in it. A source is one of these cubes: it describes it and
+reads sub-boxes of it; nothing here ever holds a whole cube.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from voxload.convert.sources.hints import Hints
+from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
@@ -40,6 +43,18 @@ class RawCube:
     """Target name to value, as the file itself says."""
     scratch_bytes: int = 0
     """Memory that reading takes beside the array it reads into, such as a decompressed chunk."""
+    sample: str = ""
+    """Name of the sample below the file's folder, where it is not the file's own without suffix; ``.`` for the
+    folder's. Volumes of one sample in several files have one name and a dataset each."""
+    part: str = ""
+    """Which of several samples in the file this is, such as ``0007``; empty where the file is one sample."""
+    is_sequential: bool = False
+    """Whether voxels can only be read in the order of the bytes, as from a compressed stream: boxes are then asked for
+    in that order, each of whole planes of the slowest axis, and a reading that skips some still decodes them."""
+    companions: tuple[Path, ...] = ()
+    """Further files that the voxels come from, such as the data file of a header."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """What else the file says of the cube, in plain JSON values: units, spacing, box size, redshift."""
 
     def __post_init__(self) -> None:
         if self.dtype.kind not in "biuf" or self.dtype.itemsize > 8:
@@ -75,6 +90,28 @@ class Source(Protocol):
 
     def open(self) -> AbstractContextManager[ReadInto]:
         """Open the file for reading and close it at the end of the block."""
+        ...
+
+
+class RawFormat(Protocol):
+    """One raw format; instances have no state and are safe to share.
+
+    Rules: ``claims`` looks at the data and never at the name alone; it raises only what is broken, and False is no
+    error. ``sources`` opens the file as often as it likes and reads no voxel; what it cannot decide, such as the order
+    of axes that nothing names, is a UsageError that says what was found and which option decides.
+    """
+
+    name: str
+    """The format in words, as ``docs/formats.md`` lists it."""
+    is_generic: bool
+    """Whether a format that knows the file more closely comes first, as of any HDF5 file."""
+
+    def claims(self, probe: Probe) -> bool:
+        """Tell whether a file is of this format."""
+        ...
+
+    def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:
+        """Return the raw cubes of a file that `claims` knows, in a fixed order, at least one."""
         ...
 
 

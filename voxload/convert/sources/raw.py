@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from voxload.convert.sources.flat import describe_flat, stored_file
+from voxload.convert.sources.hints import Headerless, MemoryOrder
 from voxload.convert.sources.protocol import RawCube, ReadInto
 from voxload.errors import UsageError
 from voxload.readers.axes import AxisOrder
-
-
-class MemoryOrder(enum.StrEnum):
-    """Which index of a shape runs fastest in the file."""
-
-    C = "C"
-    """The last one, as C and numpy write."""
-    F = "F"
-    """The first one, as Fortran writes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Headerless:
-    """What a headerless file cannot say of itself."""
-
-    shape: tuple[int, ...]
-    """Extents in the order of the caller's axes."""
-    dtype: str
-    """numpy type string with byte order, such as ``<f4``."""
-    order: MemoryOrder = MemoryOrder.C
-    """Which index runs fastest."""
-
-    def __post_init__(self) -> None:
-        if len(self.shape) not in (3, 4) or min(self.shape) < 1:
-            raise UsageError("--shape", found=str(self.shape), expected="three or four extents of 1 or more")
-        try:
-            np.dtype(self.dtype)
-        except TypeError:
-            raise UsageError(
-                "--dtype", found=repr(self.dtype), expected="a numpy type", remedy="write for example <f4 or int16"
-            ) from None
 
 
 class RawSource:
@@ -77,7 +45,7 @@ class RawSource:
             )
         self._file = stored_file(
             path,
-            0,
+            facts.header_bytes,
             shape=facts.shape,
             dtype=np.dtype(facts.dtype),
             order=AxisOrder((axes or "DHW").upper()),
