@@ -13,6 +13,7 @@ from itertools import islice
 
 from voxload.readers.protocol import Location, Missing, Reader
 from voxload.readers.registry import open_reader
+from voxload.readers.window import WindowReader
 
 OPEN_READERS = 64
 """Readers kept open. Opening costs round trips to a metadata server, but a job's files outnumber descriptors."""
@@ -56,18 +57,23 @@ class Handles:
 
     @contextmanager
     def lease(self, location: Location) -> Iterator[Reader]:
-        """Yield the open reader of `location`; it stays open at least until the block ends."""
+        """Yield the open reader of `location`; it stays open at least until the block ends.
+
+        Windows of one stored volume share its reader.
+        """
+        stored = location.stored
         with self._lock:
-            handle = self._handles.setdefault(location, _Handle())
-            self._handles.move_to_end(location)
+            handle = self._handles.setdefault(stored, _Handle())
+            self._handles.move_to_end(stored)
             handle.users += 1
         try:
             with handle.opening:
                 if handle.reader is None:
-                    handle.reader = open_reader(location, missing=self._missing)
-            yield handle.reader
+                    handle.reader = open_reader(stored, missing=self._missing)
+            whole, window = handle.reader, location.window
+            yield whole if window is None else WindowReader(whole, location, window=window, owns=False)
         finally:
-            for reader in self._release(location, handle):
+            for reader in self._release(stored, handle):
                 reader.close()
 
     def _release(self, location: Location, handle: _Handle) -> list[Reader]:

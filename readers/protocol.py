@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Protocol
 
@@ -55,6 +55,21 @@ class ChecksumSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """Where a sample lies in what is stored; spatial, (d, h, w)."""
+
+    start: tuple[int, int, int]
+    """First voxel."""
+    shape: tuple[int, int, int]
+    """Extents."""
+
+    @property
+    def box(self) -> Box:
+        """Its voxels."""
+        return Box(self.start, tuple(lo + extent for lo, extent in zip(self.start, self.shape, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
 class Location:
     """Where one volume is stored; hashable, and small enough to send to any process."""
 
@@ -70,6 +85,13 @@ class Location:
     """numpy type string: needed for headerless files, checked against the file's own otherwise."""
     checksums: ChecksumSource | None = None
     """Checksums that every chunk is compared with when it is read; None to read without."""
+    window: Window | None = None
+    """The sample's place in what is stored, where several samples share it; None where it is all of it."""
+
+    @property
+    def stored(self) -> Location:
+        """The volume as stored, of which this may be a window."""
+        return self if self.window is None else replace(self, window=None)
 
     def __str__(self) -> str:
         return f"{self.path}:{self.dataset}" if self.dataset else self.path

@@ -15,6 +15,7 @@ from voxload.readers.raw import RawFormat
 from voxload.readers.remote import RemoteStore
 from voxload.readers.store import is_url
 from voxload.readers.stored import ChunkSource
+from voxload.readers.window import WindowReader
 from voxload.readers.zarr import ZarrFormat
 
 ENTRY_POINTS = "voxload.readers"
@@ -72,7 +73,14 @@ def _in_order(path: str) -> tuple[Format, ...]:
 
 
 def open_reader(location: Location, *, missing: str | Missing = Missing.ERROR) -> Reader:
-    """Open the volume at `location` with the format that knows it."""
+    """Open the volume at `location`, or the window of one, with the format that knows it."""
+    if location.window is not None:
+        whole = open_reader(location.stored, missing=missing)
+        try:
+            return WindowReader(whole, location, window=location.window)
+        except BaseException:
+            whole.close()
+            raise
     policy = Missing.parse(missing)
     found = find_format(location.path)
     reader = found.open(location, policy)

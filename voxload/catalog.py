@@ -11,11 +11,18 @@ column             type            meaning
 ``axes``           string          a permutation of ``DHW`` or ``CDHW``: the order of the axes as stored
 ``stored_bytes``   int64           bytes of the volume in storage, compressed
 ``checksums``      string          Parquet file with the checksums of the volume's chunks, relative to the same
-                                   folder; empty where there are none, and the column may be left out
+                                   folder; empty where there are none
+``window``         list of int64   first voxel (d, h, w) of the sample in what is stored, where several samples share a
+                                   volume, and ``shape`` is the sample's; null where it is all of it
+``universe``       string          what the sample was cut from; empty where it is whole. Samples of one universe are
+                                   never parted by a split into training and test
+``origin``         list of int64   first voxel (d, h, w) of the sample in its universe; null where it is whole
+``statistics``     struct          figures of the voxels for normalisation, see `voxload.summary`; may be null
 any other number   float64         one target a column; equal in all rows of a sample
 =================  ==============  ==============================================================
 
-Any tool that writes Parquet can make one; pandas and duckdb read it.
+The columns from ``checksums`` to ``statistics`` may be left out. Any tool that writes Parquet can make a catalogue;
+pandas and duckdb read it.
 """
 
 from __future__ import annotations
@@ -32,6 +39,7 @@ import pyarrow.parquet as pq
 from voxload.atomic import replacing
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.parquet import read_table
+from voxload.summary import SUMMARY_TYPE, VolumeSummary
 
 CATALOG_NAME = "catalog.parquet"
 """File name of the catalogue in a converted folder."""
@@ -45,10 +53,16 @@ _COLUMNS: dict[str, pa.DataType] = {
     "axes": pa.string(),
     "stored_bytes": pa.int64(),
     "checksums": pa.string(),
+    "window": pa.list_(pa.int64()),
+    "universe": pa.string(),
+    "origin": pa.list_(pa.int64()),
+    "statistics": SUMMARY_TYPE,
 }
-_MAY_BE_EMPTY = frozenset({"dataset", "checksums"})
+_MAY_BE_EMPTY = frozenset({"dataset", "checksums", "universe"})
 """Columns in which a null means an empty string."""
-_OPTIONAL = frozenset({"checksums"})
+_MAY_BE_NULL = frozenset({"window", "origin", "statistics"})
+"""Columns in which a null means that there is none."""
+_OPTIONAL = frozenset({"checksums", "universe"}) | _MAY_BE_NULL
 """Columns that another tool need not write."""
 
 
@@ -74,6 +88,19 @@ class Entry:
     """Target name to value; equal in every row of a sample."""
     checksums: str = ""
     """File with the checksums of the volume's chunks, relative to the catalogue's folder; empty without."""
+    window: tuple[int, int, int] | None = None
+    """First voxel (d, h, w) in what is stored, where several samples share it; None where the sample is all of it."""
+    universe: str = ""
+    """What the sample was cut from; empty where it is whole."""
+    origin: tuple[int, int, int] | None = None
+    """First voxel (d, h, w) in the universe; None where the sample is whole."""
+    statistics: VolumeSummary | None = None
+    """Figures of the voxels, to write; `Catalog.summary` reads them."""
+
+    @property
+    def volume(self) -> str:
+        """Id under which the stored volume's checksums are kept: the sample's, or the path where samples share it."""
+        return self.sample if self.window is None else self.path
 
 
 class Catalog:
@@ -130,6 +157,7 @@ class Catalog:
                     expected=f"the targets of the other samples, {sorted(names)}",
                 )
         columns: dict[str, Sequence[Any]] = {name: [getattr(entry, name) for entry in rows] for name in _COLUMNS}
+        columns["statistics"] = [entry.statistics and entry.statistics.to_row() for entry in rows]
         arrays = [pa.array(columns[name], type=kind) for name, kind in _COLUMNS.items()]
         arrays += [pa.array([entry.targets[name] for entry in rows], type=pa.float64()) for name in names]
         catalog = cls(pa.Table.from_arrays(arrays, names=[*_COLUMNS, *names]), root)
@@ -200,7 +228,10 @@ class Catalog:
         return tuple(sorted({sample for sample, _ in self._rows}))
 
     def entry(self, sample: str, dataset: str) -> Entry:
-        """Return the row of one volume; raises NotFoundError that lists the sample's datasets."""
+        """Return the row of one volume without its statistics, which `summary` gives.
+
+        Raises NotFoundError that lists the sample's datasets.
+        """
         row = self._rows.get((sample, dataset))
         if row is None:
             there = sorted(name for other, name in self._rows if other == sample)
@@ -209,9 +240,17 @@ class Catalog:
                 found=f"no dataset {dataset!r}",
                 expected=f"one of {there}" if there else "a sample that is in the catalogue",
             )
-        values = {name: self.table.column(name)[row].as_py() for name in (*_COLUMNS, *self.target_names)}
+        plain = [name for name in _COLUMNS if name != "statistics"]
+        values = {name: self.table.column(name)[row].as_py() for name in (*plain, *self.target_names)}
         targets = {name: _number(values.pop(name)) for name in self.target_names}
-        return Entry(**{**values, "shape": tuple(values["shape"])}, targets=targets)
+        lists = {name: values[name] and tuple(values[name]) for name in ("shape", "window", "origin")}
+        return Entry(**{**values, **lists}, targets=targets)
+
+    def summary(self, sample: str, dataset: str) -> VolumeSummary | None:
+        """Return the figures of one volume's voxels, or None where they are not known; raises as `entry` does."""
+        self.entry(sample, dataset)
+        found = self.table.column("statistics")[self._rows[sample, dataset]].as_py()
+        return None if found is None else VolumeSummary.from_row(found)
 
     def select(self, samples: Iterable[str]) -> Catalog:
         """Return the catalogue of those samples only; raises NotFoundError on an unknown id."""
@@ -275,10 +314,10 @@ def _check_columns(table: pa.Table, root: Path) -> None:
 
 
 def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """Return a column, or one of empty strings where an optional one is left out."""
+    """Return a column, or one of nulls where an optional one is left out."""
     if name in table.column_names:
         return table.column(name)
-    return pa.chunked_array([pa.repeat(pa.scalar("", pa.string()), table.num_rows)])
+    return pa.chunked_array([pa.nulls(table.num_rows, _COLUMNS[name])])
 
 
 def _is_target(column: pa.Field) -> bool:
@@ -300,7 +339,8 @@ def _conform(column: pa.ChunkedArray, name: str, kind: pa.DataType, root: Path) 
         ) from error
     if name in _MAY_BE_EMPTY:
         found = found.fill_null("")
-    if found.null_count or (pa.types.is_list(kind) and found.combine_chunks().flatten().null_count):
+    has_nulls = found.null_count and name not in _MAY_BE_NULL
+    if has_nulls or (pa.types.is_list(kind) and found.combine_chunks().flatten().null_count):
         raise DataError(f"catalogue in {root}", found=f"a null in column {name!r}", expected="a value in every row")
     return found
 

@@ -15,7 +15,8 @@ from typing import Protocol
 
 from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.errors import NotFoundError, UsageError
-from voxload.readers.protocol import ChecksumSource, Location
+from voxload.readers.axes import AxisOrder
+from voxload.readers.protocol import ChecksumSource, Location, Window
 from voxload.readers.store import is_url
 
 Source = str | Path | Catalog | Sequence[str | Path]
@@ -122,10 +123,17 @@ def location_of(entry: Entry, root: Path) -> Location:
         entry.path if is_url(entry.path) else os.fspath(root / entry.path),
         entry.dataset,
         axes=entry.axes,
-        shape=entry.shape,
+        shape=entry.shape if entry.window is None else None,
         dtype=entry.dtype,
-        checksums=ChecksumSource(checksums, entry.sample, entry.dataset) if checksums else None,
+        checksums=ChecksumSource(checksums, entry.volume, entry.dataset) if checksums else None,
+        window=None if entry.window is None else Window(entry.window, _spatial(entry)),
     )
+
+
+def _spatial(entry: Entry) -> tuple[int, int, int]:
+    """Return the extents (D, H, W) of a sample."""
+    _, d, h, w = AxisOrder(entry.axes).to_volume(entry.shape, 1)
+    return d, h, w
 
 
 def list_samples(source: Source, *, fields: Mapping[str, str] | None, targets: Sequence[str], axes: Axes) -> Samples:

@@ -16,11 +16,11 @@ ALLOWED = "330MiB"
 CHILD = """
 import sys
 from pathlib import Path
-from voxload.convert import ConvertOptions, Headerless, convert
+from voxload.convert import ConvertOptions, Headerless, Hints, convert
 from voxload.units import parse_bytes
 src, dst, allowed, extent = sys.argv[1:]
 facts = Headerless((int(extent),) * 3 + (4,), "<i2")
-options = ConvertOptions(headerless=facts, axes="DHWC", max_memory=parse_bytes(allowed), checksums=True)
+options = ConvertOptions(hints=Hints("DHWC", facts), max_memory=parse_bytes(allowed), checksums=True)
 convert(src, dst, options=options)
 print(next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")))
 """

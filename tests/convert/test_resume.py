@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,36 +18,31 @@ import pytest
 
 from voxload.catalog import Catalog
 from voxload.convert import ConvertOptions, ConvertReport, StoredFormat, convert
-from voxload.convert.layout import plan_layout
 from voxload.convert.ledger import Ledger
 from voxload.convert.lock import LOCK_NAME
-from voxload.convert.manifest import Manifest, SourceFile
-from voxload.convert.sources.protocol import RawCube
-from voxload.convert.tiles import plan_tiling
+from voxload.convert.tiles import LIBRARY_BYTES
 from voxload.convert.writer import ledger_name, temporary_name
-from voxload.errors import UsageError
-from voxload.geometry import Box
-from voxload.readers.axes import AxisOrder
+from voxload.errors import StorageError, UsageError
 
 SHAPE = (210, 206, 208)
-"""Extents of a cube just above the size of one shard: 8 shards, read in two slabs."""
-SHARDS = 8
+"""Extents of a cube of 96 chunks, read in six slabs."""
+TILES, CHUNKS = 6, 96
 CHILD = """
 import sys
 from voxload.convert import ConvertOptions, StoredFormat, convert
 src, dst, stored, stop = sys.argv[1:]
 def show(progress):
-    show.units += progress.bytes_done > show.done
+    show.tiles += progress.bytes_done > show.done
     show.done = progress.bytes_done
-    if show.units == int(stop):
+    if show.tiles == int(stop):
         sys.stdout.write("reached\\n")
         sys.stdout.flush()
         sys.stdin.read()
-show.units = show.done = 0
+show.tiles = show.done = 0
 convert(src, dst, options=ConvertOptions(format=StoredFormat(stored)), progress=show)
 sys.stdout.write("complete\\n")
 """
-"""A conversion that says when it has written its STOPth unit and then waits until it is killed."""
+"""A conversion that says when it has stored its STOPth slab and then waits until it is killed."""
 
 
 @pytest.fixture(scope="module")
@@ -84,58 +80,67 @@ def _check_complete(report: ConvertReport, cube: npt.NDArray[np.int32], *, found
     np.testing.assert_array_equal(found[0], cube)
 
 
-@pytest.mark.parametrize(("stored", "unit"), [("zarr", 1), ("zarr", 5), ("zarr", 8), ("hdf5", 40), ("hdf5", 96)])
+@pytest.mark.parametrize(("stored", "tile"), [("zarr", 1), ("zarr", 3), ("zarr", 6), ("hdf5", 2), ("hdf5", 6)])
 def test_killed_and_run_again(
-    tmp_path: Path, source: Path, cube: npt.NDArray[np.int32], *, stored: str, unit: int, converted: Any
+    tmp_path: Path, source: Path, cube: npt.NDArray[np.int32], *, stored: str, tile: int, converted: Any
 ) -> None:
-    """A conversion killed after any unit leaves no result, and the next one ends equal, redoing no shard."""
+    """A conversion killed after any slab leaves no result, and the next one ends equal, redoing no recorded slab."""
     out = tmp_path / "out"
-    with _stopped(source, out, StoredFormat(stored), unit):
+    with _stopped(source, out, StoredFormat(stored), tile):
         assert not [path for path in out.iterdir() if not path.name.startswith(".")]
+    # The flush of the last slab may be under way when its process is killed.
+    recorded = _recorded(out, stored)
+    assert recorded in {(tile - 1) * CHUNKS // TILES, tile * CHUNKS // TILES}
     report = convert(source, out, options=ConvertOptions(format=StoredFormat(stored)))
     _check_complete(report, cube, found=converted(report.catalog, "x"))
-    if stored == "zarr":
-        # Two slabs of four shards: only slabs with an unwritten shard are read, only unwritten shards are written.
-        assert report.bytes_read == {1: cube.nbytes, 5: cube.nbytes // 2, 8: 0}[unit]
-        layout = plan_layout((1, *SHAPE), 4, is_sharded=True)
-        shards = plan_tiling(layout, 4, slowest_first=(0, 1, 2), scratch_bytes=0, max_memory=2**29)
-        units = [part for tile in shards.tiles() for part in shards.units(tile)]
-        assert len(units) == SHARDS
-        assert report.bytes_resumed == 4 * sum(part.size for part in units[:unit])
+    assert report.chunks == CHUNKS - recorded
+    assert report.bytes_read + report.bytes_resumed == cube.nbytes
 
 
-def test_killed_in_the_middle_of_a_write(
+def _recorded(out: Path, stored: str) -> int:
+    """Return how many chunks the record of an unfinished volume names."""
+    lines = ledger_name(out / f"x{StoredFormat(stored).suffix}").read_text().splitlines()
+    return sum(len(json.loads(line)["chunks"]) for line in lines[1:])
+
+
+def test_torn_lines_and_unrecorded_bytes_are_mended(
     tmp_path: Path, source: Path, cube: npt.NDArray[np.int32], converted: Any
 ) -> None:
-    """A kill at whatever moment after the second shard loses at most the shard under way."""
-    out = tmp_path / "out"
-    code = CHILD.replace("sys.stdin.read()", "pass")
-    command = [sys.executable, "-c", code, str(source), str(out), "zarr", "2"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "reached\n"
-        child.kill()
-    report = convert(source, out)
-    assert report.skipped == ("x",) or report.bytes_resumed > 0
-    _check_complete(report, cube, found=converted(report.catalog, "x"))
-
-
-def test_strays_and_torn_lines_are_mended(
-    tmp_path: Path, source: Path, cube: npt.NDArray[np.int32], converted: Any
-) -> None:
-    """What a kill or a power cut can leave, a half-written shard, a stray file, a torn line, does no harm."""
+    """What a kill or a power cut can leave does no harm: half a chunk that nothing records, a torn line."""
     out = tmp_path / "out"
     with _stopped(source, out, StoredFormat.ZARR, 3):
         pass
-    shards = temporary_name(out / "x.zarr") / "volume/c/0/1/1"
-    shards.mkdir(parents=True, exist_ok=True)
-    (shards / "1").write_bytes(b"half a shard")
-    (shards / "1.0123456789abcdef.partial").write_bytes(b"stray")
+    (shard,) = (path for path in (temporary_name(out / "x.zarr") / "volume/c").rglob("*") if path.is_file())
+    with shard.open("ab") as file:
+        file.write(b"half a chunk")
     with ledger_name(out / "x.zarr").open("a") as ledger:
-        ledger.write("105 128")
+        ledger.write('{"chunks": [[0, 3,')
     report = convert(source, out)
     assert report.bytes_resumed > 0
-    assert not list((out / "x.zarr").rglob("*.partial"))
+    _check_complete(report, cube, found=converted(report.catalog, "x"))
+
+
+def test_lost_bytes_are_noticed(tmp_path: Path, source: Path) -> None:
+    """A file that is shorter than its record is an error that says what to do, not a volume with holes."""
+    out = tmp_path / "out"
+    with _stopped(source, out, StoredFormat.ZARR, 3):
+        pass
+    (shard,) = (path for path in (temporary_name(out / "x.zarr") / "volume/c").rglob("*") if path.is_file())
+    os.truncate(shard, 1000)
+    with pytest.raises(StorageError, match=r"found 1000 bytes, expected the .* remove .*x\.zarr\.partial-convert"):
+        convert(source, out)
+
+
+def test_more_memory_goes_on_where_less_ended(
+    tmp_path: Path, source: Path, cube: npt.NDArray[np.int32], converted: Any
+) -> None:
+    """A run that reads other tiles than the killed one still converts no recorded chunk again."""
+    out = tmp_path / "out"
+    with _stopped(source, out, StoredFormat.ZARR, 3):
+        pass
+    recorded = _recorded(out, "zarr")
+    report = convert(source, out, options=ConvertOptions(max_memory=LIBRARY_BYTES + 2**25))
+    assert report.chunks == CHUNKS - recorded
     _check_complete(report, cube, found=converted(report.catalog, "x"))
 
 
@@ -180,25 +185,21 @@ def test_two_conversions_into_one_folder(
 
 def test_ledger(tmp_path: Path) -> None:
     """A record is taken up only by the very conversion that wrote it, up to its last whole line."""
-    cube = RawCube(tmp_path / "x.npy", "volume", shape=(4, 4, 4), order=AxisOrder("DHW"), dtype=np.dtype("i2"))
-    layout = plan_layout((1, 4, 4, 4), 2, is_sharded=True)
-    state = SourceFile("x.npy", "/somewhere/x.npy", 192, 1)
-    manifest = Manifest.plan("x", state, cube=cube, layout=layout, stored=StoredFormat.ZARR)
     path = tmp_path / "ledger"
-    assert not Ledger(path).resume(manifest)
+    assert Ledger(path).resume({"of": "x"}) is None
     first = Ledger(path)
-    first.start(manifest)
-    first.add(Box((0, 0, 2), (1, 1, 3)))
+    first.start({"of": "x"})
+    first.add({"chunks": [1, 2]})
     first.close()
     with path.open("a") as file:
-        file.write("1 2")
+        file.write('{"chunks": [3')
     second = Ledger(path)
-    assert second.resume(manifest)
-    assert second.has(Box((0, 0, 2), (9, 9, 9)))
-    second.add(Box((3, 3, 3), (4, 4, 4)))
+    assert second.resume({"of": "x"}) == [{"chunks": [1, 2]}]
+    second.add({"chunks": [4]})
     second.close()
-    assert path.read_text().splitlines()[1:] == ["0 0 2", "3 3 3"]
-    other = Manifest.plan("y", state, cube=cube, layout=layout, stored=StoredFormat.ZARR)
-    assert not Ledger(path).resume(other)
+    third = Ledger(path)
+    assert third.resume({"of": "x"}) == [{"chunks": [1, 2]}, {"chunks": [4]}]
+    third.close()
+    assert Ledger(path).resume({"of": "y"}) is None
     path.write_text("not a record\n")
-    assert not Ledger(path).resume(manifest)
+    assert Ledger(path).resume({"of": "x"}) is None

@@ -20,7 +20,7 @@ from voxload.benchmark.memory_limit import memory_limit
 from voxload.benchmark.storage import Extents, Storage, StoreFormat
 from voxload.cli.options import parse_extents
 from voxload.cli.progress import byte_bar
-from voxload.convert.layout import plan_layout
+from voxload.convert.layout import Wishes, plan_layout
 from voxload.errors import UsageError
 from voxload.readers.axes import AxisOrder
 from voxload.units import format_bytes, parse_bytes
@@ -32,6 +32,8 @@ EPILOG = (
 """Shown at the end of the command's help."""
 
 _NONE = "none"
+_SHARD_BYTES = 32 * 2**20
+"""Decoded bytes of a shard, about: zarr-python encodes one in memory, at several times its size."""
 _DTYPES = {Kind.COUNTS: "<i2", Kind.FLOATS: "<f4", Kind.PATTERN: "<i2"}
 
 
@@ -111,15 +113,14 @@ def _storage(
             if text not in ("", _NONE):
                 raise UsageError(option, found=text, expected=f"none with format {stored} in one piece")
         return Storage(stored, axes, codec=codec)
-    d, h, w = ("DHW".index(axis) for axis in AxisOrder(axes).axes if axis != "C")
+    AxisOrder(axes)  # refuses what is none
     # Three extents leave channels to voxload convert's choice.
     asked = _extents("--chunks", chunks if chunks.count(",") > 2 else f"1,{chunks}") if chunks else None
     layout = plan_layout(
         shape,
         voxel_dtype(dtype).itemsize,
         is_sharded=True,
-        slowest_first=(d, h, w),
-        chunks=asked[1:] if asked else None,
+        wishes=Wishes(chunks=asked[1:] if asked else None, file_bytes=_SHARD_BYTES),
     )
     cut = asked if asked and chunks.count(",") > 2 else layout.chunks
     shard = _shards(stored, shards, chosen=layout.shards, chunks=cut)

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from voxload.cli.options import parse_extents, parse_triple
+from voxload.cli.convert_tables import plan_figures, plan_table, report_table
+from voxload.cli.options import parse_extents, parse_names, parse_triple
 from voxload.cli.progress import byte_bar
-from voxload.convert import ConvertOptions, ConvertReport, Headerless, MemoryOrder, StoredFormat
+from voxload.convert import (
+    Compression,
+    ConvertOptions,
+    Headerless,
+    Hints,
+    MemoryOrder,
+    Packing,
+    Readers,
+    Share,
+    StoredFormat,
+    plan_conversion,
+)
 from voxload.convert import convert as run_convert
 from voxload.errors import UsageError
-from voxload.units import format_bytes, parse_bytes
+from voxload.geometry import Boundary, Halo
+from voxload.units import parse_bytes
 
-EPILOG = "Example: voxload convert raw/ universes/ --max-memory 512MiB"
+EPILOG = "Example: voxload convert raw/ universes/ --spatial 2,2,2 --halo 1 --max-memory 1GiB"
 """Shown at the end of the command's help."""
 
 
@@ -27,6 +40,8 @@ def convert(
     dst: Annotated[Path, typer.Argument(help="Folder for the samples and catalog.parquet.", show_default=False)],
     *,
     stored: Annotated[StoredFormat, typer.Option("--format", help="How samples are stored.")] = StoredFormat.ZARR,
+    kind: Annotated[str, typer.Option("--from", help="Format of the sources; found out if not given.")] = "",
+    datasets: Annotated[str, typer.Option("--datasets", help="Volumes wanted of files with several: a,b.")] = "",
     shape: Annotated[str, typer.Option(help="Headerless binary: extents, such as 512,512,512.")] = "",
     dtype: Annotated[str, typer.Option(help="Headerless binary: numpy type, such as <f4.")] = "",
     order: Annotated[
@@ -35,12 +50,28 @@ def convert(
             help="Headerless binary: whether the last index runs fastest (C) or the first (F); C unless told otherwise."
         ),
     ] = None,
+    header_bytes: Annotated[int, typer.Option(help="Headerless binary: bytes before the first voxel.", min=0)] = 0,
     axes: Annotated[str, typer.Option(help="Order of the source's axes, such as DHWC.")] = "",
-    chunks: Annotated[str, typer.Option(help="Chunk extents d,h,w; chosen by the cube's extents if not given.")] = "",
-    max_memory: Annotated[str, typer.Option(help="Most memory that the whole conversion may take.")] = "512MiB",
+    targets: Annotated[
+        Path | None, typer.Option(help="Table of targets beside the sources: CSV, text, YAML, JSON or Parquet.")
+    ] = None,
+    spatial: Annotated[str, typer.Option(help="Grid d,h,w of the ranks that will read; 2,2,2 if not given.")] = "",
+    halo: Annotated[int, typer.Option(help="Voxels that each rank will read around its block.", min=0)] = 0,
+    boundary: Annotated[Boundary, typer.Option(help="What lies outside a sample.")] = Boundary.ZERO,
+    chunks: Annotated[str, typer.Option(help="Chunk extents d,h,w, instead of those that suit the grid.")] = "",
+    split: Annotated[str, typer.Option(help="Cut each cube into samples of d,h,w voxels, or of one extent.")] = "",
+    pack: Annotated[Packing, typer.Option(help="Whether small samples share files.")] = Packing.AUTO,
+    compression: Annotated[Compression, typer.Option(help="How chunks are compressed.")] = Compression.AUTO,
+    max_memory: Annotated[str, typer.Option(help="Most memory that the whole conversion may take.")] = "1GiB",
+    workers: Annotated[int | None, typer.Option(help="Threads that encode; one a core if not given.", min=1)] = None,
+    task: Annotated[
+        int | None, typer.Option(help="Number of this task, from 0; Slurm's array task if there is one.")
+    ] = None,
+    tasks: Annotated[int | None, typer.Option(help="Tasks that share the conversion.", min=1)] = None,
     checksums: Annotated[
         bool, typer.Option("--checksums", help="Record a CRC-32C per stored chunk, which every read then verifies.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Convert raw cubes into Zarr or HDF5 samples and a catalogue.
@@ -49,22 +80,37 @@ def convert(
     """
     options = ConvertOptions(
         format=stored,
-        headerless=_headerless(shape, dtype, order),
-        axes=axes or None,
+        hints=Hints(axes or None, _headerless(shape, dtype, order, header_bytes), parse_names(datasets), kind),
+        targets=targets,
         chunks=parse_triple("--chunks", chunks) if chunks else None,
+        readers=_readers(spatial, halo, boundary),
+        split=_split(split),
+        pack=pack,
+        compression=compression,
         max_memory=parse_bytes(max_memory),
+        workers=workers,
+        share=_share(task, tasks),
         checksums=checksums,
     )
+    if dry_run:
+        plan = plan_conversion(src, dst, options)
+        _print(plan_figures(plan), as_json=as_json, table=plan_table(plan))
+        return
     with byte_bar() as show:
         report = run_convert(src, dst, options=options, progress=show)
+    figures = {**dataclasses.asdict(report), "catalog": str(report.catalog)}
+    _print(figures, as_json=as_json, table=report_table(report))
+
+
+def _print(figures: dict[str, Any], *, as_json: bool, table: Any) -> None:
     if as_json:
-        print(json.dumps({**dataclasses.asdict(report), "catalog": str(report.catalog)}))
+        print(json.dumps(figures))
     else:
-        Console().print(_table(report))
+        Console().print(table)
 
 
-def _headerless(shape: str, dtype: str, order: MemoryOrder | None) -> Headerless | None:
-    if not shape and not dtype and order is None:
+def _headerless(shape: str, dtype: str, order: MemoryOrder | None, header_bytes: int) -> Headerless | None:
+    if not shape and not dtype and order is None and not header_bytes:
         return None
     if not shape or not dtype:
         raise UsageError(
@@ -73,21 +119,26 @@ def _headerless(shape: str, dtype: str, order: MemoryOrder | None) -> Headerless
             expected="--shape and --dtype, and --order for Fortran order",
             remedy="write for example --shape 512,512,512 --dtype '<f4' --order F",
         )
-    return Headerless(parse_extents("--shape", shape), dtype, order or MemoryOrder.C)
+    return Headerless(parse_extents("--shape", shape), dtype, order or MemoryOrder.C, header_bytes)
 
 
-def _table(report: ConvertReport) -> Table:
-    table = Table(show_header=False)
-    table.add_row("converted", f"{len(report.converted)} samples")
-    table.add_row("skipped, complete before", f"{len(report.skipped)} samples")
-    if report.ignored:
-        table.add_row("ignored, no raw cubes", f"{len(report.ignored)} files, such as {report.ignored[0]}")
-    if report.bytes_resumed:
-        table.add_row("resumed", format_bytes(report.bytes_resumed))
-    table.add_row("read", format_bytes(report.bytes_read))
-    table.add_row("written", format_bytes(report.bytes_written))
-    if report.summed:
-        table.add_row("with checksums", f"{report.summed} volumes")
-    table.add_row("time", f"{report.seconds:.1f} s")
-    table.add_row("catalogue", str(report.catalog))
-    return table
+def _readers(spatial: str, halo: int, boundary: Boundary) -> Readers | None:
+    """Return who will read; None for the default, which no halo and no grid asks for."""
+    if not spatial and not halo:
+        return None
+    return Readers(parse_triple("--spatial", spatial or "2,2,2"), Halo.parse(halo), boundary)
+
+
+def _split(text: str) -> tuple[int, int, int] | None:
+    if not text:
+        return None
+    return parse_triple("--split", text if "," in text else ",".join([text] * 3))
+
+
+def _share(task: int | None, tasks: int | None) -> Share | None:
+    """Return this task's share: as the caller says, or as Slurm's environment does."""
+    if task is None and tasks is None:
+        return Share.from_environment(os.environ)
+    if task is None or tasks is None:
+        raise UsageError("--task and --tasks", found="one of them", expected="both, or neither in a Slurm array task")
+    return Share(task, tasks)

@@ -20,7 +20,8 @@ from voxload.demo.control import shuffled_labels
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 from voxload.plots import draw_blocks
-from voxload.readers import Location, open_reader, read_plane
+from voxload.readers import open_reader, read_plane
+from voxload.samples import location_of
 from voxload.training.plan import Optimisation, TrainingPlan
 from voxload.training.result import TrainingResult
 from voxload.training.split import split_samples
@@ -115,7 +116,7 @@ def _draw(catalog: Path, path: Path) -> None:
     """Draw the first universe with the borders of the blocks."""
     listed = Catalog.read(catalog)
     entry = listed.entry(listed.samples[0], listed.datasets[0])
-    reader = open_reader(Location(os.fspath(listed.root / entry.path), entry.dataset, axes=entry.axes))
+    reader = open_reader(location_of(entry, listed.root))
     try:
         found = reader.describe()
         depth = found.spatial[2] // 2

@@ -19,14 +19,13 @@ from pathlib import Path
 from voxload.atomic import TEMPORARY_MARK, remove
 from voxload.catalog import CATALOG_NAME
 from voxload.checksums import checksums_name, recording, sum_volume
-from voxload.convert.manifest import AXES, Manifest
+from voxload.convert.cataloguing import Complete, volume_entries
+from voxload.convert.manifest import AXES, read_manifest
 from voxload.convert.writer import writing
 from voxload.errors import InternalError
 from voxload.readers.checksums import ChecksumFile, ChecksumRow
 from voxload.readers.protocol import Location
 
-Complete = tuple[Path, Manifest]
-"""A complete sample: its final path and its manifest."""
 _MARK = f"{TEMPORARY_MARK}checksums"
 
 
@@ -52,8 +51,7 @@ class SampleChecksums:
 
     def has(self, sample: Complete) -> bool:
         """Tell whether the folder's file has the checksums of this very state of a sample."""
-        manifest = sample[1]
-        return self._origins.get((manifest.sample, manifest.dataset)) == manifest.origin
+        return self._origins.get(self._key(sample)) == sample[1].origin
 
     def is_summed(self, sample: Complete) -> bool:
         """Tell whether the checksums of this very state of a sample are in the folder's file or beside the sample."""
@@ -62,7 +60,7 @@ class SampleChecksums:
         path, manifest = sample
         if not _beside(path).exists():
             return False
-        row = ChecksumFile(os.fspath(_beside(path))).find(manifest.sample, manifest.dataset)
+        row = ChecksumFile(os.fspath(_beside(path))).find(*self._key(sample))
         return row is not None and row.origin == manifest.origin
 
     def sum(self, sample: Complete) -> None:
@@ -74,7 +72,7 @@ class SampleChecksums:
         location = Location(
             os.fspath(path), manifest.dataset, axes=AXES, shape=tuple(manifest.shape), dtype=manifest.dtype
         )
-        row = ChecksumRow(manifest.sample, manifest.dataset, manifest.origin, sum_volume(location))
+        row = ChecksumRow(*self._key(sample), manifest.origin, sum_volume(location))
         with recording(_beside(path)) as add:
             add(row)
 
@@ -83,20 +81,30 @@ class SampleChecksums:
         if len(self._origins) == len(samples) and all(map(self.has, samples)):
             return
         with recording(self.path) as add:
-            for sample in sorted(samples, key=lambda sample: (sample[1].sample, sample[1].dataset)):
-                path, manifest = sample
+            for sample in sorted(samples, key=self._key):
+                path = sample[0]
                 kept = self._file if self._file and self.has(sample) else ChecksumFile(os.fspath(_beside(path)))
-                row = kept.find(manifest.sample, manifest.dataset)
+                row = kept.find(*self._key(sample))
                 if row is None:
                     raise InternalError(f"{path}", found="no checksums to merge", remedy="please report it")
                 add(row)
 
+    def sum_at(self, path: Path) -> None:
+        """Sum the volume that has just become complete at `path`."""
+        manifest = read_manifest(path)
+        if manifest is not None:
+            self.sum((path, manifest))
+
     def remove_leftovers(self) -> None:
         """Remove what is kept beside samples."""
         with writing(self._folder):
-            for path in self._folder.iterdir():
-                if path.name.startswith(".") and path.name.endswith(_MARK):
-                    remove(path)
+            for path in self._folder.glob(f"**/.*{_MARK}"):
+                remove(path)
+
+    def _key(self, sample: Complete) -> tuple[str, str]:
+        """Return under which id and dataset a volume's checksums are kept, as `Entry.volume` says."""
+        path, manifest = sample
+        return volume_entries(path, manifest, self._folder)[0].volume, manifest.dataset
 
 
 def _beside(path: Path) -> Path:

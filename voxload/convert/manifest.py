@@ -1,4 +1,4 @@
-"""Manifest: what a converted sample says of itself, and by which a later run knows it again."""
+"""Manifest: what a converted volume says of itself, and by which a later run knows it again."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
-from voxload.convert.layout import Layout
-from voxload.convert.options import StoredFormat
-from voxload.convert.sources.protocol import RawCube
+from voxload.convert.results import SampleResult
 from voxload.errors import DataError
+from voxload.geometry import Box
 
 ATTRIBUTE = "voxload"
-"""Attribute of the Zarr group or HDF5 file that holds the manifest."""
+"""Attribute of the Zarr group, or scalar dataset of the HDF5 file, that holds the manifest."""
 AXES = "CDHW"
 """Axis order of every converted volume."""
 
-_VERSION = 1
+VERSION = 2
+"""Version of the way volumes are stored; a change of codecs or of this module changes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,55 +42,88 @@ class SourceFile:
 
     @classmethod
     def of(cls, path: Path, name: str) -> SourceFile:
-        """Return the present state of a file."""
-        status = path.stat()
+        """Return the present state of a file, or of a folder as its metadata say."""
+        status = (path / _folder_metadata(path) if path.is_dir() else path).stat()
         return cls(name, str(path.resolve()), status.st_size, status.st_mtime_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One raw cube, and where it lies in the volume."""
+
+    files: tuple[SourceFile, ...]
+    """The file, and others that belong to it."""
+    dataset: str
+    """Name of the cube in the file."""
+    part: str
+    """Which of several samples in the file it is."""
+    axes: str
+    """Order of the axes in the source's bytes."""
+    first: int
+    """First plane along D in the volume."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """What else the file says of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One sample, and where it lies in the volume."""
+
+    sample: str
+    """Sample id."""
+    universe: str
+    """Id of what it was cut from, which is its own where it is whole."""
+    start: tuple[int, int, int]
+    """First voxel (d, h, w) in the volume."""
+    shape: tuple[int, int, int]
+    """Extents (D, H, W)."""
+    origin: tuple[int, int, int] | None
+    """First voxel (d, h, w) in the universe; None where the sample is all of it."""
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """Target name to value."""
+
+    @property
+    def box(self) -> Box:
+        """Its voxels in the volume."""
+        stop = tuple(lo + extent for lo, extent in zip(self.start, self.shape, strict=True))
+        return Box(self.start, stop)
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What was converted from what, and how it is stored."""
 
-    sample: str
-    """Sample id."""
-    source: SourceFile
-    """The source file."""
+    name: str
+    """Name of the volume's file without suffix."""
     format: str
-    """How the sample is stored: ``zarr`` or ``hdf5``."""
+    """How the volume is stored: ``zarr`` or ``hdf5``."""
     dataset: str
-    """Name of the volume."""
+    """Name of the volume in its file."""
     dtype: str
     """numpy type string of the stored voxels, such as ``<i2``."""
     shape: tuple[int, ...]
     """Extents (C, D, H, W)."""
-    source_axes: str
-    """Order of the axes in the source's bytes."""
     chunks: tuple[int, ...]
     """Extents of a chunk."""
     shards: tuple[int, ...] | None
     """Extents of a shard; None where all chunks share one file."""
-    targets: Mapping[str, float]
-    """Target name to value."""
+    compression: str
+    """How chunks are compressed."""
+    parts: tuple[Part, ...]
+    """The raw cubes, in the order of their places."""
+    members: tuple[Member, ...]
+    """The samples, in the order of their places."""
+    results: tuple[SampleResult, ...] = ()
+    """What was stored of each sample; empty until the volume is complete."""
     stored_bytes: int = 0
     """Bytes of the volume in storage; 0 until it is complete."""
-    version: int = _VERSION
-    """Version of the way volumes are stored; a change of codecs changes it."""
+    version: int = VERSION
+    """Version of the way volumes are stored."""
 
-    @classmethod
-    def plan(cls, sample: str, source: SourceFile, *, cube: RawCube, layout: Layout, stored: StoredFormat) -> Manifest:
-        """Return the manifest that a conversion will have, but for its stored bytes."""
-        return cls(
-            sample=sample,
-            source=source,
-            format=stored.value,
-            dataset=cube.dataset,
-            dtype=cube.dtype.newbyteorder("<").str,
-            shape=layout.shape,
-            source_axes=cube.order.axes,
-            chunks=layout.chunks,
-            shards=layout.shards,
-            targets=dict(cube.targets),
-        )
+    @property
+    def decoded_bytes(self) -> int:
+        """Bytes of all voxels."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; floats keep every bit."""
@@ -99,45 +134,61 @@ class Manifest:
     def from_json(cls, values: Any, subject: str) -> Manifest:
         """Return the manifest in plain values; raises DataError when they are not one."""
         try:
-            lists = {name: tuple(values[name]) for name in ("shape", "chunks")}
+            if values["version"] != VERSION:
+                raise ValueError(f"version {values['version']}, not {VERSION}")  # noqa: TRY301 - as below
             shards = values["shards"]
-            source = SourceFile(**values["source"])
-            return cls(**{**values, **lists, "source": source, "shards": None if shards is None else tuple(shards)})
-        except (KeyError, TypeError) as error:
+            return cls(
+                **{
+                    **values,
+                    "shape": tuple(values["shape"]),
+                    "chunks": tuple(values["chunks"]),
+                    "shards": None if shards is None else tuple(shards),
+                    "parts": tuple(map(_part, values["parts"])),
+                    "members": tuple(map(_member, values["members"])),
+                    "results": tuple(map(SampleResult.from_json, values["results"])),
+                }
+            )
+        except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 subject,
                 found=f"a damaged manifest ({error})",
-                expected="one that voxload convert wrote",
+                expected="one that this voxload convert wrote",
                 remedy="remove it and convert again",
             ) from error
 
     def is_same_conversion(self, other: Manifest) -> bool:
-        """Tell whether both describe the same bytes stored the same way, wherever the source lies."""
-        return self._identity() == other._identity()
+        """Tell whether both describe the same bytes stored the same way, wherever the sources lie."""
+        return self.identity() == other.identity()
 
     @property
     def origin(self) -> str:
-        """Digest of what was converted and how, wherever the source lies; a sample converted anew has another one."""
-        plain = dataclasses.replace(self, source=dataclasses.replace(self.source, path="")).to_json()
-        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:32]
+        """Digest of what was converted and how, wherever the source lies; one converted anew has another one."""
+        text = json.dumps({"of": self.identity(), "bytes": self.stored_bytes}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def _identity(self) -> Manifest:
-        return dataclasses.replace(self, source=dataclasses.replace(self.source, path=""), stored_bytes=0)
+    def identity(self) -> dict[str, Any]:
+        """Return what decides over the stored bytes, in plain values."""
+        plain = self.to_json()
+        for part in plain["parts"]:
+            for file in part["files"]:
+                del file["path"]
+        del plain["results"], plain["stored_bytes"]
+        return plain
 
 
 def read_manifest(path: Path) -> Manifest | None:
-    """Return the manifest of a converted sample, or None when voxload convert did not make `path`."""
-    if path.is_dir():
-        try:
+    """Return the manifest of a converted volume, or None when voxload convert did not make `path`.
+
+    Raises DataError when it is damaged, or of another version of voxload.
+    """
+    try:
+        if path.is_dir():
             values = json.loads((path / "zarr.json").read_bytes())["attributes"][ATTRIBUTE]
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-    else:
-        try:
+        else:
             with h5py.File(path, "r") as file:
-                values = json.loads(file.attrs[ATTRIBUTE])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+                values = json.loads(file[ATTRIBUTE][()])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
     return Manifest.from_json(values, f"{path}")
 
 
@@ -147,3 +198,19 @@ def stored_bytes(path: Path, dataset: str) -> int:
         return sum(part.stat().st_size for part in (path / dataset).rglob("*") if part.is_file())
     with h5py.File(path, "r") as file:
         return int(file[dataset].id.get_storage_size())
+
+
+def _part(values: Mapping[str, Any]) -> Part:
+    return Part(**{**values, "files": tuple(SourceFile(**file) for file in values["files"])})
+
+
+def _member(values: Mapping[str, Any]) -> Member:
+    origin = values["origin"]
+    lists = {"start": tuple(values["start"]), "shape": tuple(values["shape"])}
+    return Member(**{**values, **lists, "origin": None if origin is None else tuple(origin)})
+
+
+def _folder_metadata(path: Path) -> str:
+    """Return the file whose state stands for that of a Zarr folder."""
+    names = ("zarr.json", ".zarray", ".zgroup")
+    return next((name for name in names if (path / name).is_file()), ".")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from voxload.convert.sources.hints import Headerless
+from voxload.convert.compression import Compression
+from voxload.convert.layout import Extents, Readers
+from voxload.convert.share import Share
+from voxload.convert.sources.hints import Hints
 from voxload.errors import UsageError
 
-DEFAULT_MEMORY = 512 * 2**20
+DEFAULT_MEMORY = 2**30
 """Bytes of memory a conversion may take unless told otherwise."""
 
 
@@ -17,36 +21,69 @@ class StoredFormat(enum.StrEnum):
     """How samples are stored."""
 
     ZARR = "zarr"
-    """Zarr v3, one group a sample, sharded."""
+    """Zarr v3, one group a volume, sharded."""
     HDF5 = "hdf5"
-    """HDF5, one file a sample, chunked."""
+    """HDF5, one file a volume, chunked."""
 
     @property
     def suffix(self) -> str:
-        """Suffix of a sample's file or folder."""
+        """Suffix of a volume's file or folder."""
         return ".zarr" if self is StoredFormat.ZARR else ".h5"
+
+
+class Packing(enum.StrEnum):
+    """Whether small samples share a stored volume."""
+
+    AUTO = "auto"
+    """Where there are more than a file system should hold as files of their own."""
+    ALWAYS = "always"
+    """Wherever they would be small files."""
+    NEVER = "never"
+    """Every sample has a volume of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertOptions:
-    """Choices of a conversion; the defaults suit a raw universe."""
+    """Choices of a conversion; the defaults suit raw universes."""
 
     format: StoredFormat = StoredFormat.ZARR
     """How samples are stored."""
-    headerless: Headerless | None = None
-    """Shape, type and order of files without a header."""
-    axes: str | None = None
-    """Order of the axes in the source, where the file does not say."""
-    chunks: tuple[int, int, int] | None = None
-    """Chunk extents (d, h, w); None to choose them by the cube's extents."""
+    hints: Hints = field(default_factory=Hints)
+    """What the caller knows of the sources."""
+    targets: Path | Mapping[str, Mapping[str, float]] | None = None
+    """Targets that are not in the sources: a table's file, or sample id to target name to value."""
+    chunks: Extents | None = None
+    """Chunk extents (d, h, w); None to choose them by `readers`."""
+    readers: Readers | None = None
+    """Who will read; None for a (2, 2, 2) grid without halo."""
+    split: Extents | None = None
+    """Extents (d, h, w) of the samples that each cube is cut into; None to leave cubes whole."""
+    pack: Packing = Packing.AUTO
+    """Whether small samples share a stored volume."""
+    compression: Compression = Compression.AUTO
+    """How chunks are compressed."""
     max_memory: int = DEFAULT_MEMORY
     """Bytes of memory that the whole conversion may take, interpreter and libraries included."""
+    workers: int | None = None
+    """Threads that encode; None for as many as this process may use cores."""
+    share: Share | None = None
+    """Which of several tasks this process is; None where it is the only one."""
     checksums: bool = False
     """Whether the catalogue gets the checksum of every stored chunk, of samples that were complete before too."""
 
     def __post_init__(self) -> None:
-        if self.chunks is not None and min(self.chunks) < 1:
-            raise UsageError("--chunks", found=str(self.chunks), expected="three extents of 1 or more, d,h,w")
+        for option, extents in (("--chunks", self.chunks), ("--split", self.split)):
+            if extents is not None and min(extents) < 1:
+                raise UsageError(option, found=str(extents), expected="three extents of 1 or more, d,h,w")
+        if self.workers is not None and self.workers < 1:
+            raise UsageError("--workers", found=str(self.workers), expected="1 or more")
+        if self.format is StoredFormat.HDF5 and self.compression in (Compression.LZ4, Compression.ZSTD):
+            raise UsageError(
+                "--compression",
+                found=f"{self.compression} with HDF5, which needs a plugin to read it",
+                expected="gzip or none",
+                remedy="use --format zarr",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +91,7 @@ class Progress:
     """How far a conversion is; counts voxels as bytes, uncompressed."""
 
     sample: str
-    """The sample that is being converted."""
+    """The volume that is being converted."""
     bytes_done: int
     """Bytes converted so far, over all samples, those of an interrupted run included."""
     bytes_total: int
@@ -77,9 +114,13 @@ class ConvertReport:
     """Bytes of the converted volumes as stored."""
     bytes_resumed: int
     """Bytes of voxels that an interrupted run had converted already."""
+    chunks: int
+    """Chunks that this run encoded."""
     seconds: float
     """Time the run took."""
     catalog: Path
     """The catalogue."""
+    is_catalogued: bool = True
+    """Whether the catalogue was written; False where other tasks are still to come."""
     summed: int = 0
     """Volumes of the catalogue whose chunks have checksums."""

@@ -12,80 +12,106 @@ from voxload.errors import UsageError
 from voxload.geometry import Box
 from voxload.units import format_bytes
 
-LIBRARY_BYTES = 128 * 2**20
-"""Memory of the interpreter with numpy, h5py, zarr and pyarrow: 91 MiB measured, and room for their small buffers."""
-ENCODING_FACTOR = 5
-"""Memory that writing a unit takes, in units: 4.3 measured with incompressible voxels in a Zarr shard."""
+LIBRARY_BYTES = 192 * 2**20
+"""Memory of the interpreter with numpy, h5py, zarr, numba and pyarrow, and room for their small buffers."""
+ENCODING_FACTOR = 4
+"""Memory that a thread needs to encode chunks, in chunks: the packed chunk, its compressed forms, one that waits."""
+READ_AHEAD = 2
+"""Tiles in memory: one is encoded while the next is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one volume's conversion asks of memory."""
+
+    spatial: tuple[int, int, int]
+    """Extents (D, H, W) of each raw cube."""
+    slowest_first: tuple[int, int, int]
+    """Spatial axes in the order of the source's bytes."""
+    scratch_bytes: int = 0
+    """Memory that reading the source takes beside the tile."""
+    is_sequential: bool = False
+    """Whether tiles must be whole planes of the slowest axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a conversion may take."""
+
+    max_memory: int
+    """Bytes in all."""
+    workers: int = 1
+    """Threads that encode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """A volume cut into tiles, which are read at once, of whole units, which are written at once."""
+    """A raw cube cut into tiles, which are read at once, of whole chunks."""
 
     spatial: tuple[int, int, int]
-    """Extents (D, H, W) of the volume."""
-    unit: tuple[int, int, int]
-    """Extents of a unit; units at the far border are smaller."""
+    """Extents (D, H, W) of the cube."""
+    chunk: tuple[int, int, int]
+    """Extents of a chunk; chunks at the far border are filled up."""
     tile: tuple[int, int, int]
-    """Extents of a tile, whole units."""
+    """Extents of a tile, whole chunks."""
     slowest_first: tuple[int, int, int]
     """Spatial axes in the order of the source's bytes, which is the order of the tiles."""
+    buffers: int
+    """Tiles in memory at once."""
+    projected: int
+    """Bytes of memory that the conversion is projected to take."""
 
     def tiles(self) -> Iterator[Box]:
         """Yield the tiles in the order in which the source stores them."""
         return _cut(Box.whole(self.spatial), self.tile, self.slowest_first)
 
-    def units(self, tile: Box) -> Iterator[Box]:
-        """Yield the units of a tile."""
-        return _cut(tile, self.unit, self.slowest_first)
+    def chunks(self, tile: Box) -> Iterator[Box]:
+        """Yield the parts of a tile that are in one chunk each, in the order in which they are written."""
+        return _cut(tile, self.chunk, (0, 1, 2))
 
 
-def plan_tiling(
-    layout: Layout, itemsize: int, *, slowest_first: tuple[int, int, int], scratch_bytes: int, max_memory: int
-) -> Tiling:
+def plan_tiling(layout: Layout, itemsize: int, *, demand: Demand, budget: Budget) -> Tiling:
     """Choose the largest tile that keeps a conversion within its memory.
 
-    A tile grows along the source's fastest axis first and ends as a slab of whole planes, one unit thick:
-    growing further would make reads no more contiguous.
-
-    Parameters
-    ----------
-    layout
-        How the volume is cut in storage.
-    itemsize
-        Bytes of a voxel of one channel.
-    slowest_first
-        Spatial axes in the order of the source's bytes.
-    scratch_bytes
-        Memory that reading the source takes beside the tile.
-    max_memory
-        Bytes that the conversion may take in all.
+    A tile grows along the source's fastest axis first and ends as a slab of whole planes, one chunk thick: growing
+    further would make reads no more contiguous.
 
     Raises
     ------
     UsageError
-        When a tile of one unit does not fit; the message gives projected and allowed bytes and the culprit.
+        When a tile of one chunk does not fit, or whole planes of a source that can only be read in order; the message
+        gives projected and allowed bytes and the culprit.
     """
-    spatial = layout.shape[1:]
-    unit = tuple(min(width, extent) for width, extent in zip(layout.unit, spatial, strict=True))
+    spatial, chunk = demand.spatial, layout.chunks[1:]
     voxel = layout.shape[0] * itemsize
     fixed = {
         "the interpreter and its libraries": LIBRARY_BYTES,
-        "decoding the source's own chunks": scratch_bytes,
-        f"encoding {unit[0]}x{unit[1]}x{unit[2]} voxels": ENCODING_FACTOR * prod(unit) * voxel,
+        "decoding the source's own chunks": demand.scratch_bytes,
+        f"encoding by {budget.workers} threads": budget.workers * ENCODING_FACTOR * prod(layout.chunks) * itemsize,
     }
-    room = max_memory - sum(fixed.values())
-    if prod(unit) * voxel > room:
-        _refuse({**fixed, "the voxels read at once": prod(unit) * voxel}, max_memory)
-    tile = list(unit)
-    for axis in reversed(slowest_first[1:]):
-        across = prod(tile) // tile[axis] * voxel
-        whole = -(-spatial[axis] // unit[axis])
-        count = min(whole, room // (across * unit[axis]))
-        tile[axis] = count * unit[axis]
-        if count < whole:
+    least = list(chunk)
+    if demand.is_sequential:
+        for axis in demand.slowest_first[1:]:
+            least[axis] = -(-spatial[axis] // chunk[axis]) * chunk[axis]
+    room = budget.max_memory - sum(fixed.values())
+    buffers = next((count for count in (READ_AHEAD, 1) if count * _held(least, spatial) * voxel <= room), 0)
+    if not buffers:
+        _refuse({**fixed, "the voxels read at once": _held(least, spatial) * voxel}, budget.max_memory)
+    tile = least
+    for axis in reversed(demand.slowest_first[1:]):
+        across = _held(tile, spatial) // min(tile[axis], spatial[axis]) * voxel * buffers
+        whole = -(-spatial[axis] // chunk[axis])
+        count = max(1, min(whole, room // (across * chunk[axis])))
+        tile[axis] = max(tile[axis], count * chunk[axis])
+        if tile[axis] < spatial[axis]:
             break
-    return Tiling(spatial, layout.unit, (tile[0], tile[1], tile[2]), slowest_first)
+    projected = sum(fixed.values()) + buffers * _held(tile, spatial) * voxel
+    return Tiling(spatial, chunk, (tile[0], tile[1], tile[2]), demand.slowest_first, buffers, projected)
+
+
+def _held(tile: list[int], spatial: tuple[int, int, int]) -> int:
+    """Return the voxels of a tile that are in the cube."""
+    return prod(min(width, extent) for width, extent in zip(tile, spatial, strict=True))
 
 
 def _refuse(parts: dict[str, int], max_memory: int) -> None:

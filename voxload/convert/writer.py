@@ -1,45 +1,184 @@
-"""Writer: the contract of a storage format's writer, and how a finished sample gets its final name."""
+"""VolumeWriter: one volume on its way to its final name, step by step, taken up again after a kill."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from voxload.atomic import TEMPORARY_MARK, remove, sync, sync_folder
+from voxload.convert.ledger import Ledger
+from voxload.convert.manifest import Manifest
+from voxload.convert.members import Members
+from voxload.convert.results import SampleResult
+from voxload.convert.spool import Spool
+from voxload.convert.spool import sync as sync_files
+from voxload.convert.storage import Place, StoredChunk, VolumeStorage
 from voxload.errors import StorageError, VoxloadError
-from voxload.geometry import Box
-from voxload.readers.protocol import Volume
+from voxload.statistics import Statistics
+
+Figures = Mapping[int, Mapping[int, Statistics]]
+"""Figures of voxels, by the number of their sample and their channel."""
 
 
-class Writer(Protocol):
-    """Writes one sample under a temporary name, unit by unit, and gives it its final name when it is complete.
+@dataclass(slots=True)
+class _State:
+    """What is stored of the volume, by this run or an earlier one."""
 
-    Rules: one thread at a time; a refusing storage raises StorageError; until ``commit`` returns, nothing of
-    the sample is visible under its final name.
+    chunks: dict[Place, StoredChunk]
+    """Every stored chunk."""
+    figures: defaultdict[int, dict[int, Statistics]]
+    """Figures of the stored voxels, step after step."""
+
+
+class VolumeWriter:
+    """Writes one volume; for one thread, and one of its own that flushes.
+
+    Until `commit` returns, nothing of the volume is visible under its final name. A refusing storage raises
+    StorageError; what was recorded until then is kept for the next run.
+
+    Parameters
+    ----------
+    final
+        The volume's final path.
+    manifest
+        What is written.
+    storage
+        How it is stored.
     """
 
-    def has(self, unit: Box) -> bool:
-        """Tell whether an interrupted run wrote `unit` already."""
-        ...
+    def __init__(self, final: Path, manifest: Manifest, *, storage: VolumeStorage) -> None:
+        self._final, self._manifest, self._storage = final, manifest, storage
+        self._folder = temporary_name(final)
+        self._ledger = Ledger(ledger_name(final))
+        self._spool = Spool(self._folder, storage.file_name)
+        self._members = Members(manifest.members)
+        self._state = _State({}, defaultdict(dict))
+        self._fresh: list[tuple[Place, StoredChunk]] = []
+        self._flusher = ThreadPoolExecutor(1, thread_name_prefix="voxload-flush")
+        self._flushing: Future[None] | None = None
 
-    def write(self, unit: Box, block: Volume) -> None:
-        """Write all channels of `unit`, a spatial box; `block` is (C, *unit.shape), any strides."""
-        ...
+    @classmethod
+    @contextmanager
+    def open(cls, final: Path, manifest: Manifest, *, storage: VolumeStorage) -> Iterator[VolumeWriter]:
+        """Take up an interrupted volume, or start it; an exception leaves what was recorded for the next run."""
+        writer = cls(final, manifest, storage=storage)
+        try:
+            with writing(final):
+                writer._begin()
+            yield writer
+        finally:
+            writer._flusher.shutdown(wait=True)
+            writer._spool.close()
+            writer._ledger.close()
 
-    def commit(self) -> int:
-        """Publish the sample and return its stored bytes."""
-        ...
+    def has(self, place: Place) -> bool:
+        """Tell whether a chunk is recorded as stored, by this run or an earlier one."""
+        return place in self._state.chunks
+
+    def append(self, place: Place, data: bytes) -> None:
+        """Write an encoded chunk."""
+        with writing(self._final):
+            number = self._storage.file_of(place)
+            offset = self._spool.append(number, data)
+        self._fresh.append((place, StoredChunk(number, offset, len(data))))
+
+    def checkpoint(self, figures: Figures) -> None:
+        """Record what was appended since the last time, once it is flushed; the flush goes on meanwhile.
+
+        `figures` are those of the voxels in these very chunks.
+        """
+        with writing(self._final):
+            self._wait()
+            step = _step(self._fresh, figures)
+            descriptors = self._spool.dirty()
+            self._flushing = self._flusher.submit(self._record, descriptors, step)
+        self._keep(step)
+        self._fresh = []
+
+    def commit(self) -> Manifest:
+        """Give the volume its manifest and its final name; return the manifest."""
+        with writing(self._final):
+            self._wait()
+            self._spool.close()
+            chunks, size = self._state.chunks, self._storage.size(self._folder, self._state.chunks)
+            complete = replace(self._manifest, results=self._results(chunks), stored_bytes=size)
+            finished = self._storage.finish(self._folder, chunks, complete)
+            _publish(finished, self._final)
+            self._ledger.remove()
+            remove(self._folder)
+        return complete
 
     def discard(self) -> None:
         """Remove what was written."""
-        ...
+        self._flusher.shutdown(wait=True)
+        self._spool.close()
+        self._ledger.remove()
+        remove(self._folder)
+
+    def _begin(self) -> None:
+        steps = self._ledger.resume(self._manifest.identity()) if self._folder.is_dir() else None
+        if steps is None:
+            remove(self._folder)
+            self._storage.create(self._folder)
+            self._ledger.start(self._manifest.identity())
+            return
+        for step in steps:
+            self._keep(step)
+        ends: defaultdict[int, int] = defaultdict(int)
+        for chunk in self._state.chunks.values():
+            ends[chunk.file] = max(ends[chunk.file], chunk.offset + chunk.length)
+        self._spool.resume(ends)
+
+    def _record(self, descriptors: list[int], step: dict[str, Any]) -> None:
+        sync_files(descriptors)
+        self._ledger.add(step)
+
+    def _wait(self) -> None:
+        """Wait for the flush under way, and raise what it raised."""
+        if self._flushing is not None:
+            flushing, self._flushing = self._flushing, None
+            flushing.result()
+
+    def _keep(self, step: dict[str, Any]) -> None:
+        """Take a recorded step into the state."""
+        for c, d, h, w, file, offset, length in step["chunks"]:
+            self._state.chunks[c, d, h, w] = StoredChunk(file, offset, length)
+        for number, channel, values in step["figures"]:
+            channels = self._state.figures[number]
+            channels[channel] = channels.get(channel, Statistics()) + Statistics.from_json(values)
+
+    def _results(self, chunks: Mapping[Place, StoredChunk]) -> tuple[SampleResult, ...]:
+        sizes = [0] * len(self._manifest.members)
+        widths = self._manifest.chunks[1:]
+        for place, chunk in chunks.items():
+            start = tuple(index * width for index, width in zip(place[1:], widths, strict=True))
+            sizes[self._members.at(start)] += chunk.length
+        return tuple(
+            SampleResult(size, tuple(found.to_json() for _, found in sorted(self._state.figures[number].items())))
+            for number, size in enumerate(sizes)
+        )
+
+
+def _step(chunks: Sequence[tuple[Place, StoredChunk]], figures: Figures) -> dict[str, Any]:
+    """Return the ledger's line of what was appended."""
+    return {
+        "chunks": [[*place, chunk.file, chunk.offset, chunk.length] for place, chunk in chunks],
+        "figures": [
+            [number, channel, found.to_json()]
+            for number, channels in figures.items()
+            for channel, found in channels.items()
+        ],
+    }
 
 
 def temporary_name(final: Path) -> Path:
-    """Return the temporary name of a sample: always the same, so that a later run finds what a killed one left.
+    """Return the temporary name of a volume: always the same, so that a later run finds what a killed one left.
 
     Two processes cannot meet under it: a conversion holds its folder's lock.
     """
@@ -47,21 +186,21 @@ def temporary_name(final: Path) -> Path:
 
 
 def ledger_name(final: Path) -> Path:
-    """Return the name of the record of an unfinished sample's units."""
+    """Return the name of the record of an unfinished volume."""
     return final.with_name(f"{temporary_name(final).name}.progress")
 
 
 def remove_leftovers(final: Path) -> None:
-    """Remove what a run left that was killed when its sample had just become complete."""
+    """Remove what a run left that was killed when its volume had just become complete."""
     remove(temporary_name(final))
     remove(ledger_name(final))
 
 
-def publish(temporary: Path, final: Path) -> None:
-    """Flush a complete sample and rename it to its final name, in place of an outdated one."""
+def _publish(temporary: Path, final: Path) -> None:
+    """Flush a complete volume and rename it to its final name, in place of an outdated one."""
     sync(temporary)
     if final.is_dir():
-        # Two renames cannot be one: after a crash between them the complete temporary sample is found again.
+        # Two renames cannot be one: after a crash between them the complete temporary volume is found again.
         remove(final)
     temporary.rename(final)
     sync_folder(final.parent)

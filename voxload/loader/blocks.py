@@ -141,7 +141,14 @@ def _identity(location: Location) -> str:
     Ranks agree on it, so it holds no inode or device, which differ between nodes. It never raises: who reads a file
     that is not there says so.
     """
-    parts = [location.path, location.dataset, str(location.axes), str(location.shape), str(location.dtype)]
+    parts = [
+        location.path,
+        location.dataset,
+        str(location.axes),
+        str(location.shape),
+        str(location.dtype),
+        str(location.window),
+    ]
     if not is_url(location.path):
         root = Path(location.path)
         for name in dict.fromkeys((*_METADATA, *(f"{location.dataset}/{name}" for name in _METADATA))):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -83,7 +84,8 @@ class _Run:
     """One verification under way; one thread."""
 
     def __init__(self, catalog: Catalog, report: VerifyReport, missing: Missing, progress: OnProgress | None) -> None:
-        self.entries = [catalog.entry(*key) for key in catalog.keys]
+        self.rows = [catalog.entry(*key) for key in catalog.keys]
+        self.entries = _stored_volumes(self.rows)
         self.report = report
         self.root = catalog.root
         self._missing = missing
@@ -99,10 +101,21 @@ class _Run:
                 # By the catalogue's sizes: what is read besides chunks, such as indices, is not counted.
                 self._progress(VerifyProgress(entry.sample, self._before + min(done, entry.stored_bytes), self._total))
 
-        found = VolumeCheck(entry, location_of(entry, self.root), report=self.report, on_bytes=show).run(self._missing)
+        location = location_of(entry, self.root).stored
+        found = VolumeCheck(entry, location, report=self.report, on_bytes=show).run(self._missing)
         show(entry.stored_bytes)
         self._before += entry.stored_bytes
         return found
+
+
+def _stored_volumes(rows: Sequence[Entry]) -> list[Entry]:
+    """Return one row for each stored volume, with the bytes of all samples that share it."""
+    found: dict[tuple[str, str], Entry] = {}
+    for entry in rows:
+        before = found.get((entry.volume, entry.dataset))
+        size = entry.stored_bytes + (before.stored_bytes if before else 0)
+        found[entry.volume, entry.dataset] = replace(before or entry, stored_bytes=size)
+    return list(found.values())
 
 
 def _record(run: _Run, path: Path) -> None:
@@ -112,17 +125,17 @@ def _record(run: _Run, path: Path) -> None:
     kept = ChecksumFile(os.fspath(target)) if any(entry.checksums == name for entry in run.entries) else None
     fresh: set[tuple[str, str]] = set()
     with recording(target) as add:
-        for entry in sorted(run.entries, key=lambda entry: (entry.sample, entry.dataset)):
+        for entry in sorted(run.entries, key=lambda entry: (entry.volume, entry.dataset)):
             found = run.check(entry)
             if found is not None:
-                add(ChecksumRow(entry.sample, entry.dataset, _origin(entry, run.root), found))
-                fresh.add((entry.sample, entry.dataset))
+                add(ChecksumRow(entry.volume, entry.dataset, _origin(entry, run.root), found))
+                fresh.add((entry.volume, entry.dataset))
             elif kept is not None and entry.checksums == name:
-                row = kept.find(entry.sample, entry.dataset)
+                row = kept.find(entry.volume, entry.dataset)
                 if row is not None:
                     add(row)
     if fresh:
-        _name_checksums(path, [name if (e.sample, e.dataset) in fresh else e.checksums for e in run.entries])
+        _name_checksums(path, [name if (row.volume, row.dataset) in fresh else row.checksums for row in run.rows])
     elif kept is None:
         remove(target)
     run.report.recorded = len(fresh)

@@ -38,7 +38,7 @@ def volumes_of(data: VolumeDataset) -> tuple[Volume, ...]:
     Raises
     ------
     UsageError
-        When the data set has several fields.
+        When the data set has several fields, or samples that share a stored volume.
     VoxloadError
         What opening a sample raises.
     """
@@ -53,6 +53,13 @@ def volumes_of(data: VolumeDataset) -> tuple[Volume, ...]:
 
 
 def _volume(location: Location) -> Volume:
+    if location.window is not None:
+        raise UsageError(
+            f"{location}",
+            found="samples that share a stored volume",
+            expected="one volume a sample, as other loaders read them",
+            remedy="benchmark voxload's own loader, or convert without --split and --pack",
+        )
     reader = open_reader(location)
     try:
         info = reader.describe()

@@ -1,4 +1,4 @@
-"""FlatFile: boxes of an array that lies in a file without chunks, read by position.
+"""FlatFile: boxes of an array that lies in a file without chunks, read by position; FlatSource: one that is a cube.
 
 A memory map would be shorter, but its pages count as this process's memory and an I/O error in one ends
 the process; reading by position keeps both promises of a conversion: bounded memory and a clear error.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -26,6 +26,9 @@ from voxload.readers.protocol import Volume
 
 DEFAULT_DATASET = "volume"
 """Name of a volume whose file gives it none."""
+
+Fill = Callable[[memoryview, int], None]
+"""Fills all of a buffer with the bytes from a position on, or raises: of a file, a stream, the payload of records."""
 
 _MAX_READ_BYTES = 2**30
 """Most bytes asked of the system at once; Linux gives at most 2 GiB less a page."""
@@ -65,19 +68,26 @@ class FlatFile:
         with translated(str(self.path)), self.path.open("rb", buffering=0) as file:
             descriptor = file.fileno()
 
+            def fill(content: memoryview, start: int) -> None:
+                fill_from(self.path, descriptor, content, start)
+
             def read_into(box: Box, out: Volume) -> None:
-                self._read(descriptor, box, out)
+                self.read(fill, box, out)
 
             yield read_into
 
-    def _read(self, descriptor: int, box: Box, out: Volume) -> None:
+    def read(self, fill: Fill, box: Box, out: Volume) -> None:
+        """Read a spatial box into a (C, D, H, W) array; the bytes are asked for in ascending order of position.
+
+        Whole planes of the slowest axis are asked for at once, as far as they follow one another.
+        """
         target = self.order.view(out)
         stored = self.order.box(box, out.shape[0])
         rows = target if target.flags.c_contiguous else np.empty(stored.shape, dtype=target.dtype)
         content = rows.data.cast("B")
         position = 0
         for start, length in self._runs(stored):
-            self._fill(descriptor, content[position : position + length], start)
+            fill(content[position : position + length], start)
             position += length
         if not self.dtype.isnative:
             rows.byteswap(inplace=True)
@@ -96,20 +106,44 @@ class FlatFile:
         for index in itertools.product(*(range(extent) for extent in box.shape[:split])):
             yield first + sum(i * stride for i, stride in zip(index, strides[:split], strict=True)), length
 
-    def _fill(self, descriptor: int, content: memoryview, start: int) -> None:
-        """Read until `content` is full; a file that ends before is truncated."""
-        position = 0
-        while position < len(content):
-            part = content[position : position + _MAX_READ_BYTES]
+
+@dataclass(frozen=True, slots=True)
+class FlatSource:
+    """A cube that lies in a file without chunks."""
+
+    cube: RawCube
+    """What is known of it."""
+    file: FlatFile
+    """Where it lies."""
+    check: Callable[[], object] | None = None
+    """Reads the cube's bytes and compares their checksum, where the file keeps one; it raises DataError."""
+
+    def describe(self) -> RawCube:
+        """Return what is known of the cube."""
+        return self.cube
+
+    def open(self) -> AbstractContextManager[ReadInto]:
+        """Open the file for reading; a checksum is compared first, as boxes may be asked for in any order."""
+        if self.check is not None:
+            self.check()
+        return self.file.open()
+
+
+def fill_from(path: Path, descriptor: int, content: memoryview, start: int) -> None:
+    """Read bytes of the open file at `path` until `content` is full; raises DataError where the file ends before."""
+    position = 0
+    while position < len(content):
+        part = content[position : position + _MAX_READ_BYTES]
+        with translated(str(path)):
             count = os.preadv(descriptor, [part], start + position)
-            if not count:
-                raise DataError(
-                    f"{self.path}",
-                    found=f"the end of the file at byte {start + position}",
-                    expected=f"{len(content) - position} bytes more",
-                    remedy="the file was cut while it was read: copy it again",
-                )
-            position += count
+        if not count:
+            raise DataError(
+                f"{path}",
+                found=f"the end of the file at byte {start + position}",
+                expected=f"{len(content) - position} bytes more",
+                remedy="the file was cut while it was read: copy it again",
+            )
+        position += count
 
 
 def stored_file(

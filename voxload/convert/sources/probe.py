@@ -60,7 +60,9 @@ class Probe:
 
     @cached_property
     def head(self) -> bytes:
-        """The first `HEAD_BYTES` bytes, or all of a shorter file."""
+        """The first `HEAD_BYTES` bytes, or all of a shorter file; none of a folder."""
+        if self.path.is_dir():
+            return b""
         with translated(f"{self.path}"), self.path.open("rb") as file:
             return file.read(HEAD_BYTES)
 
@@ -116,6 +118,6 @@ def _attributes(item: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """Return an attribute as Python values: bytes as text."""
     if value.dtype.kind in "SO":
-        texts = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in value.ravel()]
+        texts = [text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text) for text in value.ravel()]
         return texts[0] if value.ndim == 0 else texts
     return value.tolist()

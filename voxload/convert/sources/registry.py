@@ -4,16 +4,72 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from voxload.convert.sources.asdffile import Asdf
+from voxload.convert.sources.camels import CamelsGrids
+from voxload.convert.sources.cosmoflow2018 import Cosmoflow2018
 from voxload.convert.sources.cosmouniverse import CosmoUniverse
+from voxload.convert.sources.dlio import Dlio
+from voxload.convert.sources.fits import Fits
+from voxload.convert.sources.fortrangrid import FortranGrid
+from voxload.convert.sources.gadget import GadgetHdf5
+from voxload.convert.sources.hdf5 import Hdf5
 from voxload.convert.sources.hints import Hints
+from voxload.convert.sources.lbannsplit import LbannSplit
+from voxload.convert.sources.metaimage import MetaImage
+from voxload.convert.sources.mlperf import MlperfCosmoflow
+from voxload.convert.sources.mlperfsplit import MlperfSplit
+from voxload.convert.sources.multiscale import MultiScale
+from voxload.convert.sources.nifti import Nifti
+from voxload.convert.sources.nopfs import NopfsRaw
+from voxload.convert.sources.nopfssplit import NopfsSplit
 from voxload.convert.sources.npy import Npy
+from voxload.convert.sources.npz import Npz
+from voxload.convert.sources.nrrd import Nrrd
+from voxload.convert.sources.nyxhdf5 import NyxHdf5
+from voxload.convert.sources.nyxraw import NyxRaw
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import RawFormat, Source
+from voxload.convert.sources.pycola import PyColaGrid, PyColaParticles
+from voxload.convert.sources.quijote import Quijote
 from voxload.convert.sources.raw import RawSource
+from voxload.convert.sources.sdrbench import SdrBench
+from voxload.convert.sources.thewell import TheWell
+from voxload.convert.sources.zarrfolder import ZarrFolder
 from voxload.errors import NotFoundError, UsageError
 
-FORMATS: tuple[RawFormat, ...] = (CosmoUniverse(), Npy())
+FORMATS: tuple[RawFormat, ...] = (
+    CosmoUniverse(),
+    MlperfSplit(),
+    NopfsSplit(),
+    LbannSplit(),
+    MultiScale(),
+    NyxHdf5(),
+    TheWell(),
+    Dlio(),
+    GadgetHdf5(),
+    MlperfCosmoflow(),
+    Cosmoflow2018(),
+    NopfsRaw(),
+    PyColaGrid(),
+    PyColaParticles(),
+    NyxRaw(),
+    SdrBench(),
+    Quijote(),
+    CamelsGrids(),
+    FortranGrid(),
+    Fits(),
+    Nifti(),
+    Nrrd(),
+    MetaImage(),
+    Asdf(),
+    Hdf5(),
+    ZarrFolder(),
+    Npz(),
+    Npy(),
+)
 """Every format, in the order of asking."""
+HEADERLESS = (NopfsRaw, NyxRaw, SdrBench)
+"""Formats known by name and size alone: of their files the caller may say what else is true."""
 
 
 def find_format(probe: Probe, kind: str = "") -> RawFormat | None:
@@ -72,7 +128,7 @@ def open_sources(path: Path, hints: Hints | None = None) -> tuple[Source, ...]:
     """
     hints, probe = hints or Hints(), Probe(path)
     known = find_format(probe, hints.kind)
-    if hints.headerless is not None:
+    if hints.headerless is not None and not isinstance(known, HEADERLESS):
         if known is not None:
             raise UsageError(
                 f"{path}",

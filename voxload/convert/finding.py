@@ -1,0 +1,161 @@
+"""Finding: the raw cubes under a path, and the samples they belong to. No voxel is read."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from voxload.convert.manifest import SourceFile
+from voxload.convert.sources import Hints, Source, open_sources
+from voxload.convert.sources.protocol import RawCube
+from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.readers.faults import translated
+
+_SUFFIX = re.compile(r"(\.nii)?\.[A-Za-z][A-Za-z0-9]*$")
+_PROMISING = frozenset({".h5", ".hdf5", ".npy", ".npz", ".nii", ".fits", ".nrrd", ".mha", ".mhd", ".asdf", ".tfrecord"})
+"""Suffixes that promise a format: a file with one that is not of that format is damaged, not foreign."""
+_ZARR_METADATA = ("zarr.json", ".zgroup", ".zarray")
+_NUMBER = re.compile(r"(\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCube:
+    """One raw cube, and the sample that it is of."""
+
+    sample: str
+    """Sample id."""
+    cube: RawCube
+    """What it says of itself."""
+    source: Source
+    """Where it is read."""
+    files: tuple[SourceFile, ...]
+    """State of its files."""
+
+    @property
+    def number(self) -> int | None:
+        """Number of the sample in its file, or at the end of its folder's or file's name; None where there is none."""
+        if self.cube.part:
+            return int(self.cube.part) if self.cube.part.isdigit() else None
+        for name in (Path(self.files[0].name).parent.name, _SUFFIX.sub("", self.files[0].name)):
+            found = _NUMBER.search(name)
+            if found:
+                return int(found[1])
+        return None
+
+
+def find_cubes(src: Path, dst: Path, hints: Hints) -> tuple[list[FoundCube], list[str]]:
+    """Look at every file under `src`, or at the file `src`; return its cubes by sample id, and files that are none.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such path, or no raw cube under it.
+    UsageError
+        When a single file is of no known format, hints do not fit, or two cubes would be one volume.
+    DataError
+        When a file is damaged.
+    """
+    if not src.exists():
+        raise NotFoundError(f"{src}", found="no such file or folder", remedy="check the path")
+    root = src if src.is_dir() and not _is_zarr(src) else src.parent
+    found: dict[tuple[str, str], FoundCube] = {}
+    ignored: list[str] = []
+    described: set[Path] = set()
+    for path in _files(src, dst):
+        name = path.relative_to(root).as_posix()
+        sources = open_sources(path, hints)
+        if not sources:
+            ignored.append(name)
+            continue
+        for source in sources:
+            cube = _cube(name, source, root)
+            described.update(companion.resolve() for companion in cube.cube.companions)
+            before = found.setdefault((cube.sample, cube.cube.dataset), cube)
+            if before is not cube:
+                raise UsageError(
+                    f"sample id {cube.sample!r}, volume {cube.cube.dataset!r}",
+                    found=f"two files for it, {before.files[0].name} and {name}",
+                    expected="one",
+                    remedy="rename one, or convert them into two folders",
+                )
+    ignored = [name for name in ignored if (root / name).resolve() not in described]
+    for name in ignored:
+        _check_foreign(root / name, is_named=root / name == src)
+    if not found:
+        raise NotFoundError(
+            f"{src}",
+            found=f"no raw cube among {len(ignored)} files",
+            expected="a format that docs/formats.md lists, or headerless binary",
+            remedy="describe headerless files with --shape, --dtype and --order",
+        )
+    return [found[key] for key in sorted(found)], ignored
+
+
+def sample_id(name: str) -> str:
+    """Return the sample id of a source: its relative path without suffix, with ``_`` for ``/``.
+
+    >>> sample_id("21688988/universe_7.hdf5"), sample_id("density_z=0.5"), sample_id("ct/case.nii.gz")
+    ('21688988_universe_7', 'density_z=0.5', 'ct_case')
+    """
+    return _SUFFIX.sub("", name).replace("/", "_")
+
+
+def _cube(name: str, source: Source, root: Path) -> FoundCube:
+    cube = source.describe()
+    if cube.sample:
+        below = posixpath.normpath(posixpath.join(posixpath.dirname(name), cube.sample))
+        while below.startswith("../"):  # the folder that is converted lies below the sample's
+            below = below.removeprefix("../")
+        # The folder that is converted is a sample itself where nothing else names it.
+        sample = root.resolve().name if below in (".", "..") else below.replace("/", "_")
+    else:
+        sample = sample_id(name)
+    with translated(f"{cube.path}"):
+        files = tuple(SourceFile.of(path, _relative(path, root)) for path in (cube.path, *cube.companions))
+    return FoundCube(f"{sample}_{cube.part}" if cube.part else sample, cube, source, files)
+
+
+def _relative(path: Path, root: Path) -> str:
+    return Path(os.path.relpath(path, root)).as_posix()
+
+
+def _is_zarr(path: Path) -> bool:
+    return path.is_dir() and any((path / name).is_file() for name in _ZARR_METADATA)
+
+
+def _files(src: Path, dst: Path) -> Iterator[Path]:
+    """Yield files and Zarr folders under `src` in a fixed order; hidden ones and the destination are left out."""
+    if not src.is_dir() or _is_zarr(src):
+        yield src
+        return
+    target = dst.resolve()
+    for folder, folders, names in os.walk(src):
+        here = Path(folder)
+        visible = sorted(name for name in folders if not name.startswith(".") and (here / name).resolve() != target)
+        folders[:] = [name for name in visible if not _is_zarr(here / name)]
+        arrays = set(visible) - set(folders)
+        for name in sorted([*names, *arrays]):
+            if not name.startswith(".") and (name in arrays or (here / name).is_file()):
+                yield here / name
+
+
+def _check_foreign(path: Path, *, is_named: bool) -> None:
+    """Refuse a file of no known format that the caller named, or whose suffix promises a format."""
+    if path.suffix in _PROMISING:
+        raise DataError(
+            f"{path}",
+            found=f"no {path.suffix} signature in its {path.stat().st_size} bytes",
+            expected="a complete file",
+            remedy="it is damaged: copy it again or move it away",
+        )
+    if is_named:
+        raise UsageError(
+            f"{path}",
+            found="the signature of no known format",
+            expected="a raw cube",
+            remedy="describe headerless binary with --shape, --dtype and --order",
+        )

@@ -1,0 +1,43 @@
+"""Recognition of snapshots of particles, by their content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from voxload.convert.gridding import gadget_hdf5, gadget_header
+from voxload.convert.gridding.gadget_binary import GadgetBinary
+from voxload.convert.gridding.gadget_hdf5 import GadgetHdf5
+from voxload.convert.gridding.particles import ParticleChoice, Particles
+from voxload.convert.gridding.pycola import PycolaNpz, is_pycola
+from voxload.convert.sources.probe import Probe
+
+
+def particles_of(path: Path, choice: ParticleChoice | None = None) -> Particles | None:
+    """Return the particles in a file.
+
+    Returns
+    -------
+    Particles | None
+        None for a file without particles, and for a later one of a snapshot in several files whose first one is
+        there: that stands for all.
+
+    Raises
+    ------
+    UsageError
+        When types of particles or a box size must be chosen.
+    DataError
+        When the file is known and damaged, or files of its snapshot are missing.
+    """
+    if path.is_dir():
+        return None
+    probe = Probe(path)
+    if is_pycola(probe):
+        return PycolaNpz(path, choice)
+    in_hdf5 = gadget_hdf5.header_of(path, probe)
+    header = in_hdf5 or gadget_header.header_of(path, probe)
+    if header is None:
+        return None
+    first = header.part_files()[0]
+    if first != path and first.is_file():
+        return None
+    return GadgetHdf5(header, choice) if in_hdf5 else GadgetBinary(header, choice)

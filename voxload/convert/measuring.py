@@ -1,0 +1,94 @@
+"""Measuring: how well the voxels of a source compress, and which compression that speaks for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from voxload.convert.compression import Compression, Encoder, Hdf5Encoder, ZarrEncoder
+from voxload.convert.options import StoredFormat
+from voxload.convert.sources.protocol import Source, volume_view
+from voxload.geometry import Box
+from voxload.readers.protocol import Volume
+
+PROBE_EXTENT = 64
+"""Voxels per axis of the boxes that are tried: one chunk, about."""
+PROBES = 3
+"""Boxes along the diagonal: the middle of a cube and its corners."""
+WORTH = 1.05
+"""Least ratio that is worth decoding for."""
+ZSTD_WORTH = 1.4
+"""How many times less zstd must store than lz4: it takes that much longer to decode."""
+SMALL = 16
+"""Ratio from which on storage is no matter any more, and lz4 decodes faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was found out about a kind of voxels."""
+
+    compression: Compression
+    """The one to use."""
+    ratio: float
+    """Bytes of voxels over bytes as stored."""
+    bytes_per_second: float
+    """Voxels encoded by one thread."""
+
+
+def measure(source: Source, stored: StoredFormat, wanted: Compression) -> Measured:
+    """Encode a few boxes of a cube and choose; a wanted compression is only measured.
+
+    Floats are stored with lz4 rather than zstd, which stores 6 percent less of a density field and decodes at two
+    thirds of the speed, and not compressed in HDF5, where gzip saves a fifth and makes reading fourteen times slower.
+    Of a source that can only be read in order the first planes are tried.
+    """
+    boxes = [np.ascontiguousarray(voxels) for voxels in _voxels(source)]
+    kind = source.describe().dtype.kind
+    if wanted is not Compression.AUTO:
+        return _try(boxes, stored, wanted)
+    if stored is StoredFormat.HDF5:
+        none = _try(boxes, stored, Compression.NONE)
+        gzip = _try(boxes, stored, Compression.GZIP) if kind != "f" else none
+        return gzip if gzip.ratio >= WORTH else none
+    fast = _try(boxes, stored, Compression.LZ4)
+    small = _try(boxes, stored, Compression.ZSTD)
+    best = small if fast.ratio < SMALL and small.ratio >= ZSTD_WORTH * fast.ratio else fast
+    return best if best.ratio >= WORTH else _try(boxes, stored, Compression.NONE)
+
+
+def _try(boxes: list[Volume], stored: StoredFormat, compression: Compression) -> Measured:
+    dtype = boxes[0].dtype
+    encoder: Encoder = (ZarrEncoder if stored is StoredFormat.ZARR else Hdf5Encoder)(compression, dtype)
+    started = time.perf_counter()
+    size = sum(len(encoder(box)) for box in boxes)
+    seconds = time.perf_counter() - started
+    whole = sum(box.nbytes for box in boxes)
+    return Measured(compression, whole / size, whole / max(seconds, 1e-9))
+
+
+def _voxels(source: Source) -> Iterator[Volume]:
+    cube = source.describe()
+    spatial = cube.volume_shape[1:]
+    with source.open() as read_into:
+        for box in _boxes(spatial, cube.spatial_order[0], is_sequential=cube.is_sequential):
+            shape = cube.order.to_stored((cube.volume_shape[0], *box.shape))
+            block = volume_view(cube.order, np.empty(shape, cube.dtype))
+            read_into(box, block)
+            yield block
+
+
+def _boxes(spatial: tuple[int, int, int], slowest: int, *, is_sequential: bool) -> Iterator[Box]:
+    extents = [min(PROBE_EXTENT, extent) for extent in spatial]
+    if is_sequential:
+        thin = [1 if axis == slowest else extent for axis, extent in enumerate(spatial)]
+        yield Box.whole((thin[0], thin[1], thin[2]))
+        return
+    seen = set()
+    for probe in range(PROBES):
+        start = tuple((whole - part) * probe // (PROBES - 1) for whole, part in zip(spatial, extents, strict=True))
+        if start not in seen:
+            seen.add(start)
+            yield Box(start, tuple(lo + part for lo, part in zip(start, extents, strict=True)))

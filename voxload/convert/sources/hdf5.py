@@ -1,0 +1,88 @@
+"""Hdf5: HDF5 files of any layout, whose datasets of three or four axes are volumes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from voxload.convert.sources.cubeaxes import axes_by_count, cube_axes
+from voxload.convert.sources.hdf5cube import Hdf5Cube, describe_dataset
+from voxload.convert.sources.hdf5targets import read_targets
+from voxload.convert.sources.hdf5tree import hdf5_tree
+from voxload.convert.sources.hints import Hints
+from voxload.convert.sources.plainvalues import plain_values
+from voxload.convert.sources.probe import Hdf5Dataset, Hdf5Tree, Probe
+from voxload.convert.sources.protocol import RawCube, Source
+from voxload.convert.sources.volumenames import check_extents, chosen, listed
+from voxload.errors import DataError
+from voxload.readers.axes import declared_axes
+
+_MANIFEST = "voxload"
+"""Root attribute of the files that voxload itself converted."""
+
+
+class Hdf5:
+    """Any HDF5 file: one sample, of which every dataset of three or four axes is a volume.
+
+    Axes are those of the dimension labels, where they are ``d``, ``h``, ``w`` and ``c``, or of the caller. A vector
+    ``targets`` with an attribute ``names``, as voxload itself writes it, or ``unitPar`` becomes the targets.
+    """
+
+    name = "HDF5"
+    is_generic = True
+
+    def claims(self, probe: Probe) -> bool:
+        """Tell whether the file is HDF5."""
+        return probe.is_hdf5
+
+    def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:
+        """Return the volumes, in the order of their names.
+
+        Raises
+        ------
+        DataError
+            When there are none; lists what there is.
+        UsageError
+            When axes have no names, or volumes have different extents.
+        """
+        tree = hdf5_tree(probe)
+        names = sorted(name for name, item in tree.datasets.items() if _is_volume(item))
+        if not names:
+            raise DataError(
+                f"{probe.path}",
+                found=f"HDF5 with {_contents(tree)}",
+                expected="a dataset of three or four axes of numbers",
+            )
+        wanted, targets = chosen(f"{probe.path}", names, hints), _targets(probe, tree)
+        axes = axes_by_count(hints.axes, [len(tree.datasets[name].shape) for name in wanted])
+        cubes = {}
+        for name, volume in wanted.items():
+            stored = tree.datasets[name]
+            cube = _describe(probe, name, stored, given=axes.get(len(stored.shape)))
+            cubes[name] = replace(cube, dataset=volume, targets=targets)
+        check_extents(f"{probe.path}", list(cubes.values()))
+        return tuple(Hdf5Cube(name, cube) for name, cube in cubes.items())
+
+
+def _is_volume(item: Hdf5Dataset) -> bool:
+    return len(item.shape) in (3, 4) and item.dtype.kind in "biuf"
+
+
+def _contents(tree: Hdf5Tree) -> str:
+    return listed(f"{name} {item.dtype} {item.shape}" for name, item in sorted(tree.datasets.items()))
+
+
+def _describe(probe: Probe, name: str, stored: Hdf5Dataset, *, given: str | None) -> RawCube:
+    subject = f"{probe.path}, dataset {name!r}"
+    order = cube_axes(subject, stored.shape, given=given, declared=declared_axes(stored.scales))
+    cube = describe_dataset(probe.path, name, stored, order=order)
+    return replace(cube, attributes=plain_values(stored.attributes))
+
+
+def _targets(probe: Probe, tree: Hdf5Tree) -> dict[str, float]:
+    """Return the targets that the file names, if any."""
+    named = tree.datasets.get("targets")
+    is_named = named is not None and ("names" in named.attributes or _MANIFEST in tree.attributes)
+    if named is not None and is_named and len(named.shape) == 1:
+        return read_targets(probe.path, "targets")
+    plain = tree.datasets.get("unitPar")
+    return read_targets(probe.path, "unitPar") if plain is not None and len(plain.shape) == 1 else {}

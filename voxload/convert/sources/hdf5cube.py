@@ -1,0 +1,74 @@
+"""Hdf5Cube: a cube that is one HDF5 dataset of three or four axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+
+from voxload.convert.sources.probe import Hdf5Dataset
+from voxload.convert.sources.protocol import RawCube, ReadInto
+from voxload.convert.sources.volumenames import volume_names
+from voxload.readers.axes import AxisOrder
+from voxload.readers.hdf5.reader import Hdf5Reader
+from voxload.readers.protocol import Location, Missing
+
+
+class Hdf5Cube:
+    """A dataset as a whole.
+
+    Parameters
+    ----------
+    name
+        The dataset.
+    cube
+        What is known of it; see `describe_dataset`.
+
+    Raises
+    ------
+    UsageError
+        When it is a link to another file, needs a filter that is not installed, or lies in other files that HDF5
+        might fill in for.
+    DataError
+        When the file is damaged.
+    """
+
+    def __init__(self, name: str, cube: RawCube) -> None:
+        self._location = Location(str(cube.path), dataset=name, axes=cube.order.axes)
+        self._cube = cube
+        Hdf5Reader(self._location, Missing.ERROR).close()
+
+    def describe(self) -> RawCube:
+        """Return what is known of the cube."""
+        return self._cube
+
+    @contextmanager
+    def open(self) -> Iterator[ReadInto]:
+        """Open the file for reading; chunks that were never written raise DataError."""
+        reader = Hdf5Reader(self._location, Missing.ERROR)
+        try:
+            yield reader.read_into
+        finally:
+            reader.close()
+
+
+def describe_dataset(
+    path: Path, name: str, stored: Hdf5Dataset, *, order: AxisOrder, fixed: tuple[int, ...] = ()
+) -> RawCube:
+    """Return what HDF5 says of the cube in a dataset, or in the part of it where the axes in `fixed` have one index.
+
+    Axes of the dataset beyond those of `order` and `fixed` are components: together with the one before they are the
+    last axis of the cube, in the order of their bytes.
+    """
+    extents = [extent for axis, extent in enumerate(stored.shape) if axis not in fixed]
+    last = len(order.axes) - 1
+    return RawCube(
+        path,
+        volume_names([name])[name],
+        shape=(*extents[:last], prod(extents[last:])),
+        order=order,
+        dtype=stored.dtype.newbyteorder("="),
+        # One chunk as decoded, and the one that HDF5 decodes it from or still keeps.
+        scratch_bytes=2 * prod(stored.chunks) * stored.dtype.itemsize if stored.chunks else 0,
+    )

@@ -1,0 +1,138 @@
+"""Hdf5Slab: a cube that is a part of an HDF5 dataset of more axes, such as one of many samples in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from voxload.convert.sources.protocol import RawCube, ReadInto
+from voxload.errors import DataError, NotFoundError
+from voxload.geometry import Box
+from voxload.readers.faults import naming_chunk, translated
+from voxload.readers.hdf5.checks import check_own_file, check_supported, check_written
+from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.source import Source as Hdf5Source
+from voxload.readers.hdf5.source import open_source
+from voxload.readers.hdf5.tablecache import load_table
+from voxload.readers.protocol import Location, Volume, copy_cast
+
+
+class Hdf5Slab:
+    """The part of a dataset where some axes have one index.
+
+    A dataset may hold thousands of such cubes, so nothing is opened here: `check_slabs` looks at all at once.
+
+    Parameters
+    ----------
+    name
+        The dataset.
+    cube
+        What is known of the part; see `describe_dataset`.
+    fixed
+        Axis of the dataset to index.
+    """
+
+    def __init__(self, name: str, cube: RawCube, fixed: Mapping[int, int]) -> None:
+        self._name = name
+        self._cube = cube
+        self._fixed = fixed
+
+    def describe(self) -> RawCube:
+        """Return what is known of the cube."""
+        return self._cube
+
+    @contextmanager
+    def open(self) -> Iterator[ReadInto]:
+        """Open the file for reading; chunks that were never written raise DataError."""
+        subject = f"{self._cube.path}:{self._name}"
+        with ExitStack() as stack:
+            with translated(subject):
+                source = open_source(str(self._cube.path))
+                file = stack.enter_context(source.open())
+                dataset = _dataset(file, self._name)
+                table = load_table(dataset, source.stamp) if dataset.chunks else None
+            stored = _Stored(dataset, table, source, subject)
+
+            def read_into(box: Box, out: Volume) -> None:
+                with translated(f"{subject}, box {box}"):
+                    self._read(stored, box, out)
+
+            yield read_into
+
+    def _read(self, stored: _Stored, box: Box, out: Volume) -> None:
+        order = self._cube.order
+        part = self._within(stored.dataset.shape, order.box(box, out.shape[0]))
+        target = order.view(out)
+        is_direct = target.flags.c_contiguous and out.dtype == self._cube.dtype
+        scratch = target if is_direct else np.empty(target.shape, self._cube.dtype)
+        stored.read(part, scratch.reshape(part.shape))
+        if not is_direct:
+            copy_cast(target, scratch)
+
+    def _within(self, shape: tuple[int, ...], box: Box) -> Box:
+        """Return a box of the cube in indices of the dataset."""
+        pairs = list(zip(box.start, box.stop, strict=True))
+        components = len(shape) - len(self._fixed) - len(pairs)
+        if components:
+            pairs.pop()
+        spans = iter(pairs)
+        found = [
+            (self._fixed[axis], self._fixed[axis] + 1) if axis in self._fixed else next(spans, (0, extent))
+            for axis, extent in enumerate(shape)
+        ]
+        return Box(tuple(lo for lo, _ in found), tuple(hi for _, hi in found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """An open dataset."""
+
+    dataset: h5py.Dataset
+    """The dataset."""
+    table: ChunkTable | None
+    """Its chunks; None where storage is contiguous."""
+    source: Hdf5Source
+    """Its file."""
+    subject: str
+    """What error messages are about."""
+
+    def read(self, part: Box, out: Volume) -> None:
+        """Fill `out`, in C order, with a box of the dataset."""
+        self.source.stamp.check_unchanged()
+        check_written(self.dataset, self.table, part, self.subject)
+        unit = self.dataset.chunks or self.dataset.shape
+        with naming_chunk(self.subject, part, unit, lambda some: self.dataset[some.slices]):
+            self.dataset.read_direct(out, part.slices)
+
+
+def check_slabs(path: Path, name: str) -> None:
+    """Refuse a dataset whose parts cannot be read.
+
+    Raises
+    ------
+    NotFoundError
+        When it is not there.
+    UsageError
+        When it is a link to another file, needs a filter that is not installed, or lies in other files.
+    DataError
+        When the file or its filters are damaged.
+    """
+    with translated(f"{path}:{name}"), open_source(str(path)).open() as file:
+        _dataset(file, name)
+
+
+def _dataset(file: h5py.File, name: str) -> h5py.Dataset:
+    subject = f"{file.filename}:{name}"
+    dataset = file.get(name)
+    if not isinstance(dataset, h5py.Dataset):
+        raise NotFoundError(subject, found="no such dataset", remedy="the file changed: convert it again")
+    check_own_file(dataset, file, subject)
+    check_supported(dataset, Location(file.filename, name))
+    if min(dataset.shape) < 1:
+        raise DataError(subject, found=f"shape {dataset.shape}", expected="extents of 1 or more")
+    return dataset

@@ -1,0 +1,114 @@
+"""NiftiHeader: what the header of a NIfTI file says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from voxload.convert.sources.libraries import library
+from voxload.convert.sources.scaling import Scaling
+from voxload.errors import DataError, UsageError
+from voxload.readers.faults import translated
+
+_HEADER_1_BYTES = 348
+_HEADER_2_BYTES = 540
+_MOST_AXES = 7
+_SPATIAL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NiftiHeader:
+    """One image."""
+
+    shape: tuple[int, ...]
+    """Extents, slowest axis first: three, or four with the channels first."""
+    dtype: np.dtype[Any]
+    """Stored type, with the stored byte order."""
+    offset: int
+    """Bytes before the first voxel, in the file that holds the voxels, once decompressed."""
+    scaling: Scaling
+    """What stored numbers stand for."""
+    is_single: bool
+    """Whether header and voxels are in one file."""
+    attributes: dict[str, Any]
+    """Spacing along D, H and W, affine, orientation and units."""
+
+    @property
+    def axes(self) -> str:
+        """Order of the axes, slowest first."""
+        return "DHW" if len(self.shape) == _SPATIAL else "CDHW"
+
+
+def read_nifti_header(subject: str, head: bytes) -> NiftiHeader:
+    """Return what the first bytes of a NIfTI file say; raises DataError when they are damaged.
+
+    Raises UsageError on an image that is no volume with channels.
+    """
+    nibabel = library("nibabel", subject)
+    is_second = head[4:7] in (b"n+2", b"ni2")
+    kind, length = (nibabel.Nifti2Header, _HEADER_2_BYTES) if is_second else (nibabel.Nifti1Header, _HEADER_1_BYTES)
+    try:
+        with translated(subject):
+            header = kind(binaryblock=head[:length], check=False)
+            rank = int(header["dim"][0])
+            if not 1 <= rank <= _MOST_AXES or min(header["dim"][1 : rank + 1]) < 1:
+                raise DataError(subject, found=f"dim {header['dim'].tolist()}", expected="1 to 7 extents of 1 or more")
+            slope, intercept = header.get_slope_inter()
+            magic = bytes(header["magic"])
+            return NiftiHeader(
+                shape=_shape(subject, header.get_data_shape()),
+                dtype=_dtype(subject, header.get_data_dtype()),
+                offset=_offset(subject, header["vox_offset"], is_single=magic[1:2] == b"+", least=length + 4),
+                scaling=Scaling(1.0, 0.0) if slope is None else Scaling(float(slope), float(intercept)),
+                is_single=magic[1:2] == b"+",
+                attributes=_attributes(nibabel, header),
+            )
+    except nibabel.spatialimages.HeaderDataError as error:
+        raise DataError(subject, found=str(error), expected="a NIfTI header") from error
+
+
+def _shape(subject: str, dim: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the extents of a volume, slowest first, from the file's own, fastest first."""
+    extents = [int(extent) for extent in dim]
+    while len(extents) > _SPATIAL and extents[-1] == 1:
+        extents.pop()
+    channels = [extent for extent in extents[_SPATIAL:] if extent != 1]
+    if len(extents) < _SPATIAL or len(channels) > 1:
+        raise UsageError(
+            subject,
+            found=f"dim {tuple(dim)}",
+            expected="three spatial axes, and one more at most: time or the parts of a vector",
+            remedy="split the image by time, or move the file away",
+        )
+    return (*channels, *extents[_SPATIAL - 1 :: -1])
+
+
+def _dtype(subject: str, stored: np.dtype[Any]) -> np.dtype[Any]:
+    """Refuse types that no scaling could keep: colours, complex and extended floats."""
+    if stored.kind not in "iuf" or stored.itemsize > np.dtype(np.float64).itemsize:
+        raise UsageError(subject, found=f"dtype {stored}", expected="integers or floats of 1 to 8 bytes a voxel")
+    return stored
+
+
+def _offset(subject: str, value: Any, *, is_single: bool, least: int) -> int:
+    """Return vox_offset, which NIfTI-1 stores as a float."""
+    offset = int(value)
+    smallest = least if is_single else 0
+    if offset != value or offset < smallest:
+        raise DataError(subject, found=f"vox_offset {value}", expected=f"a whole number, {smallest} or more")
+    return offset
+
+
+def _attributes(nibabel: Any, header: Any) -> dict[str, Any]:
+    affine = header.get_best_affine()
+    space, _ = header.get_xyzt_units()
+    codes = nibabel.aff2axcodes(affine) if np.isfinite(affine).all() else (None, None, None)
+    found: dict[str, Any] = {
+        "spacing": [float(width) for width in header.get_zooms()[_SPATIAL - 1 :: -1]],
+        "affine": affine.tolist(),
+        "orientation": "".join(code or "?" for code in codes),
+        "units": space,
+    }
+    return {name: value for name, value in found.items() if isinstance(value, str) or np.isfinite(value).all()}

@@ -1,0 +1,132 @@
+"""NRRD: images of teem, 3D Slicer and others, with the header in the file of the voxels or beside it.
+
+The first of the sizes runs fastest, so three sizes are W, H and D; of four, the kinds or the space directions say which
+one holds the channels. Headers are read by pynrrd, voxels by position. Source: Definition of NRRD File Format,
+teem.sourceforge.net/nrrd/format.html.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from voxload.convert.sources.flat import FlatFile
+from voxload.convert.sources.hints import Hints
+from voxload.convert.sources.inflated import InflatedFile
+from voxload.convert.sources.medical import medical_source
+from voxload.convert.sources.nrrdheader import NrrdHeader, read_nrrd_header
+from voxload.convert.sources.probe import Probe
+from voxload.convert.sources.protocol import Source
+from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.readers.axes import resolve_axes
+from voxload.readers.faults import translated
+
+_MAGIC = b"NRRD000"
+_DATA_FILES = ("data file", "datafile")
+
+
+class Nrrd:
+    """NRRD images, raw or in gzip, attached to their header or not."""
+
+    name = "NRRD"
+    is_generic = False
+
+    def claims(self, probe: Probe) -> bool:
+        """Tell whether the file begins with the magic of any version."""
+        return probe.head.startswith(_MAGIC) and probe.head[7:8].isdigit() and probe.head[8:9] in (b"\n", b"\r")
+
+    def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:
+        """Return the one image.
+
+        Raises
+        ------
+        UsageError
+            When the voxels are stored as text or in several files, or nothing says which of four axes has the channels.
+        NotFoundError
+            When the file of the voxels is not there.
+        DataError
+            When the header is damaged, or a raw file has not the length that it says.
+        """
+        path = probe.path
+        header = read_nrrd_header(path)
+        order = resolve_axes(
+            f"{path}", ndim=len(header.shape), given=hints.axes, declared=_declared(path, header, hints)
+        )
+        data, offset = _data(path, header)
+        skipped = int(header.field("byte skip", "byteskip", default=0))
+        facts: dict[str, Any] = {"shape": header.shape, "dtype": header.dtype, "order": order}
+        if header.encoding == "gzip":
+            if skipped < 0:
+                raise UsageError(f"{path}", found=f"byte skip {skipped} of a gzip stream", expected="0 or more")
+            file: FlatFile | InflatedFile = InflatedFile(data, offset, skipped, **facts)
+        else:
+            file = FlatFile(data, _raw_offset(data, header, offset=offset, skipped=skipped), **facts)
+        return (medical_source(path, file, attributes=_attributes(header, order.axes)),)
+
+
+def _declared(path: Path, header: NrrdHeader, hints: Hints) -> str | None:
+    """Return the axes, slowest first, where exactly one is not of space; raises UsageError on a list of images."""
+    others = [place for place, is_spatial in enumerate(header.is_spatial) if not is_spatial]
+    if hints.axes is None and len(header.shape) == 3 and others:
+        raise UsageError(
+            f"{path}",
+            found=f"three axes of kinds {' '.join(header.kinds)}, slowest last",
+            expected="three axes of space",
+            remedy="name them with --axes DHW if they are",
+        )
+    if len(header.shape) != 4 or len(others) != 1:
+        return None
+    letters = iter("DHW")
+    return "".join("C" if place in others else next(letters) for place in range(4))
+
+
+def _data(path: Path, header: NrrdHeader) -> tuple[Path, int]:
+    """Return the file of the voxels and the bytes before them, or before their stream."""
+    named = header.field(*_DATA_FILES, default="")
+    if not named:
+        return path, header.length
+    if named.startswith("LIST") or "%" in named:
+        raise UsageError(
+            f"{path}", found=f"data file {named!r}, several files", expected="one", remedy="save it as one file"
+        )
+    data = path.parent / named
+    if not data.is_file():
+        raise NotFoundError(
+            f"{path}", found=f"no {named} beside it", expected="the file of its voxels", remedy="copy it there"
+        )
+    return data, 0
+
+
+def _raw_offset(data: Path, header: NrrdHeader, *, offset: int, skipped: int) -> int:
+    """Return the first byte of raw voxels; a byte skip of -1 counts them from the end of the file."""
+    if skipped >= 0:
+        return offset + skipped
+    with translated(f"{data}"):
+        size = data.stat().st_size
+    start = size - header.data_bytes
+    if skipped != -1 or start < offset:
+        raise DataError(
+            f"{data}", found=f"{size} bytes, byte skip {skipped}", expected=f"{offset + header.data_bytes} or more, -1"
+        )
+    return start
+
+
+def _attributes(header: NrrdHeader, axes: str) -> dict[str, Any]:
+    """Return spacing along D, H and W and what the file says of its space, in the order of the file's own axes."""
+    found: dict[str, Any] = {}
+    spacings = dict(zip(axes, header.spacings, strict=True))
+    spacing = [spacings[axis] for axis in "DHW"]
+    if np.isfinite(spacing).all():
+        found["spacing"] = spacing
+    for name in ("space", "kinds", "units", "space units", "labels", "content", "sample units"):
+        if value := header.field(name, default=None):
+            found[name.replace(" ", "_")] = value
+    for name in ("space origin", "space directions", "measurement frame"):
+        value = header.field(name, default=None)
+        if value is not None:
+            rows = np.asarray(value, dtype=np.float64)
+            plain = [row.tolist() if np.isfinite(row).all() else None for row in np.atleast_2d(rows)]
+            found[name.replace(" ", "_")] = plain if rows.ndim > 1 else plain[0]
+    return found

@@ -1,0 +1,85 @@
+"""SdrBench: the headerless fields of SDRBench, the Scientific Data Reduction Benchmarks.
+
+``<n>x<n>x<n>/<field>.f32`` or ``<field>_<n>_<n>_<n>.f32``; ``.f64`` and ``.d64`` are double. Source: the file lists of
+https://sdrbench.github.io and of its mirror at huggingface.co/sdrbench.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from voxload.convert.sources.flat import FlatSource, describe_flat
+from voxload.convert.sources.headerless import headerless_file
+from voxload.convert.sources.hints import Headerless, Hints
+from voxload.convert.sources.probe import Probe
+from voxload.convert.sources.protocol import Source
+from voxload.convert.sources.sizes import has_signature
+from voxload.errors import UsageError
+
+_DTYPES = {".f32": "<f4", ".f64": "<f8", ".d64": "<f8"}
+_FOLDER = re.compile(r"(?:.*[-_])?(\d+)x(\d+)x(\d+)")
+_FILE = re.compile(r"(?P<field>.+)[-_](\d+)([x_])(\d+)\3(\d+)")
+
+Extents = tuple[int, int, int]
+
+
+class SdrBench:
+    """Fields of SDRBench; all those of a folder are volumes of one sample."""
+
+    name = "SDRBench"
+    is_generic = False
+    is_headerless = True
+    """Whether the caller may say more of a file with --shape, --dtype and --order."""
+
+    def claims(self, probe: Probe) -> bool:
+        """Tell whether a name of this convention says type and extents of a file without a signature.
+
+        A wrong size is then a broken file, and no other kind.
+        """
+        is_named = probe.path.suffix in _DTYPES and any(_extents(probe))
+        return is_named and not has_signature(probe)
+
+    def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:
+        """Return the one field.
+
+        Raises
+        ------
+        UsageError
+            When the name and the folder differ, or the extents do: SDRBench lists them fastest first of some data
+            sets and slowest first of others.
+        DataError
+            When the file has not exactly the size of the field.
+        """
+        file = headerless_file(probe.path, hints.headerless or _facts(probe), hints)
+        match = _FILE.fullmatch(probe.path.stem)
+        field = match["field"] if match else probe.path.stem
+        return (FlatSource(replace(describe_flat(file), dataset=field, sample="."), file),)
+
+
+def _extents(probe: Probe) -> tuple[Extents | None, Extents | None]:
+    """Return the extents that the name of the file says, and those of its folder."""
+    name, folder = _FILE.fullmatch(probe.path.stem), _FOLDER.fullmatch(probe.path.parent.name)
+    by_name = (int(name[2]), int(name[4]), int(name[5])) if name else None
+    by_folder = (int(folder[1]), int(folder[2]), int(folder[3])) if folder else None
+    return by_name, by_folder
+
+
+def _facts(probe: Probe) -> Headerless:
+    by_name, by_folder = _extents(probe)
+    if by_name and by_folder and by_name != by_folder:
+        raise UsageError(
+            f"{probe.path}",
+            found=f"{by_name} in the name and {by_folder} in the folder",
+            expected="one shape",
+            remedy="say which with --shape and --dtype",
+        )
+    shape, dtype = by_name or by_folder or (1, 1, 1), _DTYPES[probe.path.suffix]
+    if len(set(shape)) > 1:
+        raise UsageError(
+            f"{probe.path}",
+            found=f"extents {shape}, of which nothing says whether the first or the last runs fastest",
+            expected="a cube, or to know their order",
+            remedy=f"say it with --dtype '{dtype}' and --shape, slowest extent first",
+        )
+    return Headerless(shape, dtype)

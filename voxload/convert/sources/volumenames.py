@@ -1,0 +1,74 @@
+"""Volume names: which of a file's datasets are wanted, and what they are called where they are converted to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from voxload.convert.sources.hints import Hints
+from voxload.convert.sources.protocol import RawCube
+from voxload.errors import DataError, NotFoundError, UsageError
+
+_LISTED = 10
+"""Names that a message lists at most."""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names for a message, the first ten.
+
+    >>> listed(["b", "a"])
+    "['b', 'a']"
+    """
+    found = list(names)
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return f"{found[:_LISTED]}{more}"
+
+
+def volume_names(names: Sequence[str]) -> dict[str, str]:
+    """Return what each dataset is called as a volume: its last segment, or all of them where two have the same.
+
+    >>> volume_names(["native_fields/density", "derived_fields/flux"])
+    {'native_fields/density': 'density', 'derived_fields/flux': 'flux'}
+    """
+    last = {name: name.rsplit("/", 1)[-1] for name in names}
+    count = Counter(last.values())
+    return {name: short if count[short] == 1 else name.replace("/", "_") for name, short in last.items()}
+
+
+def chosen(subject: str, names: Sequence[str], hints: Hints) -> dict[str, str]:
+    """Return the wanted ones of a file's datasets, each with the name of its volume, in the file's order.
+
+    Raises
+    ------
+    NotFoundError
+        When the caller names one that is not there; lists those that are.
+    DataError
+        When two datasets would get the same name.
+    """
+    volumes = volume_names(names)
+    twice = [name for name, count in Counter(volumes.values()).items() if count > 1]
+    if twice:
+        raise DataError(subject, found=f"two datasets for the volume {twice[0]!r}", expected="one", remedy="rename one")
+    wanted = {name.strip("/") for name in hints.datasets}
+    absent = wanted - set(volumes) - set(volumes.values())
+    if absent:
+        raise NotFoundError(
+            subject,
+            found=f"no dataset {min(absent)!r}",
+            expected=f"one of {listed(volumes)}",
+            remedy="name one of them with --dataset",
+        )
+    return {name: short for name, short in volumes.items() if not wanted or {name, short} & wanted}
+
+
+def check_extents(subject: str, cubes: Sequence[RawCube]) -> None:
+    """Refuse volumes of one sample that differ in their extents (D, H, W)."""
+    extents = {cube.dataset: cube.volume_shape[1:] for cube in cubes}
+    if len(set(extents.values())) > 1:
+        raise UsageError(
+            subject,
+            found="volumes of different extents, "
+            + ", ".join(f"{name} {shape}" for name, shape in list(extents.items())[:_LISTED]),
+            expected="one extent (D, H, W) for the volumes of a sample",
+            remedy="name those that belong together with --dataset",
+        )
