@@ -28,6 +28,7 @@ pandas and duckdb read it.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,7 @@ import pyarrow.parquet as pq
 from voxload.atomic import replacing
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.parquet import read_table
+from voxload.readers.store import is_url
 from voxload.summary import SUMMARY_TYPE, VolumeSummary
 
 CATALOG_NAME = "catalog.parquet"
@@ -99,8 +101,16 @@ class Entry:
 
     @property
     def volume(self) -> str:
-        """Id under which the stored volume's checksums are kept: the sample's, or the path where samples share it."""
+        """Id of the stored volume in this catalogue: the sample's, or the path where samples share it."""
         return self.sample if self.window is None else self.path
+
+    @property
+    def summed_as(self) -> str:
+        """Id under which the volume's checksums are kept, which stays when a catalogue moves and its paths change."""
+        folder = os.path.dirname(self.checksums)  # noqa: PTH120 - a URL's, too
+        if self.window is None or is_url(self.path) or os.path.isabs(self.path) or not folder:  # noqa: PTH117 - as above
+            return self.volume
+        return os.path.relpath(self.path, folder)
 
 
 class Catalog:

@@ -125,7 +125,7 @@ def location_of(entry: Entry, root: Path) -> Location:
         axes=entry.axes,
         shape=entry.shape if entry.window is None else None,
         dtype=entry.dtype,
-        checksums=ChecksumSource(checksums, entry.volume, entry.dataset) if checksums else None,
+        checksums=ChecksumSource(checksums, entry.summed_as, entry.dataset) if checksums else None,
         window=None if entry.window is None else Window(entry.window, _spatial(entry)),
     )
 

@@ -22,7 +22,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from voxload.catalog import Catalog
-from voxload.convert import ConvertOptions, Headerless, Hints, MemoryOrder, Progress, StoredFormat, convert, planning
+from voxload.convert import (
+    Assignment,
+    ConvertOptions,
+    Gridding,
+    Headerless,
+    Hints,
+    MemoryOrder,
+    Progress,
+    StoredFormat,
+    convert,
+    planning,
+)
 from voxload.convert.tiles import LIBRARY_BYTES
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
@@ -325,3 +336,35 @@ def test_conversion_does_not_import_torch() -> None:
     """The converter's memory budget has no room for torch, which it does not need."""
     code = "import sys, voxload.convert, voxload.cli.convert; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_particles_become_a_cube(tmp_path: Path) -> None:
+    """Snapshots are refused without a grid, with the remedy, and with one become cubes of all their files."""
+    rng = np.random.default_rng(0)
+    positions = rng.uniform(0, 8, (500, 3))
+    for part in range(2):
+        with h5py.File(tmp_path / f"snap_000.{part}.hdf5", "w") as file:
+            counts = [0, 250, 0, 0, 0, 0]
+            file.create_group("Header").attrs.update(
+                NumPart_ThisFile=counts,
+                NumPart_Total=[0, 500, 0, 0, 0, 0],
+                NumPart_Total_HighWord=[0] * 6,
+                MassTable=[0, 2.0, 0, 0, 0, 0],
+                NumFilesPerSnapshot=2,
+                BoxSize=8.0,
+                Redshift=0.5,
+                Time=1 / 1.5,
+            )
+            file["PartType1/Coordinates"] = positions[250 * part : 250 * part + 250]
+    with pytest.raises(UsageError, match=r"--grid 512 --assign cic"):
+        convert(tmp_path, tmp_path / "out")
+    options = ConvertOptions(gridding=Gridding(8, Assignment.NGP))
+    report = convert(tmp_path, tmp_path / "out", options=options)
+    (sample,) = Catalog.read(report.catalog).samples
+    reader = open_reader(Location(str(tmp_path / "out" / f"{sample}.zarr"), "density"))
+    found = np.empty((1, 8, 8, 8), "f4")
+    reader.read_into(Box.whole((8, 8, 8)), found)
+    reader.close()
+    expected = 2 * np.histogramdd(positions, bins=8, range=[(0, 8)] * 3)[0]
+    np.testing.assert_array_equal(found[0], expected.astype("f4"))
+    assert convert(tmp_path, tmp_path / "out", options=options).skipped == (sample,)

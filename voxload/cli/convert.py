@@ -15,12 +15,17 @@ from voxload.cli.convert_tables import plan_figures, plan_table, report_table
 from voxload.cli.options import parse_extents, parse_names, parse_triple
 from voxload.cli.progress import byte_bar
 from voxload.convert import (
+    Assignment,
     Compression,
     ConvertOptions,
+    Gridding,
+    GridPoints,
+    GridUnit,
     Headerless,
     Hints,
     MemoryOrder,
     Packing,
+    ParticleChoice,
     Readers,
     Share,
     StoredFormat,
@@ -52,6 +57,16 @@ def convert(
     ] = None,
     header_bytes: Annotated[int, typer.Option(help="Headerless binary: bytes before the first voxel.", min=0)] = 0,
     axes: Annotated[str, typer.Option(help="Order of the source's axes, such as DHWC.")] = "",
+    grid: Annotated[str, typer.Option(help="Particles: cells along each axis, or d,h,w.")] = "",
+    assign: Annotated[Assignment, typer.Option(help="Particles: how mass is spread over cells.")] = Assignment.CIC,
+    unit: Annotated[GridUnit, typer.Option(help="Particles: what a voxel holds.")] = GridUnit.MASS,
+    grid_points: Annotated[GridPoints, typer.Option(help="Particles: where grid points lie.")] = GridPoints.CENTRES,
+    particle_types: Annotated[
+        str, typer.Option(help="Particles: types wanted, such as 1,4; the only one there is.")
+    ] = "",
+    box_size: Annotated[
+        float | None, typer.Option(help="Particles: edge of the box, if the file does not say.")
+    ] = None,
     targets: Annotated[
         Path | None, typer.Option(help="Table of targets beside the sources: CSV, text, YAML, JSON or Parquet.")
     ] = None,
@@ -71,6 +86,9 @@ def convert(
     checksums: Annotated[
         bool, typer.Option("--checksums", help="Record a CRC-32C per stored chunk, which every read then verifies.")
     ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read every stored voxel again and compare it with its source.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -81,6 +99,7 @@ def convert(
     options = ConvertOptions(
         format=stored,
         hints=Hints(axes or None, _headerless(shape, dtype, order, header_bytes), parse_names(datasets), kind),
+        gridding=_gridding(grid, assign, unit, grid_points, ParticleChoice(_types(particle_types), box_size)),
         targets=targets,
         chunks=parse_triple("--chunks", chunks) if chunks else None,
         readers=_readers(spatial, halo, boundary),
@@ -91,6 +110,7 @@ def convert(
         workers=workers,
         share=_share(task, tasks),
         checksums=checksums,
+        verify=verify,
     )
     if dry_run:
         plan = plan_conversion(src, dst, options)
@@ -120,6 +140,24 @@ def _headerless(shape: str, dtype: str, order: MemoryOrder | None, header_bytes:
             remedy="write for example --shape 512,512,512 --dtype '<f4' --order F",
         )
     return Headerless(parse_extents("--shape", shape), dtype, order or MemoryOrder.C, header_bytes)
+
+
+def _gridding(
+    grid: str, assign: Assignment, unit: GridUnit, points: GridPoints, choice: ParticleChoice
+) -> Gridding | None:
+    if not grid:
+        return None
+    return Gridding(
+        parse_triple("--grid", grid) if "," in grid else _number("--grid", grid), assign, unit, points, choice
+    )
+
+
+def _number(option: str, text: str) -> int:
+    return parse_extents(option, text)[0]
+
+
+def _types(text: str) -> tuple[int, ...]:
+    return parse_extents("--particle-types", text) if text else ()
 
 
 def _readers(spatial: str, halo: int, boundary: Boundary) -> Readers | None:

@@ -29,6 +29,8 @@ def report_table(report: ConvertReport) -> Table:
     table.add_row("written", f"{format_bytes(report.bytes_written)} in {report.chunks} chunks")
     if report.summed:
         table.add_row("with checksums", f"{report.summed} volumes")
+    if report.verified:
+        table.add_row("compared with the sources", f"{report.verified} voxels, all equal")
     table.add_row("time", f"{report.seconds:.1f} s")
     table.add_row("catalogue", str(report.catalog) if report.is_catalogued else "the last task writes it")
     return table

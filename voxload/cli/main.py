@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from voxload.cli.bench import app as bench
+from voxload.cli.catalog import app as catalog
 from voxload.cli.convert import EPILOG as CONVERT_EPILOG
 from voxload.cli.convert import convert
 from voxload.cli.demo import EPILOG as DEMO_EPILOG
@@ -44,6 +45,7 @@ app.command(epilog=TRAIN_EPILOG)(train)
 app.command(epilog=INFER_EPILOG)(infer)
 app.command(epilog=DEMO_EPILOG)(demo)
 app.add_typer(bench)
+app.add_typer(catalog)
 
 
 def _show_version(is_asked: bool) -> None:

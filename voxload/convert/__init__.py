@@ -8,6 +8,11 @@ from voxload.convert.compression import Compression as Compression
 from voxload.convert.dryrun import PlannedConversion as PlannedConversion
 from voxload.convert.dryrun import PlannedVolume as PlannedVolume
 from voxload.convert.dryrun import plan_conversion as plan_conversion
+from voxload.convert.gridding import Assignment as Assignment
+from voxload.convert.gridding import Gridding as Gridding
+from voxload.convert.gridding import GridPoints as GridPoints
+from voxload.convert.gridding import GridUnit as GridUnit
+from voxload.convert.gridding import ParticleChoice as ParticleChoice
 from voxload.convert.layout import Readers as Readers
 from voxload.convert.options import ConvertOptions as ConvertOptions
 from voxload.convert.options import ConvertReport as ConvertReport

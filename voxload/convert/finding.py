@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from voxload.convert.manifest import SourceFile
-from voxload.convert.sources import Hints, Source, open_sources
+from voxload.convert.sources import Source
 from voxload.convert.sources.protocol import RawCube
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.readers.faults import translated
@@ -19,6 +19,8 @@ _SUFFIX = re.compile(r"(\.nii)?\.[A-Za-z][A-Za-z0-9]*$")
 _PROMISING = frozenset({".h5", ".hdf5", ".npy", ".npz", ".nii", ".fits", ".nrrd", ".mha", ".mhd", ".asdf", ".tfrecord"})
 """Suffixes that promise a format: a file with one that is not of that format is damaged, not foreign."""
 _ZARR_METADATA = ("zarr.json", ".zgroup", ".zarray")
+Open = Callable[[Path], tuple[Source, ...]]
+"""Returns the raw cubes in a file, none when it is of no known format."""
 _NUMBER = re.compile(r"(\d+)$")
 
 
@@ -47,8 +49,10 @@ class FoundCube:
         return None
 
 
-def find_cubes(src: Path, dst: Path, hints: Hints) -> tuple[list[FoundCube], list[str]]:
+def find_cubes(src: Path, dst: Path, open_: Open) -> tuple[list[FoundCube], list[str]]:
     """Look at every file under `src`, or at the file `src`; return its cubes by sample id, and files that are none.
+
+    A file that belongs to another one, such as the data file of a header, is not looked at by itself.
 
     Raises
     ------
@@ -67,7 +71,9 @@ def find_cubes(src: Path, dst: Path, hints: Hints) -> tuple[list[FoundCube], lis
     described: set[Path] = set()
     for path in _files(src, dst):
         name = path.relative_to(root).as_posix()
-        sources = open_sources(path, hints)
+        if path.resolve() in described:
+            continue
+        sources = open_(path)
         if not sources:
             ignored.append(name)
             continue

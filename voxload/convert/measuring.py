@@ -25,6 +25,9 @@ ZSTD_WORTH = 1.4
 SMALL = 16
 """Ratio from which on storage is no matter any more, and lz4 decodes faster."""
 
+_ASSUMED_SPEED = 5e8
+"""Voxels that a thread encodes, bytes a second, where nothing was tried."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -57,6 +60,12 @@ def measure(source: Source, stored: StoredFormat, wanted: Compression) -> Measur
     small = _try(boxes, stored, Compression.ZSTD)
     best = small if fast.ratio < SMALL and small.ratio >= ZSTD_WORTH * fast.ratio else fast
     return best if best.ratio >= WORTH else _try(boxes, stored, Compression.NONE)
+
+
+def assumed(stored: StoredFormat, wanted: Compression) -> Measured:
+    """Return how floats are stored that are too costly to look at: as density fields, which hardly compress."""
+    usual = Compression.LZ4 if stored is StoredFormat.ZARR else Compression.NONE
+    return Measured(usual if wanted is Compression.AUTO else wanted, 1.0, _ASSUMED_SPEED)
 
 
 def _try(boxes: list[Volume], stored: StoredFormat, compression: Compression) -> Measured:

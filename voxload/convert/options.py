@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from voxload.convert.compression import Compression
+from voxload.convert.gridding import Gridding
 from voxload.convert.layout import Extents, Readers
 from voxload.convert.share import Share
 from voxload.convert.sources.hints import Hints
@@ -50,6 +51,8 @@ class ConvertOptions:
     """How samples are stored."""
     hints: Hints = field(default_factory=Hints)
     """What the caller knows of the sources."""
+    gridding: Gridding | None = None
+    """How particles become cubes; None refuses them."""
     targets: Path | Mapping[str, Mapping[str, float]] | None = None
     """Targets that are not in the sources: a table's file, or sample id to target name to value."""
     chunks: Extents | None = None
@@ -70,6 +73,8 @@ class ConvertOptions:
     """Which of several tasks this process is; None where it is the only one."""
     checksums: bool = False
     """Whether the catalogue gets the checksum of every stored chunk, of samples that were complete before too."""
+    verify: bool = False
+    """Whether every stored voxel is read again and compared with its source, of samples complete before too."""
 
     def __post_init__(self) -> None:
         for option, extents in (("--chunks", self.chunks), ("--split", self.split)):
@@ -124,3 +129,5 @@ class ConvertReport:
     """Whether the catalogue was written; False where other tasks are still to come."""
     summed: int = 0
     """Volumes of the catalogue whose chunks have checksums."""
+    verified: int = 0
+    """Stored voxels that were compared with their source and are equal, those of all channels."""

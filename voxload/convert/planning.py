@@ -8,18 +8,21 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from math import isfinite, prod
 from pathlib import Path
 
 from voxload.catalog import Entry
 from voxload.convert.finding import FoundCube, find_cubes
+from voxload.convert.gridding import GriddedSource
 from voxload.convert.layout import FILE_AIM, FILE_BYTES, Extents, Wishes, plan_layout
 from voxload.convert.manifest import Manifest, Member, Part
-from voxload.convert.measuring import Measured, measure
+from voxload.convert.measuring import Measured, assumed, measure
 from voxload.convert.options import ConvertOptions, Packing, StoredFormat
+from voxload.convert.sources import Source, open_sources
 from voxload.convert.store import VolumePlan
 from voxload.convert.targets.sidecars import SideCars
-from voxload.convert.tiles import Budget, Demand, plan_tiling
+from voxload.convert.tiles import LIBRARY_BYTES, Budget, Demand, plan_tiling
 from voxload.errors import DataError, UsageError
 
 MANY = 256
@@ -71,12 +74,12 @@ def plan_volumes(src: Path, dst: Path, options: ConvertOptions) -> Plan:
     DataError
         When a file is damaged, a target is not a finite number, or samples have different targets.
     """
-    cubes, ignored = find_cubes(src, dst, options.hints)
+    cubes, ignored = find_cubes(src, dst, partial(_open, options=options))
     targets = _targets(cubes, None if options.targets is None else SideCars(options.targets, src))
     measured: dict[str, Measured] = {}
     for found in cubes:
         if _voxels_name(found) not in measured:
-            measured[_voxels_name(found)] = measure(found.source, options.format, options.compression)
+            measured[_voxels_name(found)] = _measured(found, options)
     datasets: defaultdict[str, set[str]] = defaultdict(set)
     for found in cubes:
         datasets[found.sample].add(found.cube.dataset)
@@ -91,6 +94,23 @@ def plan_volumes(src: Path, dst: Path, options: ConvertOptions) -> Plan:
         for group in _grouped(cubes, measured, options)
     ]
     return Plan(tuple(_placed(volumes, dst, options.format)), tuple(ignored), measured)
+
+
+def _open(path: Path, *, options: ConvertOptions) -> tuple[Source, ...]:
+    """Return the raw cubes in a file; of particles, where a grid is asked for, the cube that they make."""
+    if options.gridding is not None:
+        memory = max(0, options.max_memory - LIBRARY_BYTES) // 2
+        gridded = options.gridding.source_of(path, memory=memory)
+        if gridded is not None:
+            return (gridded,)
+    return open_sources(path, options.hints)
+
+
+def _measured(found: FoundCube, options: ConvertOptions) -> Measured:
+    # Each look at a grid costs a pass over its particles.
+    if isinstance(found.source, GriddedSource):
+        return assumed(options.format, options.compression)
+    return measure(found.source, options.format, options.compression)
 
 
 def _voxels_name(found: FoundCube) -> str:

@@ -24,6 +24,7 @@ from voxload.convert.pipeline import convert_volume
 from voxload.convert.planning import Plan, plan_volumes
 from voxload.convert.store import VolumePlan
 from voxload.convert.tasks import Tasks
+from voxload.convert.verifying import verify_volume
 from voxload.convert.writer import remove_leftovers, writing
 from voxload.errors import UsageError
 
@@ -132,6 +133,8 @@ class _Run:
             is_catalogued=False,
         )
         report = self._convert(pending, report, checksums)
+        if self.options.verify:
+            report = replace(report, verified=self._verify(mine))
         report = self._finish(report, checksums)
         return replace(report, seconds=time.perf_counter() - self.started)
 
@@ -156,6 +159,15 @@ class _Run:
                 if self.options.checksums:
                     checksums.sum_at(volume.final)
         return report
+
+    def _verify(self, volumes: Sequence[VolumePlan]) -> int:
+        """Compare volumes with their sources before they are catalogued; return how many voxels were compared."""
+        show = _Show(sum(volume.decoded_bytes for volume in volumes), self.progress)
+        compared = 0
+        for volume in volumes:
+            show.sample = f"{volume.manifest.name}, verified"
+            compared += verify_volume(volume, advance=show.advance)
+        return compared
 
     def _finish(self, report: ConvertReport, checksums: SampleChecksums) -> ConvertReport:
         """Write the catalogue, unless another task will be the last."""

@@ -30,7 +30,7 @@ class Asdf:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the file begins with the comment that every ASDF file begins with."""
+        """Tell whether the file begins with ``#ASDF``."""
         return probe.head.startswith(_MAGIC)
 
     def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:

@@ -30,7 +30,7 @@ class CamelsGrids:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether an npy file has a name of this data set."""
+        """Tell whether an npy file has a name ``Grids_<field>_<suite>_<set>_<N>_z=<z>.npy``."""
         return is_npy(probe) and _NAME.fullmatch(probe.path.name) is not None
 
     def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:

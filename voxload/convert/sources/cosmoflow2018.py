@@ -37,7 +37,7 @@ class Cosmoflow2018:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the first feature of the first record has one of the two names."""
+        """Tell whether the first record begins with ``data_raw`` or ``label_raw``, byte strings."""
         first = first_feature(probe)
         return first is not None and first.name in {_VOXELS, _TARGETS} and first.kind is Kind.BYTES
 

@@ -36,7 +36,7 @@ class CosmoUniverse:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the file holds a cube and its parameters under these names, and redshift is not first."""
+        """Tell whether an HDF5 file holds ``full`` and ``unitPar``, and ``full`` is not (1 to 4, N, N, N)."""
         found = extents_of(probe, DATASET, TARGETS)
         return bool(found) and not has_channels_first(found[0])
 

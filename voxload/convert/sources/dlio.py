@@ -32,7 +32,7 @@ class Dlio:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the file holds records and labels under these names, and nothing else."""
+        """Tell whether an HDF5 file holds ``labels`` and ``records`` or ``records_<i>``, and nothing else."""
         names = set(probe.hdf5.datasets) if probe.hdf5 else set()
         return _LABELS in names and len(names) > 1 and all(_RECORDS.fullmatch(name) for name in names - {_LABELS})
 

@@ -24,7 +24,7 @@ class GadgetHdf5:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the file holds coordinates of particles and counts them."""
+        """Tell whether an HDF5 file holds ``PartType<n>/Coordinates`` and a ``Header`` that counts particles."""
         tree = probe.hdf5
         if tree is None or not _COUNTS & set(tree.groups.get("Header", {})):
             return False

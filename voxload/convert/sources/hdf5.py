@@ -31,7 +31,7 @@ class Hdf5:
     is_generic = True
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the file is HDF5."""
+        """Tell whether the file is HDF5, behind a user block too."""
         return probe.is_hdf5
 
     def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:

@@ -29,7 +29,7 @@ class LbannSplit:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the file holds a cube and its parameters under the names of a universe, redshift first."""
+        """Tell whether an HDF5 file holds ``full``, (1 to 4, N, N, N), and ``unitPar``."""
         found = extents_of(probe, DATASET, TARGETS)
         return bool(found) and has_channels_first(found[0])
 

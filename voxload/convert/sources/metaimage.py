@@ -32,7 +32,7 @@ class MetaImage:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the file begins with lines of MetaIO that describe an image."""
+        """Tell whether the file begins with lines of MetaIO, ``NDims``, ``DimSize`` and ``ElementType`` among them."""
         return has_meta_header(probe.head)
 
     def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:

@@ -36,7 +36,7 @@ class MlperfCosmoflow:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the first record begins with four floats ``y`` or a cube ``x`` of four channels."""
+        """Tell whether the first record begins with ``y``, four floats, or ``x``, the bytes of (N, N, N, 4) int16."""
         first = first_feature(probe)
         if first is None or first.name not in {_VOXELS, _TARGETS}:
             return False

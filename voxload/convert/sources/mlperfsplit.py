@@ -30,7 +30,7 @@ class MlperfSplit:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the file holds ``x`` and ``y`` and nothing else, of these extents and this type."""
+        """Tell whether an HDF5 file holds ``x``, (N, N, N, 4) int16, and ``y``, four numbers, and nothing else."""
         found = extents_of(probe, _DATASET, _TARGETS)
         # Every tool calls something x and y: less than all of the layout is no sign of it.
         return (

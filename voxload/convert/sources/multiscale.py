@@ -31,7 +31,7 @@ class MultiScale:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the file holds cubes and a table of parameters under these names."""
+        """Tell whether an HDF5 file holds ``3Dmap``, of five axes, and ``unitPar``, of two."""
         return tuple(len(shape) for shape in extents_of(probe, _DATASET, _TARGETS)) == (5, 2)
 
     def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:

@@ -28,7 +28,7 @@ class NopfsSplit:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the file holds a cube of four axes and its parameters under these names."""
+        """Tell whether an HDF5 file holds ``split``, of four axes, and ``unitPar``."""
         found = extents_of(probe, _DATASET, _TARGETS)
         return bool(found) and len(found[0]) == 4
 

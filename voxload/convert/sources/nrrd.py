@@ -34,7 +34,7 @@ class Nrrd:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the file begins with the magic of any version."""
+        """Tell whether the file begins with ``NRRD000`` and the digit of any version."""
         return probe.head.startswith(_MAGIC) and probe.head[7:8].isdigit() and probe.head[8:9] in (b"\n", b"\r")
 
     def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:

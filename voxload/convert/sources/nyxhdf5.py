@@ -33,7 +33,7 @@ class NyxHdf5:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the file says that it is one."""
+        """Tell whether the root attribute ``format`` of an HDF5 file is ``nyx-lyaf``."""
         found = probe.hdf5.attributes.get("format") if probe.hdf5 else None
         return isinstance(found, str) and found.strip("\0 ") == _FORMAT
 

@@ -34,7 +34,7 @@ class NyxRaw:
     """Whether the caller may say more of a file with --shape, --dtype and --order."""
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether a name of this convention stands on a file of its size, or in a folder that says the extent.
+        """Tell whether ``z<redshift>_<field>_<precision>.raw`` has the size of a cube, or lies in a folder ``<N>``.
 
         In such a folder a wrong size is a broken file, and no other kind.
         """

@@ -29,7 +29,7 @@ class PyColaGrid:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether an npy file has a name of this pipeline."""
+        """Tell whether an npy file has a name ``*_dim<N>_full.npy``, ``_cube<n>.npy`` or ``_sheet<n>.npy``."""
         return is_npy(probe) and _NAME.fullmatch(probe.path.name) is not None
 
     def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:
@@ -52,7 +52,7 @@ class PyColaParticles:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether an archive of numpy holds the three coordinates of particles."""
+        """Tell whether an archive of numpy holds ``px``, ``py`` and ``pz``."""
         return first_member(probe).endswith(".npy") and set(_POSITIONS) <= set(read_headers(probe.path))
 
     def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:

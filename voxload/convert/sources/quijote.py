@@ -28,7 +28,7 @@ class Quijote:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether an npy file has a name of these simulations."""
+        """Tell whether an npy file has a name ``df_m_<N>_z=<z>.npy``, or with the mass assignment in it."""
         return is_npy(probe) and _NAME.fullmatch(probe.path.name) is not None
 
     def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:

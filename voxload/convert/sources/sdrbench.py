@@ -33,7 +33,7 @@ class SdrBench:
     """Whether the caller may say more of a file with --shape, --dtype and --order."""
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether a name of this convention says type and extents of a file without a signature.
+        """Tell whether a ``.f32``, ``.f64`` or ``.d64`` file has no signature, and extents in its name or folder's.
 
         A wrong size is then a broken file, and no other kind.
         """

@@ -42,7 +42,7 @@ class TheWell:
     is_generic = False
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether the file has the groups and root attributes of the specification."""
+        """Tell whether an HDF5 file has ``n_spatial_dims``, ``n_trajectories`` and one of ``t<rank>_fields``."""
         tree = probe.hdf5
         if tree is None or not {"n_spatial_dims", "n_trajectories"} <= set(tree.attributes):
             return False

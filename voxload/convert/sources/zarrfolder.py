@@ -32,7 +32,7 @@ class ZarrFolder:
     is_generic = True
 
     def claims(self, probe: Probe) -> bool:
-        """Tell whether there is a folder that is a Zarr node, or ends in ``.zarr`` and should be one."""
+        """Tell whether a folder has the metadata of a Zarr node, or ends in ``.zarr`` and should have them."""
         if not probe.path.is_dir():
             return False
         return probe.path.suffix == ".zarr" or any((probe.path / mark).is_file() for mark in MARKS)
