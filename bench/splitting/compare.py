@@ -76,10 +76,24 @@ def compare(case: Case, *, join: Join = Join.PAD) -> Errors:
         _of(into_x, case.blocks, world.grid.coords_of(rank)).copy_(grad / shares)
     return Errors(
         max(error(output, wanted.detach()), *(error(y, output) for y, _ in results if is_whole), 0.0),
-        error(into_x, torch.zeros_like(case.x) if whole.grad is None else whole.grad),
+        error(into_x, _into_whole(case, whole, pull)),
         _weights(layers, plain, shares),
         max((_state(twin, plain) for twin in layers), default=0.0),
     )
+
+
+def _into_whole(case: Case, whole: Tensor, pull: Tensor) -> Tensor:
+    """Return the gradient of the whole input.
+
+    Of nearest neighbours in float64 on a CPU, torch's own backward looks for them in another precision than its forward
+    and gives the gradient to voxels that the forward did not read. There the adjoint of the forward counts: where each
+    output comes from is what the forward makes of the voxels' own numbers.
+    """
+    if not isinstance(case.layer, nn.Upsample) or not case.layer.mode.startswith("nearest"):
+        return torch.zeros_like(case.x) if whole.grad is None else whole.grad
+    numbers = torch.arange(case.x[0, 0].numel(), dtype=case.x.dtype).reshape(case.x.shape[2:])
+    places = case.layer(torch.empty_like(case.x).copy_(numbers.expand_as(case.x))).long().flatten(2)
+    return torch.zeros_like(case.x).flatten(2).scatter_add(2, places, pull.flatten(2)).reshape(case.x.shape)
 
 
 def error(found: Tensor, wanted: Tensor) -> float:

@@ -44,7 +44,7 @@ def _convert(src: Path, dst: Path, stored: StoredFormat, log: Path, started: Any
         os.write(descriptor, f"{json.dumps([writer._manifest.name, list(place)])}\n".encode())
         append(writer, place, data)
 
-    VolumeWriter.append = noted  # type: ignore[method-assign] # in a process of its own
+    VolumeWriter.append = noted  # type: ignore[method-assign, assignment] # in a process of its own
     started.set()
     convert(src, dst, options=_options(stored))
 

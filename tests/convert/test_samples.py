@@ -94,6 +94,18 @@ def test_a_packed_volume_grows_by_conversion_anew(tmp_path: Path, cubes: dict[st
     assert len(Catalog.read(alone.catalog)) == 6
 
 
+def test_what_shares_a_volume_with_others_is_not_torn_out(tmp_path: Path, cubes: dict[str, Array]) -> None:
+    """A sample that was packed with others is not converted alone: the others would be lost, or it be there twice."""
+    convert(tmp_path / "raw", tmp_path / "out", options=ConvertOptions(pack=Packing.ALWAYS))
+    with pytest.raises(UsageError, match=r"u0\+4\.zarr: found sample 'u1', and others of .*u0\.npy"):
+        convert(tmp_path / "raw/u1.npy", tmp_path / "out")
+    (tmp_path / "other").mkdir()
+    np.save(tmp_path / "other/u2.npy", cubes["u2"])
+    with pytest.raises(UsageError, match=r"u0\+4\.zarr"):
+        convert(tmp_path / "other", tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").glob("*.zarr")] == ["u0+4.zarr"]
+
+
 def test_many_small_samples_are_packed_by_themselves(
     tmp_path: Path, cubes: dict[str, Array], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +217,20 @@ def test_the_catalogue_has_numpys_figures(tmp_path: Path, split: tuple[int, int,
         duckdb.read_parquet(str(report.catalog)).project("statistics.mean, statistics.channels[1].nan_count").fetchall()
     )
     assert means == [row[0] for row in rows] == [catalog.summary(s, "volume").whole.mean for s in catalog.samples]  # type: ignore[union-attr] # as above
+
+
+def test_normalisation_by_the_catalogue(tmp_path: Path, cubes: dict[str, Array]) -> None:
+    """Voxels are brought to mean 0 and deviation 1 over all samples without reading one; what is unknown is refused."""
+    report = convert(tmp_path / "raw", tmp_path / "out", options=ConvertOptions(split=(6, 4, 5)))
+    whole = np.stack(list(cubes.values())).astype("f8")
+    step = voxload.transforms.standardize_by(report.catalog.parent)
+    assert step.mean == pytest.approx((whole.mean(),), rel=1e-12)
+    assert step.std == pytest.approx((whole.std(),), rel=1e-12)
+    with pytest.raises(NotFoundError, match="no volume 'full'"):
+        voxload.transforms.standardize_by(report.catalog, "full")
+    Catalog(Catalog.read(report.catalog).table.drop_columns(["statistics"]), tmp_path).write(tmp_path / "bare.parquet")
+    with pytest.raises(DataError, match="40 samples without statistics"):
+        voxload.transforms.standardize_by(tmp_path / "bare.parquet")
 
 
 def test_targets_from_side_cars(tmp_path: Path, cubes: dict[str, Array]) -> None:

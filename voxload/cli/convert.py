@@ -46,7 +46,7 @@ def convert(
     *,
     stored: Annotated[StoredFormat, typer.Option("--format", help="How samples are stored.")] = StoredFormat.ZARR,
     kind: Annotated[str, typer.Option("--from", help="Format of the sources; found out if not given.")] = "",
-    datasets: Annotated[str, typer.Option("--datasets", help="Volumes wanted of files with several: a,b.")] = "",
+    datasets: Annotated[str, typer.Option("--dataset", help="Volumes wanted, of files with several: a,b.")] = "",
     shape: Annotated[str, typer.Option(help="Headerless binary: extents, such as 512,512,512.")] = "",
     dtype: Annotated[str, typer.Option(help="Headerless binary: numpy type, such as <f4.")] = "",
     order: Annotated[
@@ -83,6 +83,10 @@ def convert(
         int | None, typer.Option(help="Number of this task, from 0; Slurm's array task if there is one.")
     ] = None,
     tasks: Annotated[int | None, typer.Option(help="Tasks that share the conversion.", min=1)] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="Dask scheduler, by address or scheduler file, whose workers convert.", show_default=False),
+    ] = None,
     checksums: Annotated[
         bool, typer.Option("--checksums", help="Record a CRC-32C per stored chunk, which every read then verifies.")
     ] = False,
@@ -109,6 +113,7 @@ def convert(
         max_memory=parse_bytes(max_memory),
         workers=workers,
         share=_share(task, tasks),
+        scheduler=scheduler,
         checksums=checksums,
         verify=verify,
     )

@@ -46,18 +46,44 @@ def check_replaceable(volume: VolumePlan) -> None:
         )
 
 
-def remove_outdated(folder: Path, planned: Sequence[VolumePlan]) -> None:
-    """Remove volumes whose samples are all in the planned ones now, cut or packed in another way."""
+def outdated(folder: Path, planned: Sequence[VolumePlan]) -> list[Path]:
+    """Return volumes of the folder in whose place planned ones come: made of the same cubes, cut or packed otherwise.
+
+    Raises
+    ------
+    UsageError
+        When one holds a planned sample that was made of another source, or together with samples that are not planned:
+        it can neither stay nor go.
+    """
     finals = {volume.final for volume in planned}
     rows = {(member.sample, volume.manifest.dataset) for volume in planned for member in volume.manifest.members}
     cubes = {key for volume in planned for key in _cubes(volume.manifest)}
+    found = []
+    for path, manifest in complete_volumes(folder):
+        if path in finals:
+            continue
+        shared = {(member.sample, manifest.dataset) for member in manifest.members} & rows
+        mine = _cubes(manifest)
+        if mine <= cubes:
+            found.append(path)
+        elif shared or mine & cubes:
+            others = sorted({part.files[0].path for part in manifest.parts} - {cube[0] for cube in cubes})
+            raise UsageError(
+                f"{path}",
+                found=f"sample {min(shared)[0]!r}, and others of {others[0]}"
+                if shared
+                else f"cubes of {others[0]}, too",
+                expected="samples of this conversion alone",
+                remedy="convert all of them again, move it away, or convert into another folder",
+            )
+    return found
+
+
+def remove_outdated(folder: Path, planned: Sequence[VolumePlan]) -> None:
+    """Remove volumes in whose place planned ones have come."""
     with writing(folder):
-        for path, manifest in complete_volumes(folder):
-            if path in finals:
-                continue
-            mine = {(member.sample, manifest.dataset) for member in manifest.members}
-            if mine & rows or _cubes(manifest) & cubes:
-                remove(path)
+        for path in outdated(folder, planned):
+            remove(path)
 
 
 def _paths(manifest: Manifest) -> set[str]:

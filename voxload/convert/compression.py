@@ -19,7 +19,7 @@ _zlib: Callable[..., Any] = imagecodecs.zlib_encode
 _gzip: Callable[..., Any] = imagecodecs.gzip_encode
 _fletcher32: Callable[..., int] = imagecodecs.h5checksum_fletcher32
 _BLOSC_SHUFFLE = {"shuffle": 1, "bitshuffle": 2}
-_LZ4_LEVEL, _ZSTD_LEVEL, _GZIP_LEVEL = 5, 3, 1
+_LZ4_LEVEL, _ZSTD_LEVEL, _GZIP_LEVEL = 5, 1, 1
 
 
 class Compression(enum.StrEnum):
@@ -75,22 +75,22 @@ class ZarrEncoder:
 
     def __call__(self, chunk: Volume) -> bytes:
         """Return a contiguous chunk as it is stored."""
-        flat = chunk.reshape(-1).view(np.uint8)
         data: bytes
         match self.compression:
             case Compression.LZ4 | Compression.ZSTD:
+                # The element that is shuffled is the array's: blosc_encode takes no other size for it.
+                flat = chunk.reshape(-1)
                 data = _blosc(
-                    flat,
+                    flat.view(np.uint8) if flat.dtype.itemsize == 1 else flat,
                     level=_level(self.compression),
                     compressor=self.compression.value,
                     shuffle=_BLOSC_SHUFFLE[_shuffle(self.dtype)],
-                    typesize=self.dtype.itemsize,
                     numthreads=1,
                 )
             case Compression.GZIP:
-                data = _gzip(flat, level=_GZIP_LEVEL)
+                data = _gzip(chunk.reshape(-1).view(np.uint8), level=_GZIP_LEVEL)
             case _:
-                data = flat.tobytes()
+                data = chunk.tobytes()
         return data + crc32c.crc32c(data).to_bytes(4, "little")
 
 

@@ -71,6 +71,8 @@ class ConvertOptions:
     """Threads that encode; None for as many as this process may use cores."""
     share: Share | None = None
     """Which of several tasks this process is; None where it is the only one."""
+    scheduler: str | None = None
+    """Address of a Dask scheduler, or path of its scheduler file, whose workers convert; None for this process."""
     checksums: bool = False
     """Whether the catalogue gets the checksum of every stored chunk, of samples that were complete before too."""
     verify: bool = False
@@ -82,6 +84,13 @@ class ConvertOptions:
                 raise UsageError(option, found=str(extents), expected="three extents of 1 or more, d,h,w")
         if self.workers is not None and self.workers < 1:
             raise UsageError("--workers", found=str(self.workers), expected="1 or more")
+        if self.share is not None and self.scheduler is not None:
+            raise UsageError(
+                "--scheduler",
+                found=f"task {self.share.task} of {self.share.tasks} besides",
+                expected="a cluster or array tasks",
+                remedy="leave --scheduler out in array tasks; outside of them, --task and --tasks",
+            )
         if self.format is StoredFormat.HDF5 and self.compression in (Compression.LZ4, Compression.ZSTD):
             raise UsageError(
                 "--compression",

@@ -277,7 +277,16 @@ def _volume_name(group: Sequence[FoundCube], *, is_shared: bool) -> str:
 
 def _placed(volumes: Sequence[VolumePlan], dst: Path, stored: StoredFormat) -> Iterator[VolumePlan]:
     """Yield the volumes with the places where they will be; many are spread over folders."""
+    seen: set[str] = set()
     for volume in volumes:
         name = volume.manifest.name.replace("/", "_")
+        if name in seen:
+            raise UsageError(
+                f"volume {name!r}",
+                found="two samples for it",
+                expected="one name each",
+                remedy="rename a file, or convert them into two folders",
+            )
+        seen.add(name)
         spread = hashlib.sha256(name.encode()).hexdigest()[:2] if len(volumes) > FOLDER_ENTRIES else ""
         yield VolumePlan(volume.manifest, volume.sources, volume.tiling, dst / spread / f"{name}{stored.suffix}")

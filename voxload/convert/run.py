@@ -9,27 +9,29 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from voxload.catalog import CATALOG_NAME
 from voxload.convert.cataloguing import Complete, complete_volumes, write_catalog
 from voxload.convert.checksums import SampleChecksums
-from voxload.convert.completion import check_replaceable, is_complete, remove_outdated
+from voxload.convert.cluster import Cluster, connected
+from voxload.convert.cluster_machines import ClusterMachines
+from voxload.convert.completion import check_replaceable, is_complete, outdated, remove_outdated
 from voxload.convert.lock import locked
-from voxload.convert.options import ConvertOptions, ConvertReport, Progress
-from voxload.convert.pipeline import convert_volume
+from voxload.convert.machines import Machines, OneMachine
+from voxload.convert.options import ConvertOptions, ConvertReport
 from voxload.convert.planning import Plan, plan_volumes
+from voxload.convert.showing import OnProgress, Show
 from voxload.convert.store import VolumePlan
 from voxload.convert.tasks import Tasks
 from voxload.convert.verifying import verify_volume
+from voxload.convert.volume_lock import remove_lock
 from voxload.convert.writer import remove_leftovers, writing
 from voxload.errors import UsageError
-
-OnProgress = Callable[[Progress], None]
-"""Told how far a conversion is, in the calling thread."""
 
 
 def convert(
@@ -62,26 +64,31 @@ def convert(
     UsageError, NotFoundError
         When the call cannot work; nothing was written.
     DataError
-        When a source is damaged or changes while it is read; its samples do not appear.
+        When a source is damaged or changes while it is read; its samples do not appear. When a voxel that is verified
+        differs from its source; no catalogue is written.
     StorageError
         When the destination refuses, such as a full disk; nothing half-written has a final name.
     """
     started = time.perf_counter()
-    options = resolved(options or ConvertOptions())
+    options = options or ConvertOptions()
     source, target = Path(src), Path(dst)
+    if options.scheduler is not None:
+        source, target = source.absolute(), target.absolute()  # its workers have other working folders
     check_folders(source, target)
-    plan = plan_volumes(source, target, options)
-    with writing(target):
-        target.mkdir(parents=True, exist_ok=True)
-    with locked(target, options.share):
-        return _Run(target, options, plan, progress, started).run()
+    with nullcontext() if options.scheduler is None else connected(options.scheduler) as cluster:
+        options = resolved(options, cluster)
+        plan = plan_volumes(source, target, options)
+        with writing(target):
+            target.mkdir(parents=True, exist_ok=True)
+        with locked(target, options.share):
+            return _Run(target, options, plan, progress, started, cluster).run()
 
 
-def resolved(options: ConvertOptions) -> ConvertOptions:
-    """Return options with as many workers as this process may use cores, where none are named."""
+def resolved(options: ConvertOptions, cluster: Cluster | None = None) -> ConvertOptions:
+    """Return options with as many workers as a process may use cores, where none are named: this one or a cluster's."""
     if options.workers is not None:
         return options
-    return replace(options, workers=len(os.sched_getaffinity(0)))
+    return replace(options, workers=cluster.threads if cluster else len(os.sched_getaffinity(0)))
 
 
 def check_folders(src: Path, dst: Path) -> None:
@@ -106,9 +113,12 @@ class _Run:
     """Whom to tell."""
     started: float
     """When it began."""
+    cluster: Cluster | None = None
+    """Whose workers write volumes; None for this process."""
 
     def run(self) -> ConvertReport:
         """Convert what is not complete, and catalogue what is."""
+        Tasks(self.target, self.options.share, self.plan.volumes).begin()
         share = self.options.share
         mine = [volume for number, volume in enumerate(self.plan.volumes) if share is None or share.takes(number)]
         pending = [volume for volume in mine if not is_complete(volume)]
@@ -117,8 +127,10 @@ class _Run:
         with writing(self.target):
             for volume in skipped:
                 remove_leftovers(volume.final)
+                remove_lock(volume.final)
         for volume in pending:
             check_replaceable(volume)
+        outdated(self.target, self.plan.volumes)
         checksums = SampleChecksums(self.target)
         report = ConvertReport(
             converted=_samples(pending),
@@ -141,14 +153,9 @@ class _Run:
     def _convert(
         self, pending: Sequence[VolumePlan], report: ConvertReport, checksums: SampleChecksums
     ) -> ConvertReport:
-        show = _Show(sum(volume.decoded_bytes for volume in pending), self.progress)
-        threads = self.options.workers or 1
-        with ThreadPoolExecutor(threads, thread_name_prefix="voxload-encode") as workers:
-            for volume in pending:
-                with writing(volume.final):
-                    volume.final.parent.mkdir(exist_ok=True)
-                show.sample = volume.manifest.name
-                tally = convert_volume(volume, workers, threads=threads, advance=show.advance)
+        show = Show(sum(volume.decoded_bytes for volume in pending), self.progress)
+        with closing(self._machines(checksums).convert(pending, show.advance)) as tallies:
+            for tally in tallies:
                 report = replace(
                     report,
                     bytes_read=report.bytes_read + tally.read,
@@ -156,22 +163,26 @@ class _Run:
                     bytes_resumed=report.bytes_resumed + tally.resumed,
                     chunks=report.chunks + tally.chunks,
                 )
-                if self.options.checksums:
-                    checksums.sum_at(volume.final)
         return report
+
+    def _machines(self, checksums: SampleChecksums) -> Machines:
+        threads, is_summed = self.options.workers or 1, self.options.checksums
+        if self.cluster is None:
+            return OneMachine(threads, checksums if is_summed else None)
+        return ClusterMachines(self.cluster, threads, self.target if is_summed else None)
 
     def _verify(self, volumes: Sequence[VolumePlan]) -> int:
         """Compare volumes with their sources before they are catalogued; return how many voxels were compared."""
-        show = _Show(sum(volume.decoded_bytes for volume in volumes), self.progress)
+        show = Show(sum(volume.decoded_bytes for volume in volumes), self.progress)
         compared = 0
         for volume in volumes:
-            show.sample = f"{volume.manifest.name}, verified"
-            compared += verify_volume(volume, advance=show.advance)
+            advance = partial(show.advance, f"{volume.manifest.name}, verified")
+            compared += verify_volume(volume, advance=advance)
         return compared
 
     def _finish(self, report: ConvertReport, checksums: SampleChecksums) -> ConvertReport:
         """Write the catalogue, unless another task will be the last."""
-        with Tasks(self.target, self.options.share).last() as is_last:
+        with Tasks(self.target, self.options.share, self.plan.volumes).last() as is_last:
             if not is_last:
                 return report
             remove_outdated(self.target, self.plan.volumes)
@@ -186,33 +197,12 @@ class _Run:
     def _sum_all(self, complete: Sequence[Complete], checksums: SampleChecksums) -> None:
         """Take the checksums of volumes that still have none, and gather those of all."""
         left = [one for one in complete if not checksums.is_summed(one)]
-        show = _Show(sum(manifest.decoded_bytes for _, manifest in left), self.progress)
+        show = Show(sum(manifest.decoded_bytes for _, manifest in left), self.progress)
         for one in left:
             checksums.sum(one)
-            show.sample = one[1].name
-            show.advance(one[1].decoded_bytes)
+            show.advance(one[1].name, one[1].decoded_bytes)
         checksums.merge(complete)
 
 
 def _samples(volumes: Sequence[VolumePlan]) -> tuple[str, ...]:
     return tuple(sorted({member.sample for volume in volumes for member in volume.manifest.members}))
-
-
-@dataclass(slots=True)
-class _Show:
-    """Counts bytes of voxels as converted, and tells."""
-
-    total: int
-    """Bytes of voxels to convert."""
-    progress: OnProgress | None
-    """Whom to tell."""
-    sample: str = ""
-    """The volume at hand."""
-    done: int = 0
-    """Bytes of voxels converted, by this run or an earlier one."""
-
-    def advance(self, size: int) -> None:
-        """Count and tell."""
-        self.done += size
-        if self.progress is not None:
-            self.progress(Progress(self.sample, self.done, self.total))

@@ -1,7 +1,7 @@
 """Verifying: stored volumes read again through the readers and compared with their sources read again, bit by bit.
 
-Each sample is read from where its row of the catalogue says that it is, so a window in the wrong place is found too. A
-NaN equals only the NaN of the same bits.
+Each sample is read as its row of the catalogue has it, through its window of the volume. A NaN equals only the NaN of
+the same bits.
 """
 
 from __future__ import annotations
@@ -177,9 +177,9 @@ def first_difference(left: Volume, right: Volume, *, axis: int) -> tuple[int, ..
     """
     bits = np.dtype(f"u{left.itemsize}")
     left, right = left.view(bits), right.view(bits)
-    before = (slice(None),) * axis
-    for index in range(left.shape[axis]):
-        differ = left[(*before, index)] != right[(*before, index)]
+    planes = zip(np.moveaxis(left, axis, 0), np.moveaxis(right, axis, 0), strict=True)
+    for index, (mine, other) in enumerate(planes):
+        differ = mine != other
         if differ.any():
             place = [int(number) for number in np.unravel_index(int(differ.argmax()), differ.shape)]
             return (*place[:axis], index, *place[axis:])

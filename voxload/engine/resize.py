@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,6 +21,31 @@ from voxload.geometry import SPATIAL_AXES
 
 MODES = ("nearest", "nearest-exact", "trilinear")
 """Interpolations of volumes that torch has."""
+_CHANNELS_LAST = 4
+"""Channels from which on torch has a kernel of its own for them on CPUs."""
+
+
+class Rounding(enum.Enum):
+    """How a kernel of torch computes the places of nearest neighbours; where an output lies on a border, they differ.
+
+    Source: torch 2.13, aten/src/ATen/native/cpu/UpSampleKernel.cpp and cuda/UpSample.cuh, and comparison with them.
+    """
+
+    SINGLE = enum.auto()
+    """In single precision: on GPUs, and on CPUs for everything else."""
+    DOUBLE = enum.auto()
+    """In double precision, and rounded to single before the floor: on CPUs for float64, channels first."""
+    HALVES = enum.auto()
+    """As SINGLE, but by integers where the extent stays or doubles: on CPUs, of several channels that lie last."""
+
+    @classmethod
+    def of(cls, x: Tensor) -> Rounding:
+        """Return how torch rounds for a volume."""
+        if x.device.type != "cpu":
+            return cls.SINGLE
+        if x.shape[1] >= _CHANNELS_LAST and x.is_contiguous(memory_format=torch.channels_last_3d):
+            return cls.HALVES
+        return cls.DOUBLE if x.dtype is torch.float64 else cls.SINGLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +81,38 @@ class Resize:
         """Return, per rank, the inputs between the first and the last that its `outputs` read."""
         found = []
         for first, stop in pairwise(outputs):
-            low, high, _ = self.sources(first, stop, extent)
-            found.append((int(low[0]), int(high[-1]) + 1) if stop > first else (0, 0))
+            if stop == first:
+                found.append((0, 0))
+                continue
+            # A plan knows neither types nor memory formats: what any of them needs is gathered.
+            each = [self.sources(first, stop, extent, rounding) for rounding in Rounding]
+            found.append((min(int(low[0]) for low, _, _ in each), max(int(high[-1]) for _, high, _ in each) + 1))
         return tuple(found)
 
-    def sources(self, first: int, stop: int, extent: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def sources(
+        self, first: int, stop: int, extent: int, rounding: Rounding
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return, for outputs [first, stop), the two inputs on either side and the weight of the second."""
         step = self._step(extent)
         positions = np.arange(first, stop)
         if self.mode != "trilinear":
-            # torch computes the places of nearest neighbours in single precision, whatever the volume's type.
-            shift = np.float32(0.5 if self.mode == "nearest-exact" else 0.0)
-            places = np.floor((positions.astype(np.float32) + shift) * np.float32(step)).astype(np.int64)
-            places = np.minimum(places, extent - 1)
+            places = np.minimum(self._nearest(positions, extent, rounding), extent - 1)
             return places, places, np.zeros(len(places))
         exact = positions * step if self.align_corners else np.maximum((positions + 0.5) * step - 0.5, 0.0)
         low = np.minimum(np.floor(exact).astype(np.int64), extent - 1)
         return low, np.minimum(low + 1, extent - 1), np.clip(exact - low, 0.0, 1.0)
+
+    def _nearest(self, positions: np.ndarray, extent: int, rounding: Rounding) -> np.ndarray:
+        """Return the nearest input of each output, as the kernel of torch does that rounds so."""
+        step, count = self._step(extent), self.outputs(extent)
+        is_exact = self.mode == "nearest-exact"
+        if rounding is Rounding.DOUBLE:
+            places = (step * (positions + 0.5) - 0.5) + 0.5 if is_exact else positions * step
+            return np.asarray(np.floor(places.astype(np.float32)), np.int64)
+        if rounding is Rounding.HALVES and not is_exact and count in (extent, 2 * extent):
+            return np.asarray(positions * extent // count)
+        shift = np.float32(0.5 if is_exact else 0.0)
+        return np.asarray(np.floor((positions.astype(np.float32) + shift) * np.float32(step)), np.int64)
 
     def describe(self) -> str:
         """Return the settings."""
@@ -88,9 +129,10 @@ class Resize:
 
 def _interpolated(layer: Any, x: Tensor, tile: Tile) -> Tensor:
     """Return this rank's outputs: interpolate axis by axis between the inputs that were gathered."""
+    rounding = Rounding.of(x)
     for axis, reach in enumerate(_resizes(layer)):
         first, extent = tile.first[axis], tile.extents[axis]
-        low, high, weight = reach.sources(first, first + extent, tile.shape[axis])
+        low, high, weight = reach.sources(first, first + extent, tile.shape[axis], rounding)
         x = _mixed(x, FIRST_AXIS + axis, (low - tile.start[axis], high - tile.start[axis]), weight)
     return cropped(x, tile)
 

@@ -77,7 +77,9 @@ def test_an_array_alone_is_a_volume(tmp_path: Path) -> None:
 
 def test_arrays_of_one_extent_are_one_sample(tmp_path: Path) -> None:
     """Arrays of three and four axes are volumes; others are not, and extents must agree. Manifests hold targets."""
-    group = zarr.create_group(tmp_path / "g.zarr", attributes={"voxload": {"targets": {"omega_m": 0.25}}})
+    group = zarr.create_group(
+        tmp_path / "g.zarr", attributes={"voxload": {"members": [{"targets": {"omega_m": 0.25}}]}}
+    )
     volume = coordinates((2, 3, 4, 5))
     group.create_array("field", data=volume)
     group.create_array("mask", data=volume[0])

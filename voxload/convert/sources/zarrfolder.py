@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from voxload.convert.sources.cubeaxes import axes_by_count, cube_axes
 from voxload.convert.sources.flat import DEFAULT_DATASET
@@ -14,7 +15,7 @@ from voxload.convert.sources.protocol import Source
 from voxload.convert.sources.volumenames import check_extents, chosen
 from voxload.convert.sources.zarrcube import ZarrCube, describe_array
 from voxload.convert.sources.zarrnode import MARKS, ZarrNode
-from voxload.errors import DataError
+from voxload.errors import DataError, UsageError
 from voxload.readers.axes import declared_axes
 from voxload.readers.zarr import ZarrFormat
 
@@ -47,7 +48,7 @@ class ZarrFolder:
         UsageError
             When axes have no names, or volumes have different extents.
         """
-        targets = _targets(ZarrNode.read(probe.path))
+        targets = _targets(ZarrNode.read(probe.path), probe.path)
         names = ZarrFormat().datasets(str(probe.path))
         nodes = {name: ZarrNode.read(probe.path / name) for name in names}
         if not any(len(node.shape) in (3, 4) for node in nodes.values()):
@@ -70,8 +71,19 @@ class ZarrFolder:
         return tuple(ZarrCube(name, cube) for name, cube in cubes.items())
 
 
-def _targets(root: ZarrNode) -> dict[str, float]:
-    """Return the targets in the manifest of a hierarchy that voxload converted; none of others."""
+def _targets(root: ZarrNode, path: Path) -> dict[str, float]:
+    """Return the targets in the manifest of a hierarchy that voxload converted; none of others.
+
+    Raises UsageError when several samples share its volume, which would be converted as one.
+    """
     manifest = root.attributes.get(_MANIFEST)
-    found = manifest.get("targets") if isinstance(manifest, Mapping) else None
+    members = manifest.get("members", ()) if isinstance(manifest, Mapping) else ()
+    if len(members) > 1:
+        raise UsageError(
+            f"{path}",
+            found=f"a converted volume that {len(members)} samples share",
+            expected="one sample",
+            remedy="convert the original files again, with the layout that is wanted",
+        )
+    found = members[0].get("targets") if members else None
     return {name: float(value) for name, value in found.items()} if isinstance(found, Mapping) else {}

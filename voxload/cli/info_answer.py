@@ -1,0 +1,94 @@
+"""Answer: what ``voxload info`` found out, printed as tables or as JSON."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.markup import escape
+
+from voxload.catalog import Catalog
+from voxload.cli.info_catalog import CatalogRow, catalog_figures, catalog_table
+from voxload.cli.info_source import RawListing
+from voxload.cli.info_source_tables import listing_tables
+from voxload.cli.info_stored import Ranks, plot_volume, volume_figures
+from voxload.cli.info_subject import Subject
+from voxload.cli.info_tables import advice_line, cost_table, volume_table
+from voxload.errors import UsageError
+from voxload.readers import Location, Missing, open_reader
+
+
+@dataclass(slots=True)
+class Answer:
+    """Figures, and the tables that show them."""
+
+    ranks: Ranks
+    """Who would read."""
+    plot: Path | None
+    """Where a picture goes; None for no picture."""
+    figures: dict[str, Any] = field(default_factory=dict)
+    """Plain values."""
+    tables: list[RenderableType] = field(default_factory=list)
+    """The same for people."""
+
+    def add_catalog(self, catalog: Catalog) -> None:
+        """Add what a catalogue holds in all."""
+        self.figures |= catalog_figures(catalog)
+        self.tables.append(catalog_table(self.figures))
+
+    def add_row(self, row: CatalogRow) -> None:
+        """Add one volume of one sample of a catalogue."""
+        self._add_volume(row.location, row)
+        self.figures |= row.figures()
+
+    def add_subject(self, subject: Subject) -> None:
+        """Add what a path is; raises UsageError when ranks are asked for of what no rank can read."""
+        listing = subject.listing
+        if subject.stored is not None:
+            self._add_volume(subject.stored, None)
+        elif listing is not None:
+            self._add_raw(listing)
+        if listing is not None:
+            self.figures |= listing.figures()
+            self.tables.append(listing_tables(listing))
+        if subject.refusal:
+            self.figures["refusal"] = subject.refusal
+            self.tables.append(f"voxload convert would not take it: {escape(subject.refusal)}")
+
+    def show(self, *, as_json: bool) -> None:
+        """Print figures or tables."""
+        if as_json:
+            print(json.dumps(self.figures))
+            return
+        console = Console()
+        for table in self.tables:
+            console.print(table)
+
+    def _add_volume(self, location: Location, row: CatalogRow | None) -> None:
+        with closing(open_reader(location, missing=Missing.FILL)) as reader:
+            costs, advice = self.ranks.costs(reader), self.ranks.advice(reader)
+            figures = volume_figures(reader)
+            self.figures |= figures | {
+                "ranks": [cost.figures() for cost in costs],
+                "advice": asdict(advice) if advice is not None else None,
+            }
+            self.tables.append(volume_table(figures, row.rows() if row is not None else {}))
+            if advice is not None:
+                self.tables += [cost_table(costs), advice_line(advice, costs)]
+            if self.plot is not None:
+                plot_volume(reader, self.plot, sample=row.entry.sample if row is not None else "")
+
+    def _add_raw(self, listing: RawListing) -> None:
+        if self.ranks.spatial:
+            raise UsageError(
+                f"--spatial of {listing.path}",
+                found=listing.format or "raw files",
+                expected="a volume that ranks can read boxes of",
+                remedy="convert it with voxload convert, or name one volume of it with --dataset",
+            )
+        if self.plot is not None:
+            listing.plot(self.plot)

@@ -1,0 +1,123 @@
+"""Subject: what a path given to ``voxload info`` is: a stored volume, raw cubes, or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from voxload.cli.info_source import Choice, RawListing
+from voxload.convert.manifest import read_manifest
+from voxload.convert.sources.hints import Headerless, Hints, MemoryOrder
+from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.readers import Location, find_format
+from voxload.readers.store import is_url
+
+_HEADERLESS, _NAMELESS = "raw", "HDF5"
+"""The readers' formats of files that nothing is known of, and of those that name no axes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the caller says of a path."""
+
+    path: str
+    """The path."""
+    choice: Choice
+    """Which cubes are wanted."""
+    axes: str = ""
+    """Order of the axes as stored; empty where the file says it."""
+    headerless: Headerless | None = None
+    """Shape, type and order of a file without a header."""
+    kind: str = ""
+    """Name of the raw format; empty to find out."""
+
+    @property
+    def hints(self) -> Hints:
+        """The same for raw formats."""
+        datasets = (self.choice.dataset,) if self.choice.dataset else ()
+        return Hints(self.axes or None, self.headerless, datasets, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a path is."""
+
+    stored: Location | None = None
+    """The volume that readers read there."""
+    listing: RawListing | None = None
+    """The cubes that a conversion finds there."""
+    refusal: str = ""
+    """Why a conversion would not take it, where readers do."""
+
+
+def find_subject(given: Given) -> Subject:
+    """Look at a path with the readers and with the formats of a conversion.
+
+    Raises
+    ------
+    NotFoundError
+        When there is nothing, or not what was chosen.
+    UsageError
+        When neither knows the path, or the caller has to say more.
+    DataError
+        When it is damaged.
+    """
+    names, known = _stored_names(given)
+    if is_url(given.path) or _is_converted(Path(given.path)):
+        return Subject(stored=_location(given, _one(given, names), None))
+    dataset = given.choice.dataset
+    is_named = dataset in names if dataset else len(names) == 1
+    try:
+        listing = RawListing.look(given.path, given.hints, given.choice)
+    except (UsageError, DataError) as error:
+        # Readers serve files that no conversion takes; what it has against them is shown.
+        if not is_named or known == _HEADERLESS or isinstance(error, NotFoundError):
+            raise
+        return Subject(stored=_location(given, dataset, None), refusal=str(error))
+    if not is_named or not listing.is_one_volume:
+        return Subject(listing=listing)
+    return Subject(stored=_location(given, dataset, listing if known == _NAMELESS else None), listing=listing)
+
+
+def _stored_names(given: Given) -> tuple[tuple[str, ...], str]:
+    """Return the volumes that readers find in a path, and the name of their format; none where they know none."""
+    try:
+        known = find_format(given.path)
+    except NotFoundError:
+        raise
+    except UsageError:
+        if is_url(given.path):
+            raise
+        return (), ""  # a folder of raw files, or of nothing
+    if known.name != _HEADERLESS:
+        return known.datasets(given.path), known.name
+    facts = given.headerless
+    is_plain = facts is not None and facts.order is MemoryOrder.C and not facts.header_bytes
+    return ("",) if is_plain else (), known.name
+
+
+def _one(given: Given, names: tuple[str, ...]) -> str:
+    """Return the named dataset, or the only one; raises UsageError that lists them where there are several."""
+    if not given.choice.dataset and len(names) > 1:
+        raise UsageError(given.path, found=f"{len(names)} volumes, {list(names)}", remedy="name one with --dataset")
+    return given.choice.dataset
+
+
+def _location(given: Given, dataset: str, listing: RawListing | None) -> Location:
+    """Return where readers find a volume; what names no axes has those that its raw format is known to have."""
+    facts = given.headerless
+    return Location(
+        given.path,
+        dataset,
+        axes=given.axes or (listing.cubes[0].cube.order.axes if listing is not None else None),
+        shape=facts.shape if facts is not None else None,
+        dtype=facts.dtype if facts is not None else None,
+    )
+
+
+def _is_converted(path: Path) -> bool:
+    """Tell whether a conversion made a path, be it that of another version."""
+    try:
+        return read_manifest(path) is not None
+    except DataError:
+        return True

@@ -1,0 +1,53 @@
+"""Machines: what writes the volumes of a conversion; OneMachine, which is this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Protocol
+
+from voxload.convert.checksums import SampleChecksums
+from voxload.convert.pipeline import Tally
+from voxload.convert.store import VolumePlan
+from voxload.convert.work import write_volume
+
+Tell = Callable[[str, int], None]
+"""Told the name of a volume and how many more bytes of its voxels are converted, in the calling thread."""
+
+
+class Machines(Protocol):
+    """What writes volumes.
+
+    Rules: what is yielded is complete under its final name, checksums included where they are wanted. Closing the
+    generator ends the work; what is recorded of unfinished volumes is kept.
+    """
+
+    def convert(self, volumes: Sequence[VolumePlan], tell: Tell) -> Generator[Tally, None, None]:
+        """Write volumes and yield what was done with each, in any order."""
+        ...
+
+
+class OneMachine:
+    """This process, which writes one volume after the other.
+
+    Parameters
+    ----------
+    threads
+        Threads that encode.
+    checksums
+        Where the checksums of volumes are kept; None where none are wanted.
+    """
+
+    def __init__(self, threads: int, checksums: SampleChecksums | None = None) -> None:
+        self._threads, self._checksums = threads, checksums
+
+    def convert(self, volumes: Sequence[VolumePlan], tell: Tell) -> Generator[Tally, None, None]:
+        """Write volumes in order; raises what `write_volume` raises."""
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="voxload-encode") as workers:
+            for volume in volumes:
+                advance = partial(tell, volume.manifest.name)
+                tally = write_volume(volume, workers, threads=self._threads, advance=advance)
+                if self._checksums is not None:
+                    self._checksums.sum_at(volume.final)
+                yield tally
