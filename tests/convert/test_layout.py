@@ -144,11 +144,12 @@ def test_tiles_cover_every_voxel_once(
     assert (seen == 1).all()
 
 
-def test_ample_memory_gives_whole_planes() -> None:
-    """A slab of whole planes of the slowest axis is read at once, and another meanwhile, in the default memory."""
+def test_ample_memory_gives_what_the_source_is_read_best_by() -> None:
+    """Of chunks of its own, slabs of whole planes are read; of a flat source as much as a cache holds; two at once."""
     layout = plan_layout(UNIVERSE, 2, is_sharded=True)
-    tiling = plan_tiling(layout, 2, demand=Demand((512, 512, 512), (0, 1, 2)), budget=Budget(2**30, 2))
-    assert (tiling.tile, tiling.buffers) == ((64, 512, 512), 2)
+    flat, chunked = Demand((512, 512, 512), (0, 1, 2)), Demand((512, 512, 512), (0, 1, 2), scratch_bytes=2**20)
+    found = [plan_tiling(layout, 2, demand=demand, budget=Budget(2**30, 2)) for demand in (flat, chunked)]
+    assert [(tiling.tile, tiling.buffers) for tiling in found] == [((64, 64, 512), 2), ((64, 512, 512), 2)]
 
 
 def test_too_little_memory_is_refused_with_the_culprit() -> None:

@@ -31,6 +31,11 @@ from voxload.readers.faults import translated
 from voxload.readers.protocol import Volume
 from voxload.statistics import Statistics
 
+CHECKPOINT_BYTES = 2**26
+"""Voxels between two records of what is stored, at most: each waits for the device, and is what a kill costs."""
+_STEPS = 8
+"""Records of a small volume, at least."""
+
 
 @dataclass(slots=True)
 class Tally:
@@ -44,6 +49,20 @@ class Tally:
     """Chunks encoded."""
     written: int = 0
     """Bytes stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """What is left to do of a tile."""
+
+    tile: Box
+    """Its voxels in the raw cube."""
+    start: tuple[int, ...]
+    """Where it begins in the volume."""
+    chunks: list[tuple[Box, Place]]
+    """Chunks that are not stored: their voxels in the volume, and their place."""
+    nbytes: int
+    """Bytes of their voxels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +135,7 @@ class _Job:
         cube = source.describe()
         shift = (part.first, 0, 0)
         voxel = cube.volume_shape[0] * cube.dtype.itemsize
-        pending: list[tuple[Box, list[tuple[Box, Place]]]] = []
+        pending: list[_Pending] = []
         done = 0
         for tile in self.plan.tiling.tiles():
             missing = [one for one in self._chunks(tile, shift) if not self.writer.has(one[1])]
@@ -124,18 +143,29 @@ class _Job:
             left = sum(box.size for box, _ in missing) * voxel // self.plan.channel_groups
             done += tile.size * voxel - left
             if missing:
-                pending.append((tile, missing))
+                pending.append(_Pending(tile, tile.shift(shift).start, missing, left))
         self.tally.resumed += done
         if done:
             self.advance(done)
         if pending:
             with source.open() as read_into:
-                for (tile, missing), block in zip(
-                    pending, self._read(cube, read_into, [tile for tile, _ in pending]), strict=True
-                ):
-                    self._store(block, missing, tile.shift(shift).start)
-                    self.advance(sum(box.size for box, _ in missing) * voxel // self.plan.channel_groups)
+                self._convert(cube, read_into, pending)
         self._check_unchanged(number)
+
+    def _convert(self, cube: RawCube, read_into: ReadInto, pending: list[_Pending]) -> None:
+        """Convert what is left of tiles, and record it every so many bytes."""
+        step = min(CHECKPOINT_BYTES, self.plan.decoded_bytes // _STEPS)
+        figures, since = _Figures(self.plan.manifest), 0
+        blocks = self._read(cube, read_into, [one.tile for one in pending])
+        for one, block in zip(pending, blocks, strict=True):
+            self._store(block, one, figures)
+            since += one.nbytes
+            if since >= step:
+                self.writer.checkpoint(figures.ordered())
+                figures, since = _Figures(self.plan.manifest), 0
+            self.advance(one.nbytes)
+        if since:
+            self.writer.checkpoint(figures.ordered())
 
     def _chunks(self, tile: Box, shift: tuple[int, int, int]) -> Iterator[tuple[Box, Place]]:
         """Yield the chunks of a tile in the order in which they are stored: their voxels in the volume, their place."""
@@ -174,9 +204,8 @@ class _Job:
         self.tally.read += block.nbytes
         return block
 
-    def _store(self, block: Volume, chunks: list[tuple[Box, Place]], start: tuple[int, ...]) -> None:
-        """Encode chunks of a tile, which begins at `start` in the volume, and store them in order."""
-        figures = _Figures(self.plan.manifest)
+    def _store(self, block: Volume, pending: _Pending, figures: _Figures) -> None:
+        """Encode what is left of a tile and store it in order."""
         encode = _Encode(self.plan.manifest)
         waiting: deque[Future[_Encoded]] = deque()
 
@@ -187,8 +216,8 @@ class _Job:
             figures.add(found)
 
         try:
-            for box, place in chunks:
-                voxels = block[(slice(None), *box.relative_to(start).slices)]
+            for box, place in pending.chunks:
+                voxels = block[(slice(None), *box.relative_to(pending.start).slices)]
                 waiting.append(self.workers.submit(encode, voxels, box, place))
                 if len(waiting) > self.ahead:
                     store()
@@ -199,7 +228,6 @@ class _Job:
             for future in waiting:
                 if not future.cancel():
                     future.exception()
-        self.writer.checkpoint(figures.ordered())
 
     def _check_unchanged(self, number: int) -> None:
         """Refuse a source that changed while it was read: its voxels may be of two states."""

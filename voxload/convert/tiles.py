@@ -17,6 +17,9 @@ LIBRARY_BYTES = 256 * 2**20
 which 132 are pages of shared libraries, and room for small buffers."""
 ENCODING_FACTOR = 4
 """Memory that a thread needs to encode chunks, in chunks: the packed chunk, its compressed forms, one that waits."""
+TILE_BYTES = 2**24
+"""Largest tile of a source without chunks of its own: it is packed from a cache that the processor's cores share, at
+four times the speed of a slab of 128 MiB, and rows of it are read that are long enough for any storage."""
 READ_AHEAD = 2
 """Tiles in memory: one is encoded while the next is read."""
 
@@ -74,8 +77,8 @@ class Tiling:
 def plan_tiling(layout: Layout, itemsize: int, *, demand: Demand, budget: Budget) -> Tiling:
     """Choose the largest tile that keeps a conversion within its memory.
 
-    A tile grows along the source's fastest axis first and ends as a slab of whole planes, one chunk thick: growing
-    further would make reads no more contiguous.
+    A tile grows along the source's fastest axis first, and ends as a slab of whole planes, one chunk thick: growing
+    further would make reads no more contiguous. Of a source without chunks it ends earlier, at `TILE_BYTES`.
 
     Raises
     ------
@@ -98,11 +101,13 @@ def plan_tiling(layout: Layout, itemsize: int, *, demand: Demand, budget: Budget
     buffers = next((count for count in (READ_AHEAD, 1) if count * _held(least, spatial) * voxel <= room), 0)
     if not buffers:
         _refuse({**fixed, "the voxels read at once": _held(least, spatial) * voxel}, budget.max_memory)
+    # A chunk of the source that reached beyond a tile would be decoded for each of the tiles that it is in.
+    most = room if demand.scratch_bytes or demand.is_sequential else min(room, buffers * TILE_BYTES)
     tile = least
     for axis in reversed(demand.slowest_first[1:]):
         across = _held(tile, spatial) // min(tile[axis], spatial[axis]) * voxel * buffers
         whole = -(-spatial[axis] // chunk[axis])
-        count = max(1, min(whole, room // (across * chunk[axis])))
+        count = max(1, min(whole, most // (across * chunk[axis])))
         tile[axis] = max(tile[axis], count * chunk[axis])
         if tile[axis] < spatial[axis]:
             break
