@@ -5,12 +5,17 @@ from __future__ import annotations
 import itertools
 import pickle
 import random
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import zarr
 
+from voxload.catalog import Catalog
+from voxload.convert import ConvertOptions, convert
 from voxload.convert.sources import Source
 from voxload.convert.sources.protocol import volume_view
 from voxload.geometry import Box
@@ -48,6 +53,35 @@ def check_source(source: Source, volume: Array, *, seed: int = 0) -> None:
     assert _open_files() == before
     # Twice: a source may be read again, for verification.
     np.testing.assert_array_equal(read_box(source, Box.whole(volume.shape[1:])), volume)
+
+
+def check_converts(
+    path: Path,
+    volumes: Mapping[tuple[str, str], Array],
+    *,
+    targets: Mapping[str, Mapping[str, float]] | None = None,
+    options: ConvertOptions | None = None,
+) -> None:
+    """Convert a file or folder; the catalogue and zarr-python must give `volumes`, (C, D, H, W), and no others.
+
+    They are named by sample id and dataset; `targets` are those of each sample, none where there are none.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        report = convert(path, folder, options=options)
+        assert report.ignored == (), report.ignored
+        catalog = Catalog.read(report.catalog)
+        assert set(catalog.keys) == set(volumes), catalog.keys
+        for (sample, dataset), volume in volumes.items():
+            entry = catalog.entry(sample, dataset)
+            assert (entry.shape, entry.axes) == (volume.shape, "CDHW")
+            assert entry.dtype == volume.dtype.newbyteorder("<").str
+            assert entry.targets == (targets[sample] if targets else {})
+            stored = zarr.open_array(Path(folder, entry.path, entry.dataset), mode="r")
+            assert stored.dtype == volume.dtype.newbyteorder("=")
+            start = entry.window or (0, 0, 0)
+            stop = tuple(lo + extent for lo, extent in zip(start, volume.shape[1:], strict=True))
+            assert entry.window or stored.shape == volume.shape
+            np.testing.assert_array_equal(stored[(slice(None), *Box(start, stop).slices)], volume)
 
 
 def _check_slabs(source: Source, volume: Array) -> None:

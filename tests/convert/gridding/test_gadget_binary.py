@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from tests.convert.gridding.snapshots import Types, coordinate_particles, write_binary
-from tests.laws.source import check_source
-from voxload.convert.gridding import Assignment, GriddedSource, ParticleChoice, Particles, particles_of
+from tests.laws.source import check_converts, check_source
+from voxload.convert import ConvertOptions
+from voxload.convert.gridding import Assignment, GriddedSource, Gridding, ParticleChoice, Particles, particles_of
 from voxload.convert.gridding.fortran import RecordFile
 from voxload.errors import DataError, UsageError
 
@@ -53,6 +54,9 @@ def test_no_axis_moves(tmp_path: Path, order: str, *, labelled: bool, dtype: str
     assert cube.sample == ("" if files == 1 else "snap_007")
     assert cube.attributes["redshift"] == 0.5
     assert cube.attributes["box_size"] == [8.0, 8.0, 8.0]
+    if order == ">" and dtype == "f4":
+        options = ConvertOptions(gridding=Gridding(SHAPE, assign=Assignment.NGP))
+        check_converts(tmp_path, {("snap_007", "density"): volume}, options=options)
 
 
 @pytest.mark.parametrize("labelled", LABELS)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from tests.convert.gridding.snapshots import Types, coordinate_particles, write_hdf5
-from tests.laws.source import check_source
-from voxload.convert.gridding import Assignment, GriddedSource, ParticleChoice, Particles, particles_of
+from tests.laws.source import check_converts, check_source
+from voxload.convert import ConvertOptions
+from voxload.convert.gridding import Assignment, GriddedSource, Gridding, ParticleChoice, Particles, particles_of
 from voxload.errors import DataError, UsageError
 
 SHAPE, BOX = (3, 5, 4), (9.0, 5.0, 8.0)
@@ -44,6 +45,9 @@ def test_no_axis_moves(tmp_path: Path, dtype: str, files: int) -> None:
     cube = source.describe()
     assert [path.name for path in (cube.path, *cube.companions)] == names
     assert cube.sample == ("" if files == 1 else "snap_007")
+    if dtype == ">f4":
+        options = ConvertOptions(gridding=Gridding(SHAPE, assign=Assignment.NGP))
+        check_converts(tmp_path, {("snap_007", "density"): volume}, options=options)
 
 
 def test_batches_are_bounded_and_in_order(tmp_path: Path) -> None:

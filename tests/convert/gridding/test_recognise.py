@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from tests.convert.gridding.snapshots import Array, Types, coordinate_particles, write_binary, write_hdf5
-from tests.laws.source import check_source, read_box
-from voxload.convert.gridding import Assignment, GriddedSource, GridUnit, ParticleChoice, particles_of
+from tests.laws.source import check_converts, check_source, read_box
+from voxload.convert import ConvertOptions
+from voxload.convert.gridding import Assignment, GriddedSource, Gridding, GridUnit, ParticleChoice, particles_of
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 
@@ -40,6 +41,10 @@ def test_no_axis_moves(tmp_path: Path, dtype: str, *, is_compressed: bool, is_fo
     assert particles is not None
     source = GriddedSource(particles, grid=(3, 5, 4), assign=Assignment.NGP, unit=GridUnit.COUNT)
     check_source(source, volume % 7 * 2)
+    if is_compressed:
+        gridding = Gridding((3, 5, 4), Assignment.NGP, GridUnit.COUNT, choice=CUBE)
+        options = ConvertOptions(gridding=gridding)
+        check_converts(path, {("ics", "counts"): volume % 7 * 2}, options=options)
     over = read_box(GriddedSource(particles, grid=(3, 5, 4), unit=GridUnit.OVERDENSITY), Box.whole((3, 5, 4)))
     assert abs(over.mean()) < 1e-6
     with pytest.raises(UsageError, match=r"without masses.*--unit count"):

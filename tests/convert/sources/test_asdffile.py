@@ -11,7 +11,7 @@ import asdf
 import numpy as np
 import pytest
 
-from tests.laws.source import check_source, coordinates
+from tests.laws.source import check_converts, check_source, coordinates
 from voxload.convert.sources.asdffile import Asdf
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
@@ -37,6 +37,8 @@ def test_no_axis_moves(tmp_path: Path, dtype: str) -> None:
     (source,) = _open(_write(tmp_path / "ic.asdf", tree))
     check_source(source, volume)
     assert source.describe().dataset == "density"
+    if dtype == ">f4":
+        check_converts(tmp_path / "ic.asdf", {("ic", "density"): volume})
 
 
 def test_arrays_are_volumes(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.laws.source import check_source, coordinates, read_box
+from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert.sources import Hints, RawFormat
 from voxload.convert.sources.cosmouniverse import CosmoUniverse
 from voxload.convert.sources.hdf5 import Hdf5
@@ -57,6 +57,7 @@ def test_no_axis_moves_in_an_mlperf_split(tmp_path: Path) -> None:
     check_source(source, volume)
     cube = source.describe()
     assert (cube.dataset, cube.order.axes, cube.targets, cube.part) == ("x", "DHWC", TARGETS, "")
+    check_converts(path, {("a_000", "x"): volume}, targets={"a_000": TARGETS})
     with h5py.File(path, "r") as file:
         assert cube.scratch_bytes == 2 * np.prod(file["x"].chunks) * 2
 
@@ -72,6 +73,7 @@ def test_no_axis_moves_in_a_nopfs_split(tmp_path: Path, *, is_transposed: bool) 
     cube = source.describe()
     assert (cube.dataset, cube.order.axes, cube.targets) == ("split", "CDHW" if is_transposed else "DHWC", TARGETS)
     assert cube.scratch_bytes == 0
+    check_converts(path, {("s", "split"): volume}, targets={"s": TARGETS})
 
 
 @pytest.mark.parametrize("dtype", ["<i2", "<f4"])
@@ -83,6 +85,7 @@ def test_no_axis_moves_in_an_lbann_split(tmp_path: Path, dtype: str) -> None:
     check_source(source, volume)
     assert source.describe().order.axes == "CWHD"
     assert source.describe().targets == TARGETS
+    check_converts(path, {("u_0_0_0", "full"): volume}, targets={"u_0_0_0": TARGETS})
     (universe,) = CosmoUniverse().sources(Probe(_write(tmp_path / "u.hdf5", full=raw, unitPar=PARAMETERS)), Hints())
     check_source(universe, volume)
 
@@ -104,6 +107,12 @@ def test_no_axis_moves_in_multiscale_files(tmp_path: Path, chunks: tuple[int, ..
         assert cube.targets == dict(zip(TARGETS, rows[number].tolist(), strict=True))
         assert (cube.scratch_bytes > 0) == (chunks is not None)
     assert len(sources) == 3
+    ids = [f"PeterA_2019_05_4parE-rec7_{number:04d}" for number in range(3)]
+    check_converts(
+        path,
+        {(sample, "3Dmap"): volume for sample, volume in zip(ids, volumes, strict=True)},
+        targets={sample: dict(zip(TARGETS, row, strict=True)) for sample, row in zip(ids, rows.tolist(), strict=True)},
+    )
 
 
 def test_each_layout_is_told_from_the_others(tmp_path: Path) -> None:

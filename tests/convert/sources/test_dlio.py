@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.laws.source import check_source, coordinates
+from tests.laws.source import check_converts, check_source, coordinates
 from voxload.convert.sources import Hints
 from voxload.convert.sources.dlio import Dlio
 from voxload.convert.sources.probe import Probe
@@ -38,6 +38,8 @@ def test_no_axis_moves_in_dlio_records(tmp_path: Path, storage: dict[str, Any]) 
     for number, source in enumerate(sources):
         check_source(source, (records + number % 2)[number // 2][np.newaxis], seed=number)
         assert source.describe().scratch_bytes == (2 * 2 * 2 * 3 * 4 * 2 if storage else 0)
+    volumes = {(f"img_0_of_1_{k:04d}", f"records_{which}"): records[k : k + 1] + which for k, which in np.ndindex(3, 2)}
+    check_converts(path, volumes, targets={f"img_0_of_1_{k:04d}": {"label": 5.0 + k} for k in range(3)})
 
 
 def test_four_axes_of_a_record_need_names(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from astropy.io import fits
 
-from tests.laws.source import Array, check_source, coordinates, read_box
+from tests.laws.source import Array, check_converts, check_source, coordinates, read_box
 from voxload.convert.sources.fits import Fits
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
@@ -39,6 +39,8 @@ def test_no_axis_moves(tmp_path: Path, dtype: str) -> None:
     (source,) = _open(path)
     check_source(source, volume)
     assert source.describe().dataset == "image"
+    if dtype in (">f4", "u2"):
+        check_converts(path, {("cube", "image"): volume})
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u2", "u4", "u8"])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.laws.source import check_source, coordinates, read_box
+from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert.sources import Hints
 from voxload.convert.sources.fortrangrid import FortranGrid
 from voxload.convert.sources.nopfs import NopfsRaw
@@ -45,6 +45,8 @@ def test_no_axis_moves_in_fortran_grids(tmp_path: Path, *, endian: str, kind: st
     expected = {"box_size": 50.0, "box_size_units": "Mpc/h", "redshift": 2.5}
     assert source.describe().attributes == (expected if known and "8f" not in form else {})
     check_source(source, volume)
+    if form == f"{endian}2{kind}":
+        check_converts(path, {("grid", "volume"): volume})
 
 
 def test_header_values_of_another_kind_are_left_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.laws.source import check_source, coordinates, read_box
+from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert.sources import Hints, RawFormat, Source
 from voxload.convert.sources.dlio import Dlio
 from voxload.convert.sources.gadget import GadgetHdf5
@@ -57,6 +57,8 @@ def test_no_axis_moves_in_hdf5(tmp_path: Path, axes: str, dtype: str, storage: d
     cube = source.describe()
     assert (cube.order.axes, cube.attributes, cube.targets) == (axes, {"units": "g/cm3"}, {})
     assert cube.scratch_bytes == (2 * np.prod(chunks) * volume.itemsize if chunks else 0)
+    if axes in ("WHD", "HCWD"):
+        check_converts(path, {("any", "density"): volume})
     with h5py.File(path, "a") as file:
         for dimension in file["group/density"].dims:
             dimension.label = ""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.laws.source import check_source, coordinates
+from tests.laws.source import check_converts, check_source, coordinates
 from voxload.convert.sources import Headerless, Hints, MemoryOrder
 from voxload.convert.sources.nopfs import NopfsRaw
 from voxload.convert.sources.nyxraw import NyxRaw
@@ -35,9 +35,11 @@ def test_no_axis_moves_in_nopfs_samples(tmp_path: Path) -> None:
     path = _write(tmp_path / "u_000.bin", struct.pack("<4f", 0.5, -0.25, 0, -1) + volume.tobytes())
     assert _claiming(path) == ["NoPFS raw binary"]
     (source,) = NopfsRaw().sources(Probe(path), Hints())
-    assert source.describe().targets == {"omega_m": 0.5, "sigma_8": -0.25, "n_spec": 0.0, "h_0": -1.0}
+    targets = source.describe().targets
+    assert targets == {"omega_m": 0.5, "sigma_8": -0.25, "n_spec": 0.0, "h_0": -1.0}
     assert source.describe().order.axes == "CDHW"
     check_source(source, volume)
+    check_converts(path, {("u_000", "volume"): volume}, targets={"u_000": targets})
 
 
 def test_nopfs_size_and_labels_decide(tmp_path: Path) -> None:
@@ -66,6 +68,9 @@ def test_no_axis_moves_in_nyx_snapshots(tmp_path: Path, precision: str, dtype: s
     assert (cube.dataset, cube.sample) == ("dark_matter_density", "z2.50")
     assert cube.attributes == {"redshift": 2.5}
     check_source(source, volume)
+    _write(tmp_path / "6" / f"z2.50_temperature_{precision}.raw", (volume[0] + 1).tobytes("F"))
+    volumes = {"dark_matter_density": volume, "temperature": volume + 1}
+    check_converts(tmp_path, {("6_z2.50", name): field for name, field in volumes.items()})
 
 
 def test_nyx_faults(tmp_path: Path) -> None:
@@ -104,6 +109,10 @@ def test_no_axis_moves_in_sdrbench_fields(tmp_path: Path, *, folder: str, name: 
     (source,) = SdrBench().sources(Probe(path), Hints())
     assert (source.describe().dataset, source.describe().sample) == ("velocity_x", ".")
     check_source(source, volume)
+    _write(path.with_name(name.replace("_x", "_y")), (volume + 1).tobytes())
+    volumes = {(folder, "velocity_x"): volume, (folder, "velocity_y"): volume + 1}
+    check_converts(tmp_path, volumes)
+    check_converts(path.parent, volumes)
 
 
 def test_unequal_extents_need_the_callers_word(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.laws.source import check_source, coordinates, read_box
+from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.metaimage import MetaImage
 from voxload.convert.sources.probe import Probe
@@ -73,6 +73,8 @@ def test_no_axis_moves(tmp_path: Path, suffix: str, is_compressed: bool, dtype: 
     cube = source.describe()
     assert (cube.dataset, cube.is_sequential) == ("image", is_compressed)
     assert [path.name for path in cube.companions] == ["scan.zraw"] * (suffix == ".mhd")
+    if (dtype, channels) == (">i2", 3):
+        check_converts(tmp_path, {("scan", "image"): volume})
 
 
 def test_attributes(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from tests.laws.source import Array, check_source, coordinates, read_box
+from tests.laws.source import Array, check_converts, check_source, coordinates, read_box
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.nifti import Nifti
 from voxload.convert.sources.probe import Probe
@@ -59,6 +59,8 @@ def test_no_axis_moves(tmp_path: Path, suffix: str, channels: int) -> None:
     stem, is_pair = suffix.removesuffix(".gz"), "hdr" in suffix
     assert [path.name for path in cube.companions] == [f"brain{suffix}".replace("hdr", "img")] * is_pair
     assert (cube.sample, cube.dataset) == (Path(f"brain{stem}").stem, "image")
+    if suffix in (".hdr.gz", ".2.nii"):
+        check_converts(tmp_path, {(cube.sample, "image"): volume})
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i1", "<u2", ">i2", ">i4", "<u4", ">u8", "<f4", ">f8"])
@@ -128,15 +130,21 @@ def test_attributes(tmp_path: Path) -> None:
 
 
 def test_image_and_label_are_one_sample(tmp_path: Path) -> None:
-    """The two files of a case name one sample and two volumes."""
+    """The two files of a case are one sample and two volumes, whether their folder is converted or one above."""
+    volume = coordinates((1, 2, 3, 4), "<i2")
     for folder, names in (("case_00001", ("imaging", "segmentation")), ("imagesTr", ("a_0000",)), ("labelsTr", ("a",))):
         for name in names:
-            _write(tmp_path / folder / f"{name}.nii.gz", coordinates((1, 2, 3, 4), "<i2"))
+            _write(tmp_path / folder / f"{name}.nii.gz", volume + np.int16(len(name)))
     cubes = [_open(path).describe() for path in sorted(tmp_path.glob("*/*"))]
     assert [(cube.sample, cube.dataset) for cube in cubes] == [
         *((".", "imaging"), (".", "segmentation")),
         *(("../a", "image_0000"), ("../a", "label")),
     ]
+    kits = {("case_00001", name): volume + np.int16(len(name)) for name in ("imaging", "segmentation")}
+    label = {("a", "label"): volume + np.int16(1)}
+    check_converts(tmp_path / "case_00001", kits)
+    check_converts(tmp_path / "labelsTr", label)
+    check_converts(tmp_path, kits | label | {("a", "image_0000"): volume + np.int16(6)})
 
 
 def test_faults(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.laws.source import check_source, coordinates
+from tests.laws.source import Array, check_converts, check_source, coordinates
+from voxload.convert import ConvertOptions, Packing
 from voxload.convert.sources import Hints
 from voxload.convert.sources.camels import CamelsGrids
 from voxload.convert.sources.npy import Npy
@@ -34,6 +35,7 @@ def test_no_axis_moves_in_pycola_grids(tmp_path: Path, piece: str) -> None:
     (source,) = PyColaGrid().sources(Probe(path), Hints())
     assert source.describe().attributes == {"piece": piece}
     check_source(source, volume)
+    check_converts(path, {(f"run_dim6_{piece}", "volume"): volume})
 
 
 def test_no_axis_moves_in_pycola_sheets(tmp_path: Path) -> None:
@@ -44,15 +46,17 @@ def test_no_axis_moves_in_pycola_sheets(tmp_path: Path) -> None:
     (source,) = PyColaGrid().sources(Probe(path), Hints())
     assert source.describe().attributes == {"piece": "sheet3"}
     check_source(source, volume)
+    check_converts(path, {("run_dim6_sheet3", "volume"): volume})
 
 
 def test_no_axis_moves_in_quijote_cubes(tmp_path: Path) -> None:
     """Cubes of a realisation are volumes of its folder's sample, each under its own name."""
-    volume = coordinates((1, 6, 6, 6), "<f4")
+    volumes: dict[tuple[str, str], Array] = {}
     folder = tmp_path / "latin_hypercube" / "12"
     folder.mkdir(parents=True)
     for name, more in (("df_m_6_PCS_z=0.5", {"redshift": 0.5, "assignment": "PCS"}), ("df_m_6_z=0", {"redshift": 0.0})):
-        path = folder / f"{name}.npy"
+        path, volume = folder / f"{name}.npy", coordinates((1, 6, 6, 6), "<f4") + np.float32(len(name))
+        volumes["latin_hypercube_12", name] = volume
         np.save(path, volume[0])
         assert _claiming(path) == ["Quijote 3-D cube"]
         (source,) = Quijote().sources(Probe(path), Hints())
@@ -61,24 +65,29 @@ def test_no_axis_moves_in_quijote_cubes(tmp_path: Path) -> None:
         known = {"box_size": 1000.0, "box_size_units": "Mpc/h", "periodic": True}
         assert cube.attributes == {**known, **more, "cosmology": "latin_hypercube", "realisation": 12}
         check_source(source, volume)
+    check_converts(tmp_path, volumes)
 
 
 def test_no_axis_moves_in_camels_grids(tmp_path: Path) -> None:
     """Each simulation of a file is a sample of its own, numbered with zeros in front, and each field a volume of it."""
-    volumes = coordinates((11, 5, 5, 5), "<f4")
+    every: dict[tuple[str, str], Array] = {}
+    sample = "Nbody_SIMBA_LH_5_z=0.0"
     for field, redshift in (("Mcdm", "0.00"), ("T", "0.0")):
         path = tmp_path / f"Grids_{field}_Nbody_SIMBA_LH_5_z={redshift}.npy"
+        volumes = coordinates((11, 5, 5, 5), "<f4") + np.float32(len(field))
+        every |= {(f"{sample}_{number:02d}", field): volumes[number : number + 1] for number in range(11)}
         np.save(path, volumes)
         assert _claiming(path) == ["CAMELS 3-D grids"]
         sources = CamelsGrids().sources(Probe(path), Hints())
         cubes = [source.describe() for source in sources]
         assert [cube.part for cube in cubes] == [f"{number:02d}" for number in range(11)]
-        assert {cube.sample for cube in cubes} == {"Nbody_SIMBA_LH_5_z=0.0"}
+        assert {cube.sample for cube in cubes} == {sample}
         assert {cube.dataset for cube in cubes} == {field}
         expected = {"suite": "Nbody_SIMBA", "set": "LH", "redshift": 0.0, "periodic": True}
         assert all(cube.attributes == expected for cube in cubes)
         for number in (0, 1, 10):
             check_source(sources[number], volumes[number : number + 1])
+    check_converts(tmp_path, every, options=ConvertOptions(pack=Packing.ALWAYS))
 
 
 def test_camels_faults(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.laws.source import check_source, coordinates, read_box
+from tests.laws.source import check_converts, check_source, coordinates, read_box
+from voxload.convert import ConvertOptions
 from voxload.convert.sources import Hints
 from voxload.convert.sources.npy import Npy
 from voxload.convert.sources.npz import Npz
@@ -46,6 +47,8 @@ def test_no_axis_moves_in_archives(tmp_path: Path, axes: str, *, is_fortran: boo
     assert source.describe().dataset == "cube"
     assert source.describe().is_sequential is compressed
     check_source(source, volume)
+    if axes in ("WCHD", "HWD"):
+        check_converts(tmp_path / "a.npz", {("a", "cube"): volume}, options=ConvertOptions(hints=Hints(axes)))
 
 
 def test_every_volume_is_one_dataset(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import nrrd
 import numpy as np
 import pytest
 
-from tests.laws.source import Array, check_source, coordinates, read_box
+from tests.laws.source import Array, check_converts, check_source, coordinates, read_box
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.nrrd import Nrrd
 from voxload.convert.sources.probe import Probe
@@ -48,6 +48,8 @@ def test_no_axis_moves(tmp_path: Path, suffix: str, encoding: str, dtype: str) -
     cube = source.describe()
     assert (cube.dataset, cube.is_sequential) == ("image", encoding == "gzip")
     assert len(cube.companions) == (suffix == ".nhdr")
+    if dtype == ">f4":
+        check_converts(tmp_path, {("scan", "image"): volume})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.laws.source import check_source, coordinates
+from tests.laws.source import check_converts, check_source, coordinates
 from voxload.convert.sources import Hints
 from voxload.convert.sources.nyxhdf5 import NyxHdf5
 from voxload.convert.sources.probe import Probe
@@ -64,6 +64,8 @@ def test_no_axis_moves_in_a_nyx_field(tmp_path: Path) -> None:
             "omega_m": 0.31,
             "omega_l": 0.69,
         }
+    volumes = {("z2", name.split("/")[1]): coordinates((1, *SHAPE), "<f4") + len(name) for name in FIELDS}
+    check_converts(path, volumes)
 
 
 def test_the_caller_chooses_fields(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from tests.laws.source import check_source, coordinates, read_box
+from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert.sources import Hints
 from voxload.convert.sources.cosmoflow2018 import Cosmoflow2018
 from voxload.convert.sources.mlperf import MlperfCosmoflow
@@ -110,11 +110,14 @@ def test_no_axis_moves_in_mlperf_records(tmp_path: Path, *, compressed: bool, is
     assert not Cosmoflow2018().claims(probe)
     sources = MlperfCosmoflow().sources(probe, Hints())
     assert [source.describe().part for source in sources] == ["0", "1", "2"]
+    targets = dict(zip(("omega_m", "sigma_8", "n_spec", "h_0"), TARGETS, strict=True))
     for source, volume in zip(sources, volumes, strict=True):
         cube = source.describe()
         assert (cube.dataset, cube.order.axes, cube.is_sequential) == ("x", "DHWC", compressed)
-        assert cube.targets == dict(zip(("omega_m", "sigma_8", "n_spec", "h_0"), TARGETS, strict=True))
+        assert cube.targets == targets
         check_source(source, volume)
+    converted = {(f"u_000_{number}", "x"): volume for number, volume in enumerate(volumes)}
+    check_converts(probe.path, converted, targets={sample: targets for sample, _ in converted})
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -131,6 +134,7 @@ def test_no_axis_moves_in_2018_records(tmp_path: Path, *, compressed: bool) -> N
     assert (cube.dataset, cube.part) == ("data_raw", "")
     assert cube.targets == {"omega_m": 0.25, "sigma_8": 0.75, "target_2": 0.7}
     check_source(source, volume)
+    check_converts(probe.path, {("0", "data_raw"): volume}, targets={"0": cube.targets})
 
 
 def test_a_compressed_cube_of_many_pieces(tmp_path: Path) -> None:

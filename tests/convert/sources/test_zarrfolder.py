@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 import zarr
 
-from tests.laws.source import check_source, coordinates, read_box
+from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert.sources import Hints, Source
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.zarrcube import ZarrCube, describe_array
@@ -61,6 +61,8 @@ def test_no_axis_moves_in_zarr(tmp_path: Path, axes: str, dtype: str, storage: d
     check_source(source, volume)
     cube = source.describe()
     assert (cube.path, cube.order.axes, cube.attributes, cube.targets) == (path, axes, {"units": "K"}, {})
+    if axes in ("CDHW", "WCHD"):
+        check_converts(tmp_path if is_old else path, {("any", "density"): volume})
 
 
 def test_an_array_alone_is_a_volume(tmp_path: Path) -> None:
