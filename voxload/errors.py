@@ -15,7 +15,7 @@ The command line turns the first two into exit status 2 and the others into 1.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 
 class VoxloadError(Exception):
@@ -57,6 +57,13 @@ class UsageError(VoxloadError, ValueError):
 
 class NotFoundError(UsageError, FileNotFoundError):
     """A path, dataset name or target that the caller named does not exist."""
+
+    def __new__(cls, *args: Any, **_: Any) -> Self:
+        """Make an instance as OSError does, whose room it needs; by the order of bases it would be ValueError's.
+
+        Python itself knows better, but libraries that pickle exceptions, as Dask's does, call what is found by name.
+        """
+        return OSError.__new__(cls, *args)
 
     def __str__(self) -> str:
         """Return the message; ``OSError`` would wrap it into an errno form."""
