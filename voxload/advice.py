@@ -10,7 +10,7 @@ from math import prod
 from voxload.geometry import Boundary, Box, Halo, chunks_touched, pieces
 from voxload.grid import ProcessGrid
 
-LEAST_CHUNK, MOST_CHUNK = 3 * 2**15, 2**22
+LEAST_CHUNK, MOST_CHUNK = 9 * 2**13, 2**22
 """Decoded bytes of a chunk: below, requests and Python cost more than bytes; above, threads run out of chunks."""
 
 
@@ -63,9 +63,10 @@ def advise(
         extents, amplifications = zip(*choice, strict=True)
         size = shape[0] * prod(extents) * itemsize
         distance = max(LEAST_CHUNK / size, size / MOST_CHUNK, 1.0)
-        found.append(
-            (distance, round(prod(amplifications), 2), max(extents) / min(extents), -size, extents, amplifications)
-        )
+        # Bits are shuffled eight elements at a time, and of other counts not at all (c-blosc).
+        is_ragged = bool(shape[0] * prod(extents) % 8)
+        amplification, elongation = round(prod(amplifications), 2), max(extents) / min(extents)
+        found.append((distance, is_ragged, amplification, elongation, -size, extents, amplifications))
     *_, (depth, height, width), amplifications = min(found)
     amplification = prod(amplifications)
     return Advice((depth, height, width), amplification)

@@ -53,6 +53,16 @@ class ZarrEncoder:
     """How; not AUTO."""
     dtype: np.dtype[Any]
     """Type of the voxels, little-endian."""
+    voxels: int = 8
+    """Voxels of a chunk."""
+
+    @property
+    def _shuffle(self) -> str:
+        """Bitshuffle for integers, whose high bits are mostly zero, and byte shuffle for floats.
+
+        c-blosc shuffles the bits of eight elements at once, and leaves a block of another count as it is.
+        """
+        return "shuffle" if self.dtype.kind == "f" or self.voxels % 8 else "bitshuffle"
 
     @property
     def codecs(self) -> list[Any]:
@@ -63,7 +73,7 @@ class ZarrEncoder:
                     BloscCodec(
                         cname="lz4" if self.compression is Compression.LZ4 else "zstd",
                         clevel=_level(self.compression),
-                        shuffle=BloscShuffle[_shuffle(self.dtype)],
+                        shuffle=BloscShuffle[self._shuffle],
                         typesize=self.dtype.itemsize,
                     ),
                     Crc32cCodec(),
@@ -84,7 +94,7 @@ class ZarrEncoder:
                     flat.view(np.uint8) if flat.dtype.itemsize == 1 else flat,
                     level=_level(self.compression),
                     compressor=self.compression.value,
-                    shuffle=_BLOSC_SHUFFLE[_shuffle(self.dtype)],
+                    shuffle=_BLOSC_SHUFFLE[self._shuffle],
                     numthreads=1,
                 )
             case Compression.GZIP:
@@ -121,8 +131,3 @@ class Hdf5Encoder:
 
 def _level(compression: Compression) -> int:
     return _LZ4_LEVEL if compression is Compression.LZ4 else _ZSTD_LEVEL
-
-
-def _shuffle(dtype: np.dtype[Any]) -> str:
-    """Return bitshuffle for integers, whose high bits are mostly zero, and byte shuffle for floats."""
-    return "shuffle" if dtype.kind == "f" else "bitshuffle"

@@ -108,7 +108,7 @@ def plan_layout(
     (4, 64, 64, 64)
     >>> readers = Readers((2, 2, 2), Halo.parse(1))
     >>> plan_layout((4, 512, 512, 512), 2, is_sharded=True, wishes=Wishes(readers=readers)).chunks
-    (4, 26, 26, 26)
+    (4, 19, 19, 26)
     """
     wishes = wishes or Wishes()
     d, h, w = _chunk_extents(shape, itemsize, wishes)

@@ -38,7 +38,9 @@ class ZarrStorage:
     @property
     def encoder(self) -> ZarrEncoder:
         """What makes a chunk's bytes."""
-        return ZarrEncoder(Compression(self.manifest.compression), np.dtype(self.manifest.dtype))
+        return ZarrEncoder(
+            Compression(self.manifest.compression), np.dtype(self.manifest.dtype), prod(self.manifest.chunks)
+        )
 
     @property
     def _per_shard(self) -> Place:
