@@ -23,7 +23,7 @@ from voxload.cli.info_planes import Cube, central_planes
 from voxload.cli.main import run
 from voxload.convert import Hints, convert
 from voxload.convert.sources import Source, open_sources
-from voxload.convert.sources.mlperf import COSMOFLOW_TARGETS
+from voxload.convert.sources.hdf5targets import COSMOLOGY
 from voxload.geometry import Box
 from voxload.readers import Volume
 
@@ -144,9 +144,7 @@ def test_records_show_their_targets(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "x.tfrecord.gz").write_bytes(gzip.compress(b"".join(_record(volume, one) for one in targets)))
     call = ["info", str(tmp_path / "x.tfrecord.gz")]
     found = _json(call, capsys)
-    assert [cube["targets"] for cube in found["cubes"]] == [
-        dict(zip(COSMOFLOW_TARGETS, one, strict=True)) for one in targets
-    ]
+    assert [cube["targets"] for cube in found["cubes"]] == [dict(zip(COSMOLOGY, one, strict=True)) for one in targets]
     assert [cube["axes"] for cube in found["cubes"]] == ["DHWC"] * 3
     assert run([*call, "--part", "2"]) == 0
     assert "omega_m=2" in capsys.readouterr().out

@@ -17,6 +17,7 @@ import numpy as np
 from voxload.convert.results import SampleResult
 from voxload.errors import DataError
 from voxload.geometry import Box
+from voxload.readers.faults import translated
 
 ATTRIBUTE = "voxload"
 """Attribute of the Zarr group, or scalar dataset of the HDF5 file, that holds the manifest."""
@@ -174,6 +175,21 @@ class Manifest:
                 del file["path"]
         del plain["results"], plain["stored_bytes"]
         return plain
+
+
+def check_unchanged(part: Part) -> None:
+    """Refuse a source in another state than its conversion began with: its voxels may be of two; raises DataError."""
+    for before in part.files:
+        path = Path(before.path)
+        with translated(f"{path}"):
+            now = SourceFile.of(path, before.name)
+        if dataclasses.replace(now, path=before.path) != before:
+            raise DataError(
+                f"{path}",
+                found=f"{now.size} bytes changed at {now.mtime_ns} ns",
+                expected=f"the {before.size} bytes of {before.mtime_ns} ns that the conversion began with",
+                remedy="convert it again when nothing writes to it",
+            )
 
 
 def read_manifest(path: Path) -> Manifest | None:

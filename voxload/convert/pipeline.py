@@ -11,14 +11,13 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 
 import numpy as np
 
 from voxload.convert.counting import count_voxels
-from voxload.convert.manifest import Manifest, SourceFile
+from voxload.convert.manifest import Manifest, check_unchanged
 from voxload.convert.members import Members
 from voxload.convert.packing import pack
 from voxload.convert.sources.protocol import RawCube, ReadInto, volume_view
@@ -27,7 +26,6 @@ from voxload.convert.store import STORAGES, VolumePlan
 from voxload.convert.writer import VolumeWriter
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.readers.faults import translated
 from voxload.readers.protocol import Volume
 from voxload.statistics import Statistics
 
@@ -150,7 +148,7 @@ class _Job:
         if pending:
             with source.open() as read_into:
                 self._convert(cube, read_into, pending)
-        self._check_unchanged(number)
+        check_unchanged(part)
 
     def _convert(self, cube: RawCube, read_into: ReadInto, pending: list[_Pending]) -> None:
         """Convert what is left of tiles, and record it every so many bytes."""
@@ -228,20 +226,6 @@ class _Job:
             for future in waiting:
                 if not future.cancel():
                     future.exception()
-
-    def _check_unchanged(self, number: int) -> None:
-        """Refuse a source that changed while it was read: its voxels may be of two states."""
-        for before in self.plan.manifest.parts[number].files:
-            path = Path(before.path)
-            with translated(f"{path}"):
-                now = SourceFile.of(path, before.name)
-            if replace(now, path=before.path) != before:
-                raise DataError(
-                    f"{path}",
-                    found=f"{now.size} bytes changed at {now.mtime_ns} ns",
-                    expected=f"the {before.size} bytes of {before.mtime_ns} ns that the conversion began with",
-                    remedy="convert it again when nothing writes to it",
-                )
 
 
 def _block(buffer: Volume, cube: RawCube, tile: Box) -> Volume:

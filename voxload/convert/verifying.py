@@ -9,21 +9,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 
 import numpy as np
 
 from voxload.convert.cataloguing import volume_entries
-from voxload.convert.manifest import Member, Part, SourceFile, read_manifest
+from voxload.convert.manifest import Member, Part, check_unchanged, read_manifest
 from voxload.convert.sources.protocol import RawCube, volume_view
 from voxload.convert.store import VolumePlan
 from voxload.convert.tiles import READ_AHEAD
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers import Handles, Location, Missing, Volume
-from voxload.readers.faults import translated
 from voxload.samples import location_of
 
 
@@ -150,21 +148,6 @@ class _PartCheck:
             expected=f"{_shown(expected)} as in {self.cube.path}",
             remedy=f"one of them changed since it was converted: remove {self.plan.final} to convert it again",
         )
-
-
-def check_unchanged(part: Part) -> None:
-    """Refuse a source in another state than it was converted in; raises DataError."""
-    for before in part.files:
-        path = Path(before.path)
-        with translated(f"{path}"):
-            now = SourceFile.of(path, before.name)
-        if replace(now, path=before.path) != before:
-            raise DataError(
-                f"{path}",
-                found=f"{now.size} bytes changed at {now.mtime_ns} ns",
-                expected=f"the {before.size} bytes of {before.mtime_ns} ns that were converted",
-                remedy="convert it again when nothing writes to it",
-            )
 
 
 def first_difference(left: Volume, right: Volume, *, axis: int) -> tuple[int, ...] | None:

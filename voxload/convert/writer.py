@@ -180,7 +180,7 @@ def _step(chunks: Sequence[tuple[Place, StoredChunk]], figures: Figures) -> dict
 def temporary_name(final: Path) -> Path:
     """Return the temporary name of a volume: always the same, so that a later run finds what a killed one left.
 
-    Two processes cannot meet under it: a conversion holds its folder's lock.
+    Two processes cannot meet under it: whoever writes holds the volume's lock, see `voxload.convert.volume_lock`.
     """
     return final.with_name(f".{final.name}{TEMPORARY_MARK}convert")
 

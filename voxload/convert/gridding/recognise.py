@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from voxload.convert.gridding import gadget_hdf5, gadget_header
 from voxload.convert.gridding.gadget_binary import GadgetBinary
 from voxload.convert.gridding.gadget_hdf5 import GadgetHdf5
+from voxload.convert.gridding.gadget_hdf5 import header_of as hdf5_header_of
+from voxload.convert.gridding.gadget_header import header_of as binary_header_of
 from voxload.convert.gridding.particles import ParticleChoice, Particles
 from voxload.convert.gridding.pycola import PycolaNpz, is_pycola
 from voxload.convert.sources.probe import Probe
@@ -33,8 +34,8 @@ def particles_of(path: Path, choice: ParticleChoice | None = None) -> Particles 
     probe = Probe(path)
     if is_pycola(probe):
         return PycolaNpz(path, choice)
-    in_hdf5 = gadget_hdf5.header_of(path, probe)
-    header = in_hdf5 or gadget_header.header_of(path, probe)
+    in_hdf5 = hdf5_header_of(path, probe)
+    header = in_hdf5 or binary_header_of(path, probe)
     if header is None:
         return None
     first = header.part_files()[0]

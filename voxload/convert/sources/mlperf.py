@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from voxload.convert.sources.examplerecords import Cube, Example, example_sources, first_feature, read_examples
+from voxload.convert.sources.hdf5targets import COSMOLOGY
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import Source
@@ -16,8 +17,6 @@ from voxload.convert.sources.sizes import exact_cube_root
 from voxload.errors import DataError
 from voxload.readers.axes import resolve_axes
 
-COSMOFLOW_TARGETS = ("omega_m", "sigma_8", "n_spec", "h_0")
-"""The four parameters of the CosmoFlow data sets, in their order."""
 CHANNELS = 4
 """Redshifts of a universe."""
 
@@ -41,7 +40,7 @@ class MlperfCosmoflow:
         if first is None or first.name not in {_VOXELS, _TARGETS}:
             return False
         if first.name == _TARGETS:
-            return len(first.floats) == len(COSMOFLOW_TARGETS)
+            return len(first.floats) == len(COSMOLOGY)
         return len(first.strings) == 1 and _extent(first.strings[0].length) is not None
 
     def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:
@@ -53,15 +52,15 @@ class MlperfCosmoflow:
                 expected = f"those of a cube of {CHANNELS} channels of {_DTYPE.name}"
                 raise DataError(subject, found=f"{example.voxels.length} bytes in {_VOXELS!r}", expected=expected)
             values = example.targets.floats
-            if len(values) != len(COSMOFLOW_TARGETS):
+            if len(values) != len(COSMOLOGY):
                 raise DataError(
                     subject,
                     found=f"{len(values)} floats in {_TARGETS!r}",
-                    expected=f"{len(COSMOFLOW_TARGETS)}: {', '.join(COSMOFLOW_TARGETS)}",
+                    expected=f"{len(COSMOLOGY)}: {', '.join(COSMOLOGY)}",
                 )
             order = resolve_axes(subject, ndim=4, given=hints.axes, declared="DHWC")
             shape = tuple(CHANNELS if axis == "C" else extent for axis in order.axes)
-            return Cube(shape, order, _DTYPE, dict(zip(COSMOFLOW_TARGETS, values, strict=True)))
+            return Cube(shape, order, _DTYPE, dict(zip(COSMOLOGY, values, strict=True)))
 
         examples = read_examples(probe, voxels=_VOXELS, targets=_TARGETS)
         return example_sources(probe, examples, cube_of, dataset=_VOXELS)

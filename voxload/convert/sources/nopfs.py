@@ -11,9 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from voxload.convert.sources.flat import FlatSource, describe_flat
+from voxload.convert.sources.hdf5targets import COSMOLOGY
 from voxload.convert.sources.headerless import headerless_file
 from voxload.convert.sources.hints import Headerless, Hints
-from voxload.convert.sources.mlperf import CHANNELS, COSMOFLOW_TARGETS
+from voxload.convert.sources.mlperf import CHANNELS
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import Source
 from voxload.convert.sources.sizes import exact_cube_root, has_signature
@@ -44,7 +45,7 @@ class NopfsRaw:
         extent = _extent(probe.size) or 1
         facts = Headerless((CHANNELS, *(extent,) * 3), _DTYPE, header_bytes=_LABELS.size)
         file = headerless_file(probe.path, facts, hints, declared="CDHW")
-        targets = dict(zip(COSMOFLOW_TARGETS, _LABELS.unpack_from(probe.head), strict=True))
+        targets = dict(zip(COSMOLOGY, _LABELS.unpack_from(probe.head), strict=True))
         return (FlatSource(replace(describe_flat(file), targets=targets), file),)
 
 
