@@ -38,6 +38,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from voxload.atomic import replacing
+from voxload.columns import column
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.parquet import read_table
 from voxload.readers.store import is_url
@@ -168,8 +169,8 @@ class Catalog:
                 )
         columns: dict[str, Sequence[Any]] = {name: [getattr(entry, name) for entry in rows] for name in _COLUMNS}
         columns["statistics"] = [entry.statistics and entry.statistics.to_row() for entry in rows]
-        arrays = [pa.array(columns[name], type=kind) for name, kind in _COLUMNS.items()]
-        arrays += [pa.array([entry.targets[name] for entry in rows], type=pa.float64()) for name in names]
+        arrays = [column(columns[name], kind) for name, kind in _COLUMNS.items()]
+        arrays += [column([entry.targets[name] for entry in rows], pa.float64()) for name in names]
         catalog = cls(pa.Table.from_arrays(arrays, names=[*_COLUMNS, *names]), root)
         catalog.check_targets(names)
         return catalog
@@ -347,7 +348,7 @@ def _conform(column: pa.ChunkedArray, name: str, kind: pa.DataType, root: Path) 
         raise DataError(
             f"catalogue in {root}", found=f"column {name!r} of type {column.type}", expected=str(kind)
         ) from error
-    if name in _MAY_BE_EMPTY:
+    if name in _MAY_BE_EMPTY and found.null_count:  # filling imports pandas, wherever that is installed
         found = found.fill_null("")
     has_nulls = found.null_count and name not in _MAY_BE_NULL
     if has_nulls or (pa.types.is_list(kind) and found.combine_chunks().flatten().null_count):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from voxload.convert import ConvertOptions, Hints, Packing, StoredFormat, convert
+from voxload.convert.compression import Parts
 from voxload.convert.storage import Place
 from voxload.convert.tiles import LIBRARY_BYTES
 from voxload.convert.writer import VolumeWriter
@@ -40,7 +41,7 @@ def _convert(src: Path, dst: Path, stored: StoredFormat, log: Path, started: Any
     append = VolumeWriter.append
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def noted(writer: VolumeWriter, place: Place, data: bytes) -> None:
+    def noted(writer: VolumeWriter, place: Place, data: Parts) -> None:
         os.write(descriptor, f"{json.dumps([writer._manifest.name, list(place)])}\n".encode())
         append(writer, place, data)
 

@@ -37,11 +37,15 @@ class Compression(enum.StrEnum):
     """Not at all."""
 
 
+Parts = tuple[bytes, bytes]
+"""A chunk as it is stored: its compressed voxels, and the checksum behind. To join them would be to copy them."""
+
+
 class Encoder(Protocol):
     """Compresses chunks; immutable, and safe to call from many threads at once."""
 
-    def __call__(self, chunk: Volume) -> bytes:
-        """Return a contiguous chunk as it is stored, checksum included."""
+    def __call__(self, chunk: Volume) -> Parts:
+        """Return a contiguous chunk as it is stored."""
         ...
 
 
@@ -83,7 +87,7 @@ class ZarrEncoder:
             case _:
                 return [Crc32cCodec()]
 
-    def __call__(self, chunk: Volume) -> bytes:
+    def __call__(self, chunk: Volume) -> Parts:
         """Return a contiguous chunk as it is stored."""
         data: bytes
         match self.compression:
@@ -101,7 +105,7 @@ class ZarrEncoder:
                 data = _gzip(chunk.reshape(-1).view(np.uint8), level=_GZIP_LEVEL)
             case _:
                 data = chunk.tobytes()
-        return data + crc32c.crc32c(data).to_bytes(4, "little")
+        return data, crc32c.crc32c(data).to_bytes(4, "little")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +123,14 @@ class Hdf5Encoder:
         deflate = {"shuffle": True, "compression": "gzip", "compression_opts": _GZIP_LEVEL}
         return {**(deflate if self.compression is Compression.GZIP else {}), "fletcher32": True}
 
-    def __call__(self, chunk: Volume) -> bytes:
+    def __call__(self, chunk: Volume) -> Parts:
         """Return a contiguous chunk as it is stored. Source: HDF5 filters 2, 1 and 3, in the order of writing."""
         flat = chunk.reshape(-1).view(np.uint8)
         data: bytes | Any = flat
         if self.compression is Compression.GZIP:
             width = self.dtype.itemsize
             data = _zlib(np.ascontiguousarray(flat.reshape(-1, width).T), level=_GZIP_LEVEL)
-        return bytes(data) + _fletcher32(data).to_bytes(4, "little")
+        return bytes(data), _fletcher32(data).to_bytes(4, "little")
 
 
 def _level(compression: Compression) -> int:

@@ -72,7 +72,7 @@ def _try(boxes: list[Volume], stored: StoredFormat, compression: Compression) ->
     dtype = boxes[0].dtype
     encoder: Encoder = (ZarrEncoder if stored is StoredFormat.ZARR else Hdf5Encoder)(compression, dtype)
     started = time.perf_counter()
-    size = sum(len(encoder(box)) for box in boxes)
+    size = sum(len(part) for box in boxes for part in encoder(box))
     seconds = time.perf_counter() - started
     whole = sum(box.nbytes for box in boxes)
     return Measured(compression, whole / size, whole / max(seconds, 1e-9))

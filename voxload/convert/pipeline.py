@@ -6,28 +6,21 @@ fixed order, whichever thread is done first, so that equal sources give equal fi
 
 from __future__ import annotations
 
-import itertools
-import threading
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from math import prod
 
-import numpy as np
-
-from voxload.convert.counting import count_voxels
-from voxload.convert.manifest import Manifest, check_unchanged
-from voxload.convert.members import Members
-from voxload.convert.packing import pack
-from voxload.convert.sources.protocol import RawCube, ReadInto, volume_view
+from voxload.convert.ahead import TilesAhead
+from voxload.convert.encoding import Encode, Encoded
+from voxload.convert.manifest import check_unchanged
+from voxload.convert.recording import Recorder
+from voxload.convert.sources.protocol import RawCube, ReadInto
 from voxload.convert.storage import Place
 from voxload.convert.store import STORAGES, VolumePlan
 from voxload.convert.writer import VolumeWriter
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.readers.protocol import Volume
-from voxload.statistics import Statistics
 
 CHECKPOINT_BYTES = 2**26
 """Voxels between two records of what is stored, at most: each waits for the device, and is what a kill costs."""
@@ -64,15 +57,15 @@ class _Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class _Encoded:
-    """What became of one chunk of voxels of a tile."""
+class _Waiting:
+    """A chunk on its way."""
 
-    place: Place
-    """Its place in the grid of chunks."""
-    data: bytes
-    """As it is stored."""
-    channels: list[Statistics]
-    """Figures of its voxels, channel by channel."""
+    encoded: Future[Encoded]
+    """What becomes of it."""
+    nbytes: int
+    """Bytes of its voxels."""
+    completes: _Pending | None
+    """The tile that it is the last of."""
 
 
 def convert_volume(plan: VolumePlan, workers: Executor, *, threads: int, advance: Callable[[int], None]) -> Tally:
@@ -98,11 +91,14 @@ def convert_volume(plan: VolumePlan, workers: Executor, *, threads: int, advance
     """
     storage = STORAGES[plan.manifest.format](plan.manifest)
     tally = Tally()
-    with VolumeWriter.open(plan.final, plan.manifest, storage=storage) as writer:
-        job = _Job(plan, writer, workers, 2 * threads, tally, advance)
+    with VolumeWriter.open(plan.final, plan.manifest, storage=storage, workers=workers) as writer:
+        step = min(CHECKPOINT_BYTES, plan.decoded_bytes // _STEPS)
+        recorder = Recorder(writer, plan.manifest, step=step)
+        job = _Job(plan, writer, recorder, workers, 2 * threads, tally, advance)
         try:
             for number in range(len(plan.sources)):
                 job.run(number)
+            recorder.record()
         except DataError:
             writer.discard()
             raise
@@ -117,6 +113,8 @@ class _Job:
     plan: VolumePlan
     """The volume."""
     writer: VolumeWriter
+    """What is stored already."""
+    recorder: Recorder
     """Where chunks go."""
     workers: Executor
     """Threads that encode."""
@@ -132,14 +130,14 @@ class _Job:
         source, part = self.plan.sources[number], self.plan.manifest.parts[number]
         cube = source.describe()
         shift = (part.first, 0, 0)
-        voxel = cube.volume_shape[0] * cube.dtype.itemsize
+        voxel = self._voxel_bytes(cube)
         pending: list[_Pending] = []
         done = 0
         for tile in self.plan.tiling.tiles():
             missing = [one for one in self._chunks(tile, shift) if not self.writer.has(one[1])]
             # Channels may have chunks of their own: what is left is counted by chunks, not by voxels.
-            left = sum(box.size for box, _ in missing) * voxel // self.plan.channel_groups
-            done += tile.size * voxel - left
+            left = sum(box.size for box, _ in missing) * voxel
+            done += tile.size * voxel * self.plan.channel_groups - left
             if missing:
                 pending.append(_Pending(tile, tile.shift(shift).start, missing, left))
         self.tally.resumed += done
@@ -151,19 +149,44 @@ class _Job:
         check_unchanged(part)
 
     def _convert(self, cube: RawCube, read_into: ReadInto, pending: list[_Pending]) -> None:
-        """Convert what is left of tiles, and record it every so many bytes."""
-        step = min(CHECKPOINT_BYTES, self.plan.decoded_bytes // _STEPS)
-        figures, since = _Figures(self.plan.manifest), 0
-        blocks = self._read(cube, read_into, [one.tile for one in pending])
-        for one, block in zip(pending, blocks, strict=True):
-            self._store(block, one, figures)
-            since += one.nbytes
-            if since >= step:
-                self.writer.checkpoint(figures.ordered())
-                figures, since = _Figures(self.plan.manifest), 0
-            self.advance(one.nbytes)
-        if since:
-            self.writer.checkpoint(figures.ordered())
+        """Convert what is left of tiles; threads go from one to the next without waiting for each other."""
+        encode, voxel = Encode(self.plan.manifest), self._voxel_bytes(cube)
+        waiting: deque[_Waiting] = deque()
+        tiles = TilesAhead(cube, read_into, tiles=[one.tile for one in pending], buffers=self.plan.tiling.buffers)
+
+        def store() -> None:
+            first = waiting.popleft()
+            self.recorder.add(first.encoded.result(), first.nbytes)
+            self.tally.chunks += 1
+            if first.completes is not None:
+                tiles.release()
+                self.advance(first.completes.nbytes)
+
+        with tiles:
+            try:
+                for one in pending:
+                    while not tiles.is_reading:
+                        store()
+                    block = tiles.next()
+                    self.tally.read += block.nbytes
+                    for number, (box, place) in enumerate(one.chunks, 1):
+                        voxels = block[(slice(None), *box.relative_to(one.start).slices)]
+                        encoded = self.workers.submit(encode, voxels, box, place)
+                        completes = one if number == len(one.chunks) else None
+                        waiting.append(_Waiting(encoded, box.size * voxel, completes))
+                        while len(waiting) > self.ahead:
+                            store()
+                while waiting:
+                    store()
+            finally:
+                # Nobody may still look into a tile when its memory is given back.
+                for left in waiting:
+                    if not left.encoded.cancel():
+                        left.encoded.exception()
+
+    def _voxel_bytes(self, cube: RawCube) -> int:
+        """Return the bytes of a voxel that are in one chunk."""
+        return cube.volume_shape[0] * cube.dtype.itemsize // self.plan.channel_groups
 
     def _chunks(self, tile: Box, shift: tuple[int, int, int]) -> Iterator[tuple[Box, Place]]:
         """Yield the chunks of a tile in the order in which they are stored: their voxels in the volume, their place."""
@@ -173,117 +196,3 @@ class _Job:
             d, h, w = (lo // width for lo, width in zip(there.start, widths, strict=True))
             for group in range(self.plan.channel_groups):
                 yield there, (group, d, h, w)
-
-    def _read(self, cube: RawCube, read_into: ReadInto, tiles: list[Box]) -> Iterator[Volume]:
-        """Yield the voxels of tile after tile, reading the next one meanwhile where there is memory for two."""
-        tiling = self.plan.tiling
-        largest = max(tile.size for tile in tiles) * cube.volume_shape[0]
-        buffers = [np.empty(largest, cube.dtype) for _ in range(min(tiling.buffers, len(tiles)))]
-        turn = itertools.cycle(buffers)
-
-        def read(tile: Box) -> Volume:
-            block = _block(next(turn), cube, tile)
-            read_into(tile, block)
-            return block
-
-        if len(buffers) < len(tiles) and len(buffers) == 1:
-            for tile in tiles:
-                yield self._count(read(tile))
-            return
-        with ThreadPoolExecutor(1, thread_name_prefix="voxload-read") as reader:
-            coming: deque[Future[Volume]] = deque([reader.submit(read, tiles[0])])
-            for following in (*tiles[1:], None):
-                block = coming.popleft().result()
-                if following is not None:
-                    coming.append(reader.submit(read, following))
-                yield self._count(block)
-
-    def _count(self, block: Volume) -> Volume:
-        self.tally.read += block.nbytes
-        return block
-
-    def _store(self, block: Volume, pending: _Pending, figures: _Figures) -> None:
-        """Encode what is left of a tile and store it in order."""
-        encode = _Encode(self.plan.manifest)
-        waiting: deque[Future[_Encoded]] = deque()
-
-        def store() -> None:
-            found = waiting.popleft().result()
-            self.writer.append(found.place, found.data)
-            self.tally.chunks += 1
-            figures.add(found)
-
-        try:
-            for box, place in pending.chunks:
-                voxels = block[(slice(None), *box.relative_to(pending.start).slices)]
-                waiting.append(self.workers.submit(encode, voxels, box, place))
-                if len(waiting) > self.ahead:
-                    store()
-            while waiting:
-                store()
-        finally:
-            # Nobody may still look into the block when it is read into again.
-            for future in waiting:
-                if not future.cancel():
-                    future.exception()
-
-
-def _block(buffer: Volume, cube: RawCube, tile: Box) -> Volume:
-    """Return a (C, D, H, W) view of the buffer's first bytes, laid out in memory as the source is on disk."""
-    shape = cube.order.to_stored((cube.volume_shape[0], *tile.shape))
-    return volume_view(cube.order, buffer[: prod(shape)].reshape(shape))
-
-
-class _Figures:
-    """Figures of a tile's voxels, by sample and channel; chunks must come in one order, for sums depend on it."""
-
-    def __init__(self, manifest: Manifest) -> None:
-        self._members = Members(manifest.members)
-        self._chunks = manifest.chunks
-        self._found: defaultdict[int, dict[int, Statistics]] = defaultdict(dict)
-
-    def add(self, encoded: _Encoded) -> None:
-        """Add those of a chunk."""
-        group, *place = encoded.place
-        start = tuple(index * width for index, width in zip(place, self._chunks[1:], strict=True))
-        channels = self._found[self._members.at(start)]
-        for channel, more in enumerate(encoded.channels, group * self._chunks[0]):
-            channels[channel] = channels.get(channel, Statistics()) + more
-
-    def ordered(self) -> dict[int, dict[int, Statistics]]:
-        """Return them by number of the sample and of the channel."""
-        return {number: dict(sorted(channels.items())) for number, channels in sorted(self._found.items())}
-
-
-class _Encode:
-    """Makes a chunk of a tile's voxels; called by many threads at once, each with a buffer of its own."""
-
-    def __init__(self, manifest: Manifest) -> None:
-        self._chunks = manifest.chunks
-        self._dtype = np.dtype(manifest.dtype)
-        self._encoder = STORAGES[manifest.format](manifest).encoder
-
-    def __call__(self, voxels: Volume, box: Box, place: Place) -> _Encoded:
-        """Encode the chunk at `place`, whose channels in `box` are among `voxels`."""
-        width = self._chunks[0]
-        wanted = voxels[place[0] * width : (place[0] + 1) * width]
-        chunk = _buffer(self._chunks, self._dtype)
-        inside = chunk[(slice(None), *(slice(extent) for extent in box.shape))]
-        if inside.shape != chunk.shape:
-            chunk[:] = 0  # beyond the volume's border
-        pack(inside, wanted)
-        channels = [count_voxels(np.ascontiguousarray(channel)) for channel in inside]
-        return _Encoded(place, self._encoder(chunk), channels)
-
-
-_LOCAL = threading.local()
-
-
-def _buffer(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Volume:
-    """Return this thread's chunk, whose voxels are those of the chunk before."""
-    found: Mapping[str, Volume] = _LOCAL.__dict__
-    chunk = found.get("chunk")
-    if chunk is None or chunk.shape != shape or chunk.dtype != dtype:
-        chunk = np.empty(shape, dtype)
-        _LOCAL.chunk = chunk
-    return chunk

@@ -1,9 +1,16 @@
-"""Spool: files that encoded chunks are appended to, and that a later run can take up where a record says they end."""
+"""Spool: files that encoded chunks are appended to, and that a later run can take up where a record says they end.
+
+Where a chunk begins is known at once; threads write it meanwhile, for one thread alone cannot fill the page cache as
+fast as a few others compress.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from pathlib import Path
 
 from voxload.errors import StorageError
@@ -11,9 +18,33 @@ from voxload.errors import StorageError
 OPEN_FILES = 64
 """Files kept open: a slab of a volume is of fewer shards, and other work of the process needs descriptors, too."""
 
+WRITES = 4
+"""Writes under way at once: each holds a compressed chunk in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsynced:
+    """What was appended to files and is not safe yet."""
+
+    descriptors: tuple[int, ...]
+    """The files, under descriptors of their own."""
+    writes: tuple[Future[None], ...]
+    """What may still be under way."""
+
+    def sync(self) -> None:
+        """Wait for the writes, flush the files to the device, and close these descriptors of them."""
+        try:
+            for write in self.writes:
+                write.result()
+            for descriptor in self.descriptors:
+                os.fdatasync(descriptor)
+        finally:
+            for descriptor in self.descriptors:
+                os.close(descriptor)
+
 
 class Spool:
-    """Files of one unfinished volume; `append` from one thread, `sync` from one other.
+    """Files of one unfinished volume; for one thread, and one other that syncs.
 
     Parameters
     ----------
@@ -21,14 +52,18 @@ class Spool:
         Where the files are.
     name_of
         Gives a file's path in `folder` by its number.
+    workers
+        Threads that write.
     """
 
-    def __init__(self, folder: Path, name_of: Callable[[int], str]) -> None:
+    def __init__(self, folder: Path, name_of: Callable[[int], str], *, workers: Executor) -> None:
         self._folder = folder
         self._name_of = name_of
+        self._workers = workers
         self._open: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._dirty: set[int] = set()
+        self._writes: deque[Future[None]] = deque()
 
     def path(self, number: int) -> Path:
         """Return where a file is."""
@@ -51,25 +86,24 @@ class Spool:
             os.truncate(path, end)
         self._ends = dict(ends)
 
-    def append(self, number: int, data: bytes) -> int:
-        """Append to a file and return where the data begin."""
+    def append(self, number: int, data: Sequence[bytes]) -> int:
+        """Append data, one behind the other, to a file and return where they begin; raises what earlier writes did."""
         if number not in self._open:
             self._open[number] = self._start(number)
-        offset = self._ends.setdefault(number, 0)
+        while len(self._writes) >= WRITES:
+            self._writes.popleft().result()
+        offset = self._ends.get(number, 0)
+        self._ends[number] = offset + sum(map(len, data))
         self._dirty.add(number)
-        view = memoryview(data)
-        while view:
-            written = os.pwrite(self._open[number], view, self._ends[number])
-            self._ends[number] += written
-            view = view[written:]
+        self._writes.append(self._workers.submit(_write, self._open[number], data, offset))
         return offset
 
-    def dirty(self) -> list[int]:
-        """Return duplicates of the descriptors of files that were appended to since the last call; `sync` takes them.
+    def unsynced(self) -> Unsynced:
+        """Return what was appended since the last call, which has been synced.
 
-        Files that were not are closed where many are open.
+        Files that were not appended to are closed where many are open.
         """
-        found = [os.dup(self._open[number]) for number in sorted(self._dirty)]
+        found = Unsynced(tuple(os.dup(self._open[number]) for number in sorted(self._dirty)), tuple(self._writes))
         if len(self._open) > OPEN_FILES:
             for number in set(self._open) - self._dirty:
                 os.close(self._open.pop(number))
@@ -77,7 +111,9 @@ class Spool:
         return found
 
     def close(self) -> None:
-        """Close the files and leave them."""
+        """Close the files and leave them; what is being written is waited for, whatever becomes of it."""
+        while self._writes:
+            self._writes.popleft().exception()
         while self._open:
             os.close(self._open.popitem()[1])
 
@@ -91,11 +127,10 @@ class Spool:
         return descriptor
 
 
-def sync(descriptors: list[int]) -> None:
-    """Flush files to the device and close these descriptors of them."""
-    try:
-        for descriptor in descriptors:
-            os.fdatasync(descriptor)
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
+def _write(descriptor: int, data: Sequence[bytes], offset: int) -> None:
+    left = [memoryview(part) for part in data]
+    while any(left):
+        written = os.pwritev(descriptor, left, offset)
+        offset += written
+        for place, part in enumerate(left):
+            left[place], written = part[written:], max(0, written - len(part))

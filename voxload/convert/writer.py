@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from voxload.atomic import TEMPORARY_MARK, remove, sync, sync_folder
+from voxload.convert.compression import Parts
 from voxload.convert.ledger import Ledger
 from voxload.convert.manifest import Manifest
 from voxload.convert.members import Members
 from voxload.convert.results import SampleResult
-from voxload.convert.spool import Spool
-from voxload.convert.spool import sync as sync_files
+from voxload.convert.spool import Spool, Unsynced
 from voxload.convert.storage import Place, StoredChunk, VolumeStorage
 from voxload.errors import StorageError, VoxloadError
 from voxload.statistics import Statistics
@@ -50,13 +50,15 @@ class VolumeWriter:
         What is written.
     storage
         How it is stored.
+    workers
+        Threads that write.
     """
 
-    def __init__(self, final: Path, manifest: Manifest, *, storage: VolumeStorage) -> None:
+    def __init__(self, final: Path, manifest: Manifest, *, storage: VolumeStorage, workers: Executor) -> None:
         self._final, self._manifest, self._storage = final, manifest, storage
         self._folder = temporary_name(final)
         self._ledger = Ledger(ledger_name(final))
-        self._spool = Spool(self._folder, storage.file_name)
+        self._spool = Spool(self._folder, storage.file_name, workers=workers)
         self._members = Members(manifest.members)
         self._state = _State({}, defaultdict(dict))
         self._fresh: list[tuple[Place, StoredChunk]] = []
@@ -65,9 +67,11 @@ class VolumeWriter:
 
     @classmethod
     @contextmanager
-    def open(cls, final: Path, manifest: Manifest, *, storage: VolumeStorage) -> Iterator[VolumeWriter]:
+    def open(
+        cls, final: Path, manifest: Manifest, *, storage: VolumeStorage, workers: Executor
+    ) -> Iterator[VolumeWriter]:
         """Take up an interrupted volume, or start it; an exception leaves what was recorded for the next run."""
-        writer = cls(final, manifest, storage=storage)
+        writer = cls(final, manifest, storage=storage, workers=workers)
         try:
             with writing(final):
                 writer._begin()
@@ -81,12 +85,12 @@ class VolumeWriter:
         """Tell whether a chunk is recorded as stored, by this run or an earlier one."""
         return place in self._state.chunks
 
-    def append(self, place: Place, data: bytes) -> None:
-        """Write an encoded chunk."""
+    def append(self, place: Place, data: Parts) -> None:
+        """Write an encoded chunk; it is written when `checkpoint` or `commit` has recorded it."""
         with writing(self._final):
             number = self._storage.file_of(place)
             offset = self._spool.append(number, data)
-        self._fresh.append((place, StoredChunk(number, offset, len(data))))
+        self._fresh.append((place, StoredChunk(number, offset, sum(map(len, data)))))
 
     def checkpoint(self, figures: Figures) -> None:
         """Record what was appended since the last time, once it is flushed; the flush goes on meanwhile.
@@ -96,8 +100,7 @@ class VolumeWriter:
         with writing(self._final):
             self._wait()
             step = _step(self._fresh, figures)
-            descriptors = self._spool.dirty()
-            self._flushing = self._flusher.submit(self._record, descriptors, step)
+            self._flushing = self._flusher.submit(self._record, self._spool.unsynced(), step)
         self._keep(step)
         self._fresh = []
 
@@ -135,8 +138,8 @@ class VolumeWriter:
             ends[chunk.file] = max(ends[chunk.file], chunk.offset + chunk.length)
         self._spool.resume(ends)
 
-    def _record(self, descriptors: list[int], step: dict[str, Any]) -> None:
-        sync_files(descriptors)
+    def _record(self, unsynced: Unsynced, step: dict[str, Any]) -> None:
+        unsynced.sync()
         self._ledger.add(step)
 
     def _wait(self) -> None:

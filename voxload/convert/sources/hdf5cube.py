@@ -7,12 +7,16 @@ from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 
+import h5py
+
+from voxload.convert.sources.flat import FlatFile
 from voxload.convert.sources.probe import Hdf5Dataset
 from voxload.convert.sources.protocol import RawCube, ReadInto
 from voxload.convert.sources.volumenames import volume_names
+from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
 from voxload.readers.hdf5.reader import Hdf5Reader
-from voxload.readers.protocol import Location, Missing
+from voxload.readers.protocol import Location, Missing, Volume
 
 
 class Hdf5Cube:
@@ -45,12 +49,34 @@ class Hdf5Cube:
 
     @contextmanager
     def open(self) -> Iterator[ReadInto]:
-        """Open the file for reading; chunks that were never written raise DataError."""
+        """Open the file for reading; chunks that were never written raise DataError.
+
+        A dataset without chunks is read by position: HDF5 would ask for row after row, holding its lock.
+        """
         reader = Hdf5Reader(self._location, Missing.ERROR)
+        flat = _flat_file(reader.dataset, self._cube)
         try:
-            yield reader.read_into
+            if flat is None:
+                yield reader.read_into
+                return
+            with flat.open() as read_flat:
+
+                def read_into(box: Box, out: Volume) -> None:
+                    reader.source.stamp.check_unchanged()
+                    read_flat(box, out)
+
+                yield read_into
         finally:
             reader.close()
+
+
+def _flat_file(dataset: h5py.Dataset, cube: RawCube) -> FlatFile | None:
+    """Return where the voxels lie in the file; None where they lie in chunks, in other files, or as another type."""
+    is_flat = dataset.id.get_create_plist().get_layout() == h5py.h5d.CONTIGUOUS and not dataset.external
+    offset = dataset.id.get_offset() if is_flat else None
+    if offset is None or h5py.h5t.py_create(dataset.dtype) != dataset.id.get_type():
+        return None
+    return FlatFile(cube.path, offset, shape=cube.shape, dtype=dataset.dtype, order=cube.order)
 
 
 def describe_dataset(

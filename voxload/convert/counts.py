@@ -1,0 +1,79 @@
+"""Counts: what is known of the voxels of a chunk's channel, in arrays; Sum: of many chunks, as figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from voxload.statistics import Statistics, of_values
+
+_FOLD = 1 << 18
+"""Keys listed from which on equal ones are put together; a chunk has at most 65,536."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How often each key occurs among the voxels of one channel.
+
+    Of numbers of at most two bytes, keys are the bits of their values, and all figures follow from them, exactly. Of
+    others, keys are the numbers of bins.
+    """
+
+    dtype: np.dtype[Any]
+    """Type of the voxels."""
+    keys: npt.NDArray[np.uint16]
+    """Keys that occur, each once."""
+    voxels: npt.NDArray[np.uint32]
+    """How many voxels have each."""
+    figures: Statistics = field(default_factory=Statistics)
+    """What does not follow from keys; without bins."""
+
+
+class Sum:
+    """Figures of the chunks of one channel, added up in the order in which they come; for one thread."""
+
+    def __init__(self) -> None:
+        self._total = Statistics()
+        self._waiting: list[Counts] = []
+        self._listed = 0
+
+    def add(self, counts: Counts) -> None:
+        """Add those of a chunk."""
+        self._waiting.append(counts)
+        self._listed += len(counts.keys)
+        if self._listed > _FOLD:
+            self._total, self._waiting, self._listed = self.total(), [], 0
+
+    def total(self) -> Statistics:
+        """Return the figures of all."""
+        return self._total + total_of(self._waiting) if self._waiting else self._total
+
+
+def is_counted_by_value(dtype: np.dtype[Any]) -> bool:
+    """Tell whether voxels have so few values that each is counted."""
+    return dtype.itemsize <= np.dtype(np.uint16).itemsize
+
+
+def total_of(parts: list[Counts]) -> Statistics:
+    """Return the figures of one channel's voxels in at least one chunk."""
+    dtype = parts[0].dtype
+    keys = np.concatenate([one.keys for one in parts])
+    voxels = np.concatenate([one.voxels for one in parts])
+    order = np.argsort(keys, kind="stable")
+    first = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    keys, sums = keys[order][first], np.add.reduceat(voxels[order].astype(np.int64), first)
+    if is_counted_by_value(dtype):
+        return _of_bits(keys.astype(f"u{dtype.itemsize}").view(dtype).astype(np.float64), sums)
+    figures = sum((one.figures for one in parts[1:]), parts[0].figures)
+    return replace(figures, bins=dict(zip(keys.tolist(), sums.tolist(), strict=True)))
+
+
+def _of_bits(values: npt.NDArray[np.float64], voxels: npt.NDArray[np.int64]) -> Statistics:
+    nans, infinite = np.isnan(values), np.isinf(values)
+    kept = np.flatnonzero(~nans & ~infinite)
+    order = kept[np.argsort(values[kept])]
+    counted = of_values(values[order], voxels[order])
+    return replace(counted, nan_count=int(voxels[nans].sum()), inf_count=int(voxels[infinite].sum()))

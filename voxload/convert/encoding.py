@@ -1,0 +1,64 @@
+"""Encode: a chunk of a tile's voxels, packed, counted and compressed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from voxload.convert.compression import Parts
+from voxload.convert.counting import count_channels
+from voxload.convert.counts import Counts
+from voxload.convert.manifest import Manifest
+from voxload.convert.packing import pack
+from voxload.convert.storage import Place
+from voxload.convert.store import STORAGES
+from voxload.geometry import Box
+from voxload.readers.protocol import Volume
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What became of one chunk of voxels of a tile."""
+
+    place: Place
+    """Its place in the grid of chunks."""
+    data: Parts
+    """As it is stored."""
+    channels: list[Counts]
+    """What its voxels are like, channel by channel."""
+
+
+class Encode:
+    """Makes a chunk of a tile's voxels; called by many threads at once, each with a buffer of its own."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._chunks = manifest.chunks
+        self._dtype = np.dtype(manifest.dtype)
+        self._encoder = STORAGES[manifest.format](manifest).encoder
+
+    def __call__(self, voxels: Volume, box: Box, place: Place) -> Encoded:
+        """Encode the chunk at `place`, whose channels in `box` are among `voxels`."""
+        width = self._chunks[0]
+        wanted = voxels[place[0] * width : (place[0] + 1) * width]
+        chunk = _buffer(self._chunks, self._dtype)
+        inside = chunk[(slice(None), *(slice(extent) for extent in box.shape))]
+        if inside.shape != chunk.shape:
+            chunk[:] = 0  # beyond the volume's border
+        pack(inside, wanted)
+        return Encoded(place, self._encoder(chunk), count_channels(inside))
+
+
+_LOCAL = threading.local()
+
+
+def _buffer(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Volume:
+    """Return this thread's chunk, whose voxels are those of the chunk before."""
+    found: Mapping[str, Volume] = _LOCAL.__dict__
+    chunk = found.get("chunk")
+    if chunk is None or chunk.shape != shape or chunk.dtype != dtype:
+        chunk = np.empty(shape, dtype)
+        _LOCAL.chunk = chunk
+    return chunk
