@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
 
 from voxload.convert.checksums import SampleChecksums
 from voxload.convert.pipeline import Tally
 from voxload.convert.store import VolumePlan
-from voxload.convert.work import write_volume
+from voxload.convert.work import start_volume
 
 Tell = Callable[[str, int], None]
 """Told the name of a volume and how many more bytes of its voxels are converted, in the calling thread."""
@@ -43,11 +44,23 @@ class OneMachine:
         self._threads, self._checksums = threads, checksums
 
     def convert(self, volumes: Sequence[VolumePlan], tell: Tell) -> Generator[Tally, None, None]:
-        """Write volumes in order; raises what `write_volume` raises."""
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="voxload-encode") as workers:
+        """Write volumes in order, while the one before gets its final name; raises what `write_volume` raises."""
+        with (
+            ThreadPoolExecutor(self._threads, thread_name_prefix="voxload-encode") as workers,
+            ThreadPoolExecutor(1, thread_name_prefix="voxload-finish") as finisher,
+        ):
+            ending: deque[tuple[VolumePlan, Future[Tally]]] = deque()
             for volume in volumes:
                 advance = partial(tell, volume.manifest.name)
-                tally = write_volume(volume, workers, threads=self._threads, advance=advance)
-                if self._checksums is not None:
-                    self._checksums.sum_at(volume.final)
-                yield tally
+                finish = start_volume(volume, workers, threads=self._threads, advance=advance)
+                ending.append((volume, finisher.submit(finish)))
+                if len(ending) > 1:
+                    yield self._ended(*ending.popleft())
+            while ending:
+                yield self._ended(*ending.popleft())
+
+    def _ended(self, volume: VolumePlan, ending: Future[Tally]) -> Tally:
+        tally = ending.result()
+        if self._checksums is not None:
+            self._checksums.sum_at(volume.final)
+        return tally

@@ -17,7 +17,7 @@ from voxload.convert.manifest import check_unchanged
 from voxload.convert.recording import Recorder
 from voxload.convert.sources.protocol import RawCube, ReadInto
 from voxload.convert.storage import Place
-from voxload.convert.store import STORAGES, VolumePlan
+from voxload.convert.store import VolumePlan
 from voxload.convert.writer import VolumeWriter
 from voxload.errors import DataError
 from voxload.geometry import Box
@@ -68,13 +68,17 @@ class _Waiting:
     """The tile that it is the last of."""
 
 
-def convert_volume(plan: VolumePlan, workers: Executor, *, threads: int, advance: Callable[[int], None]) -> Tally:
-    """Convert one volume; what an interrupted run stored of it is not done again.
+def convert_chunks(
+    plan: VolumePlan, writer: VolumeWriter, *, workers: Executor, threads: int, advance: Callable[[int], None]
+) -> Tally:
+    """Store all chunks of one volume; what an interrupted run stored of it is not done again.
 
     Parameters
     ----------
     plan
         The volume.
+    writer
+        Where its chunks go.
     workers
         Threads that encode.
     threads
@@ -89,20 +93,16 @@ def convert_volume(plan: VolumePlan, workers: Executor, *, threads: int, advance
     StorageError
         When the destination refuses; what was stored is kept for the next run.
     """
-    storage = STORAGES[plan.manifest.format](plan.manifest)
     tally = Tally()
-    with VolumeWriter.open(plan.final, plan.manifest, storage=storage, workers=workers) as writer:
-        step = min(CHECKPOINT_BYTES, plan.decoded_bytes // _STEPS)
-        recorder = Recorder(writer, plan.manifest, step=step)
-        job = _Job(plan, writer, recorder, workers, 2 * threads, tally, advance)
-        try:
-            for number in range(len(plan.sources)):
-                job.run(number)
-            recorder.record()
-        except DataError:
-            writer.discard()
-            raise
-        tally.written = writer.commit().stored_bytes
+    recorder = Recorder(writer, plan.manifest, step=min(CHECKPOINT_BYTES, plan.decoded_bytes // _STEPS))
+    job = _Job(plan, writer, recorder, workers, 2 * threads, tally, advance)
+    try:
+        for number in range(len(plan.sources)):
+            job.run(number)
+        recorder.record()
+    except DataError:
+        writer.discard()
+        raise
     return tally
 
 
@@ -160,6 +160,7 @@ class _Job:
             self.tally.chunks += 1
             if first.completes is not None:
                 tiles.release()
+                self.recorder.end_tile()
                 self.advance(first.completes.nbytes)
 
         with tiles:

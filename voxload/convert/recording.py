@@ -1,4 +1,4 @@
-"""Recorder: chunks stored in order, and recorded every so many bytes with the figures of their voxels."""
+"""Recorder: chunks stored in order, and recorded every so many tiles with the figures of their voxels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from voxload.statistics import Statistics
 class Recorder:
     """Stores what was encoded; for one thread.
 
-    Records end at the same chunks in every run, also in one that takes up another: sums depend on their order.
+    Records end at the same tiles in every run, also in one that takes up another: sums depend on their order.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class Recorder:
     manifest
         The volume.
     step
-        Bytes of voxels between two records.
+        Bytes of voxels between two records, at least.
     """
 
     def __init__(self, writer: VolumeWriter, manifest: Manifest, *, step: int) -> None:
@@ -37,6 +37,9 @@ class Recorder:
         self._writer.append(encoded.place, encoded.data)
         self._figures.add(encoded)
         self._since += nbytes
+
+    def end_tile(self) -> None:
+        """Record what was stored if that is much: at the end of a tile, or a later run would read it again."""
         if self._since >= self._step:
             self.record()
 

@@ -12,6 +12,7 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 
@@ -45,17 +46,16 @@ class ZarrStorage:
     @property
     def _per_shard(self) -> Place:
         """Chunks along each axis of a shard."""
-        c, d, h, w = (s // k for s, k in zip(self._shards, self.manifest.chunks, strict=True))
-        return c, d, h, w
+        return _counts(self._shards, self.manifest.chunks)
 
     @property
     def _shards(self) -> tuple[int, ...]:
         return self.manifest.shards or self.manifest.chunks
 
     @property
-    def _grid(self) -> tuple[int, ...]:
+    def _grid(self) -> Place:
         """Shards along each axis of the volume."""
-        return tuple(-(-extent // width) for extent, width in zip(self.manifest.shape, self._shards, strict=True))
+        return _counts(self.manifest.shape, self._shards)
 
     def create(self, folder: Path) -> None:
         """Write the metadata; zarr-python does."""
@@ -73,8 +73,10 @@ class ZarrStorage:
 
     def file_of(self, place: Place) -> int:
         """Return the number of a chunk's shard."""
-        shard = tuple(index // count for index, count in zip(place, self._per_shard, strict=True))
-        return int(np.ravel_multi_index(shard, self._grid))
+        number = 0
+        for index, count, extent in zip(place, self._per_shard, self._grid, strict=True):
+            number = number * extent + index // count
+        return number
 
     def file_name(self, number: int) -> str:
         """Return a shard's path, by the default chunk key encoding."""
@@ -108,6 +110,13 @@ class ZarrStorage:
             index[within] = chunk.offset, chunk.length
         data = index.tobytes()
         return data + crc32c.crc32c(data).to_bytes(_CHECKSUM_BYTES, "little")
+
+
+@lru_cache
+def _counts(extents: tuple[int, ...], widths: tuple[int, ...]) -> Place:
+    """Return how many pieces of these widths there are along each axis; asked for every chunk."""
+    c, d, h, w = (-(-extent // width) for extent, width in zip(extents, widths, strict=True))
+    return c, d, h, w
 
 
 def _append(path: Path, data: bytes) -> None:
