@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from math import prod
 from types import TracebackType
-from typing import Self
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
 from voxload.convert.sources.protocol import RawCube, ReadInto, volume_view
+from voxload.convert.tiles import Tiling
 from voxload.geometry import Box
 from voxload.readers.protocol import Volume
 
 
-class TilesAhead:
+class HasTile(Protocol):
+    """What is wanted of a raw cube."""
+
+    @property
+    def tile(self) -> Box:
+        """Voxels of the raw cube."""
+        ...
+
+
+W = TypeVar("W", bound=HasTile)
+
+
+class TilesAhead(Generic[W]):
     """Reads tiles in a thread of its own, each into a buffer that is free; leave the block to stop it.
 
     Parameters
@@ -25,23 +38,23 @@ class TilesAhead:
         What is read.
     read_into
         What reads it.
-    tiles
-        What to read, in this order.
-    buffers
-        How many tiles are in memory at once, at most.
+    wanted
+        What to read, in this order; asked in the thread that calls, as buffers become free.
+    tiling
+        How large tiles are, and how many are in memory at once.
     """
 
-    def __init__(self, cube: RawCube, read_into: ReadInto, *, tiles: Sequence[Box], buffers: int) -> None:
-        self._cube, self._read_into = cube, read_into
-        self._left = deque(tiles)
-        largest = max(tile.size for tile in tiles) * cube.volume_shape[0]
-        self._free = deque(np.empty(largest, cube.dtype) for _ in range(min(buffers, len(tiles))))
+    def __init__(self, cube: RawCube, read_into: ReadInto, *, wanted: Iterator[W], tiling: Tiling) -> None:
+        self._cube, self._read_into, self._wanted = cube, read_into, wanted
+        self._largest = tiling.largest_tile * cube.volume_shape[0]
+        self._free: deque[Volume] = deque()
+        self._left = tiling.buffers
         self._lent: deque[Volume] = deque()
-        self._coming: deque[Future[Volume]] = deque()
+        self._coming: deque[tuple[W, Future[Volume]]] = deque()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="voxload-read")
-        self._start()
 
     def __enter__(self) -> Self:
+        self._start()
         return self
 
     def __exit__(
@@ -51,12 +64,13 @@ class TilesAhead:
 
     @property
     def is_reading(self) -> bool:
-        """Whether the next tile is being read, or was; else a buffer must be released first."""
+        """Whether the next tile is being read, or was; else it is the end, or a buffer must be released first."""
         return bool(self._coming)
 
-    def next(self) -> Volume:
-        """Return the next tile, ``(C, *tile.shape)``, laid out in memory as the source is on disk."""
-        return self._coming.popleft().result()
+    def next(self) -> tuple[W, Volume]:
+        """Return what was wanted next, and its voxels ``(C, *tile.shape)``, laid out as the source is on disk."""
+        wanted, coming = self._coming.popleft()
+        return wanted, coming.result()
 
     def release(self) -> None:
         """Let the oldest tile's buffer be read into again: nobody looks into it any more."""
@@ -64,10 +78,13 @@ class TilesAhead:
         self._start()
 
     def _start(self) -> None:
-        while self._left and self._free:
+        while (self._free or self._left) and (wanted := next(self._wanted, None)) is not None:
+            if not self._free:
+                self._left -= 1
+                self._free.append(np.empty(self._largest, self._cube.dtype))
             buffer = self._free.popleft()
             self._lent.append(buffer)
-            self._coming.append(self._reader.submit(self._read, self._left.popleft(), buffer))
+            self._coming.append((wanted, self._reader.submit(self._read, wanted.tile, buffer)))
 
     def _read(self, tile: Box, buffer: Volume) -> Volume:
         shape = self._cube.order.to_stored((self._cube.volume_shape[0], *tile.shape))

@@ -10,12 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from itertools import chain
 
 from voxload.convert.ahead import TilesAhead
 from voxload.convert.encoding import Encode, Encoded
 from voxload.convert.manifest import check_unchanged
 from voxload.convert.recording import Recorder
-from voxload.convert.sources.protocol import RawCube, ReadInto
+from voxload.convert.sources.protocol import RawCube
 from voxload.convert.storage import Place
 from voxload.convert.store import VolumePlan
 from voxload.convert.writer import VolumeWriter
@@ -129,30 +130,32 @@ class _Job:
         """Convert one raw cube."""
         source, part = self.plan.sources[number], self.plan.manifest.parts[number]
         cube = source.describe()
-        shift = (part.first, 0, 0)
+        pending = self._pending(cube, (part.first, 0, 0))
+        first = next(pending, None)
+        if first is not None:
+            with source.open() as read_into:
+                tiles = TilesAhead(cube, read_into, wanted=chain([first], pending), tiling=self.plan.tiling)
+                self._convert(tiles, self._voxel_bytes(cube))
+        check_unchanged(part)
+
+    def _pending(self, cube: RawCube, shift: tuple[int, int, int]) -> Iterator[_Pending]:
+        """Yield what is left to do of each tile, and count what is done already."""
         voxel = self._voxel_bytes(cube)
-        pending: list[_Pending] = []
-        done = 0
         for tile in self.plan.tiling.tiles():
             missing = [one for one in self._chunks(tile, shift) if not self.writer.has(one[1])]
             # Channels may have chunks of their own: what is left is counted by chunks, not by voxels.
             left = sum(box.size for box, _ in missing) * voxel
-            done += tile.size * voxel * self.plan.channel_groups - left
+            done = tile.size * voxel * self.plan.channel_groups - left
+            if done:
+                self.tally.resumed += done
+                self.advance(done)
             if missing:
-                pending.append(_Pending(tile, tile.shift(shift).start, missing, left))
-        self.tally.resumed += done
-        if done:
-            self.advance(done)
-        if pending:
-            with source.open() as read_into:
-                self._convert(cube, read_into, pending)
-        check_unchanged(part)
+                yield _Pending(tile, tile.shift(shift).start, missing, left)
 
-    def _convert(self, cube: RawCube, read_into: ReadInto, pending: list[_Pending]) -> None:
+    def _convert(self, tiles: TilesAhead[_Pending], voxel: int) -> None:
         """Convert what is left of tiles; threads go from one to the next without waiting for each other."""
-        encode, voxel = Encode(self.plan.manifest), self._voxel_bytes(cube)
+        encode = Encode(self.plan.manifest)
         waiting: deque[_Waiting] = deque()
-        tiles = TilesAhead(cube, read_into, tiles=[one.tile for one in pending], buffers=self.plan.tiling.buffers)
 
         def store() -> None:
             first = waiting.popleft()
@@ -165,10 +168,11 @@ class _Job:
 
         with tiles:
             try:
-                for one in pending:
-                    while not tiles.is_reading:
+                while tiles.is_reading or waiting:
+                    if not tiles.is_reading:
                         store()
-                    block = tiles.next()
+                        continue
+                    one, block = tiles.next()
                     self.tally.read += block.nbytes
                     for number, (box, place) in enumerate(one.chunks, 1):
                         voxels = block[(slice(None), *box.relative_to(one.start).slices)]
@@ -177,8 +181,6 @@ class _Job:
                         waiting.append(_Waiting(encoded, box.size * voxel, completes))
                         while len(waiting) > self.ahead:
                             store()
-                while waiting:
-                    store()
             finally:
                 # Nobody may still look into a tile when its memory is given back.
                 for left in waiting:

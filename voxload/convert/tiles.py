@@ -65,6 +65,11 @@ class Tiling:
     projected: int
     """Bytes of memory that the conversion is projected to take."""
 
+    @property
+    def largest_tile(self) -> int:
+        """Voxels of the largest tile, of one channel."""
+        return _held(list(self.tile), self.spatial)
+
     def tiles(self) -> Iterator[Box]:
         """Yield the tiles in the order in which the source stores them."""
         return _cut(Box.whole(self.spatial), self.tile, self.slowest_first)
