@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,10 @@ def _convert(src: Path, dst: Path, stored: StoredFormat, log: Path, started: Any
     append = VolumeWriter.append
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def noted(writer: VolumeWriter, place: Place, data: Parts) -> None:
-        os.write(descriptor, f"{json.dumps([writer._manifest.name, list(place)])}\n".encode())
-        append(writer, place, data)
+    def noted(writer: VolumeWriter, chunks: Sequence[tuple[Place, Parts]]) -> None:
+        for place, _ in chunks:
+            os.write(descriptor, f"{json.dumps([writer._manifest.name, list(place)])}\n".encode())
+        append(writer, chunks)
 
     VolumeWriter.append = noted  # type: ignore[method-assign, assignment] # in a process of its own
     started.set()

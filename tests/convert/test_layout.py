@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voxload.convert.layout import CHUNK_BYTES, FILE_AIM, FILE_BYTES, Layout, Readers, Wishes, plan_layout
-from voxload.convert.tiles import ENCODING_FACTOR, LIBRARY_BYTES, Budget, Demand, plan_tiling
+from voxload.convert.tiles import LIBRARY_BYTES, Budget, Demand, jobs_in_memory, plan_tiling
 from voxload.errors import UsageError
 from voxload.geometry import Boundary, Halo, chunks_touched, pieces
 from voxload.grid import ProcessGrid
@@ -129,7 +129,7 @@ def test_tiles_cover_every_voxel_once(
         for axis in order[1:]:
             least[axis] = spatial[axis]
     held = prod(least) * 4
-    allowed = LIBRARY_BYTES + ENCODING_FACTOR * prod(layout.chunks) * 2 + held + spare
+    allowed = LIBRARY_BYTES + jobs_in_memory(1) * prod(layout.chunks) * 2 + held + spare
     demand = Demand(spatial, order, is_sequential=is_sequential)
     tiling = plan_tiling(layout, 2, demand=demand, budget=Budget(allowed))
     assert tiling.projected <= allowed
@@ -156,7 +156,7 @@ def test_too_little_memory_is_refused_with_the_culprit() -> None:
     """The message gives projected and allowed bytes, the largest part, and what to ask for, which then works."""
     layout = plan_layout(UNIVERSE, 2, is_sharded=True)
     demand = Demand((512, 512, 512), (0, 1, 2))
-    with pytest.raises(UsageError, match=r"projected, 256 MiB of it for the interpreter.*at most 128 MiB.*266MiB"):
+    with pytest.raises(UsageError, match=r"projected, 256 MiB of it for the interpreter.*at most 128 MiB.*270MiB"):
         plan_tiling(layout, 2, demand=demand, budget=Budget(2**27))
     assert plan_tiling(layout, 2, demand=demand, budget=Budget(266 * 2**20)).tile == (64, 64, 64)
     with pytest.raises(UsageError, match="decoding the source's own chunks"):

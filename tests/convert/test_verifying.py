@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from voxload.catalog import Catalog
 from voxload.cli.main import run
 from voxload.convert import Compression, ConvertOptions, Hints, Packing, Progress, StoredFormat, convert
-from voxload.convert.tiles import ENCODING_FACTOR, LIBRARY_BYTES
+from voxload.convert.tiles import LIBRARY_BYTES, jobs_in_memory
 from voxload.convert.verifying import first_difference
 from voxload.errors import DataError
 
@@ -174,7 +174,7 @@ def test_any_memory_compares_every_voxel(tmp_path: Path, spare: int) -> None:
         hints=Hints("DHWC"),
         chunks=(4, 5, 6),
         compression=Compression.NONE,
-        max_memory=LIBRARY_BYTES + (ENCODING_FACTOR + 1 + spare) * chunk,
+        max_memory=LIBRARY_BYTES + (jobs_in_memory(1) + 1 + spare) * chunk,
         workers=1,
         verify=True,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,6 @@ from voxload.convert.manifest import Manifest
 from voxload.convert.packing import pack
 from voxload.convert.storage import Place
 from voxload.convert.store import STORAGES
-from voxload.geometry import Box
 from voxload.readers.protocol import Volume
 
 
@@ -31,24 +30,37 @@ class Encoded:
     """What its voxels are like, channel by channel."""
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One chunk that is to be made."""
+
+    voxels: Volume
+    """Its voxels in the tile, of all channels."""
+    place: Place
+    """Its place in the grid of chunks."""
+
+
 class Encode:
-    """Makes a chunk of a tile's voxels; called by many threads at once, each with a buffer of its own."""
+    """Makes chunks of a tile's voxels; called by many threads at once, each with a buffer of its own."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._chunks = manifest.chunks
         self._dtype = np.dtype(manifest.dtype)
         self._encoder = STORAGES[manifest.format](manifest).encoder
 
-    def __call__(self, voxels: Volume, box: Box, place: Place) -> Encoded:
-        """Encode the chunk at `place`, whose channels in `box` are among `voxels`."""
+    def __call__(self, pieces: Sequence[Piece]) -> list[Encoded]:
+        """Encode some chunks, one after the other."""
+        return [self._encode(piece) for piece in pieces]
+
+    def _encode(self, piece: Piece) -> Encoded:
         width = self._chunks[0]
-        wanted = voxels[place[0] * width : (place[0] + 1) * width]
+        wanted = piece.voxels[piece.place[0] * width : (piece.place[0] + 1) * width]
         chunk = _buffer(self._chunks, self._dtype)
-        inside = chunk[(slice(None), *(slice(extent) for extent in box.shape))]
+        inside = chunk[(slice(None), *(slice(extent) for extent in wanted.shape[1:]))]
         if inside.shape != chunk.shape:
             chunk[:] = 0  # beyond the volume's border
         pack(inside, wanted)
-        return Encoded(place, self._encoder(chunk), count_channels(inside))
+        return Encoded(piece.place, self._encoder(chunk), count_channels(inside))
 
 
 _LOCAL = threading.local()

@@ -7,18 +7,20 @@ fixed order, whichever thread is done first, so that equal sources give equal fi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 
 from voxload.convert.ahead import TilesAhead
-from voxload.convert.encoding import Encode, Encoded
+from voxload.convert.encoding import Encode, Encoded, Piece
 from voxload.convert.manifest import check_unchanged
 from voxload.convert.recording import Recorder
 from voxload.convert.sources.protocol import RawCube
 from voxload.convert.storage import Place
 from voxload.convert.store import VolumePlan
+from voxload.convert.tiles import Tiling
 from voxload.convert.writer import VolumeWriter
 from voxload.errors import DataError
 from voxload.geometry import Box
@@ -44,29 +46,53 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
+class _Cut:
+    """A chunk of a tile."""
+
+    slices: tuple[slice, ...]
+    """Its voxels in the tile, of all channels."""
+    index: tuple[int, int, int]
+    """Its place among the tile's chunks."""
+    voxels: int
+    """How many it has, of one channel."""
+
+    def place(self, first: Sequence[int]) -> tuple[int, int, int]:
+        """Return its place in the volume, whose chunk at `first` is the tile's first one."""
+        return first[0] + self.index[0], first[1] + self.index[1], first[2] + self.index[2]
+
+
+@lru_cache
+def _cuts(tiling: Tiling, shape: tuple[int, int, int]) -> tuple[_Cut, ...]:
+    """Return the chunks of a tile in the order in which they are stored; most tiles of a volume are equal."""
+    found = []
+    for box in tiling.chunks(Box.whole(shape)):
+        d, h, w = (lo // width for lo, width in zip(box.start, tiling.chunk, strict=True))
+        found.append(_Cut((slice(None), *box.slices), (d, h, w), box.size))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
 class _Pending:
     """What is left to do of a tile."""
 
     tile: Box
     """Its voxels in the raw cube."""
-    start: tuple[int, ...]
-    """Where it begins in the volume."""
-    chunks: list[tuple[Box, Place]]
-    """Chunks that are not stored: their voxels in the volume, and their place."""
+    chunks: list[tuple[_Cut, Place]]
+    """Chunks that are not stored, and their places."""
     nbytes: int
     """Bytes of their voxels."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A chunk on its way."""
+    """Chunks on their way."""
 
-    encoded: Future[Encoded]
-    """What becomes of it."""
+    encoded: Future[list[Encoded]]
+    """What becomes of them."""
     nbytes: int
-    """Bytes of its voxels."""
+    """Bytes of their voxels."""
     completes: _Pending | None
-    """The tile that it is the last of."""
+    """The tile that they are the last of."""
 
 
 def convert_chunks(
@@ -135,32 +161,37 @@ class _Job:
         if first is not None:
             with source.open() as read_into:
                 tiles = TilesAhead(cube, read_into, wanted=chain([first], pending), tiling=self.plan.tiling)
-                self._convert(tiles, self._voxel_bytes(cube))
+                self._convert(tiles)
         check_unchanged(part)
 
     def _pending(self, cube: RawCube, shift: tuple[int, int, int]) -> Iterator[_Pending]:
         """Yield what is left to do of each tile, and count what is done already."""
-        voxel = self._voxel_bytes(cube)
-        for tile in self.plan.tiling.tiles():
-            missing = [one for one in self._chunks(tile, shift) if not self.writer.has(one[1])]
-            # Channels may have chunks of their own: what is left is counted by chunks, not by voxels.
-            left = sum(box.size for box, _ in missing) * voxel
-            done = tile.size * voxel * self.plan.channel_groups - left
+        tiling, widths = self.plan.tiling, self.plan.manifest.chunks[1:]
+        groups = range(self.plan.channel_groups)
+        # Channels may have chunks of their own: what is left is counted by chunks, not by voxels.
+        voxel = cube.volume_shape[0] * cube.dtype.itemsize // len(groups)
+        for tile in tiling.tiles():
+            first = tuple((lo + by) // width for lo, by, width in zip(tile.start, shift, widths, strict=True))
+            chunks = [(cut, (group, *cut.place(first))) for cut in _cuts(tiling, tile.shape) for group in groups]
+            missing = [one for one in chunks if not self.writer.has(one[1])]
+            left = sum(cut.voxels for cut, _ in missing) * voxel
+            done = tile.size * voxel * len(groups) - left
             if done:
                 self.tally.resumed += done
                 self.advance(done)
             if missing:
-                yield _Pending(tile, tile.shift(shift).start, missing, left)
+                yield _Pending(tile, missing, left)
 
-    def _convert(self, tiles: TilesAhead[_Pending], voxel: int) -> None:
+    def _convert(self, tiles: TilesAhead[_Pending]) -> None:
         """Convert what is left of tiles; threads go from one to the next without waiting for each other."""
         encode = Encode(self.plan.manifest)
+        job = self.plan.tiling.job
         waiting: deque[_Waiting] = deque()
 
         def store() -> None:
             first = waiting.popleft()
             self.recorder.add(first.encoded.result(), first.nbytes)
-            self.tally.chunks += 1
+            self.tally.chunks += len(first.encoded.result())
             if first.completes is not None:
                 tiles.release()
                 self.recorder.end_tile()
@@ -174,11 +205,12 @@ class _Job:
                         continue
                     one, block = tiles.next()
                     self.tally.read += block.nbytes
-                    for number, (box, place) in enumerate(one.chunks, 1):
-                        voxels = block[(slice(None), *box.relative_to(one.start).slices)]
-                        encoded = self.workers.submit(encode, voxels, box, place)
-                        completes = one if number == len(one.chunks) else None
-                        waiting.append(_Waiting(encoded, box.size * voxel, completes))
+                    for begin in range(0, len(one.chunks), job):
+                        chunks = one.chunks[begin : begin + job]
+                        pieces = [Piece(block[cut.slices], place) for cut, place in chunks]
+                        nbytes = sum(piece.voxels.nbytes for piece in pieces) // self.plan.channel_groups
+                        completes = one if begin + job >= len(one.chunks) else None
+                        waiting.append(_Waiting(self.workers.submit(encode, pieces), nbytes, completes))
                         while len(waiting) > self.ahead:
                             store()
             finally:
@@ -186,16 +218,3 @@ class _Job:
                 for left in waiting:
                     if not left.encoded.cancel():
                         left.encoded.exception()
-
-    def _voxel_bytes(self, cube: RawCube) -> int:
-        """Return the bytes of a voxel that are in one chunk."""
-        return cube.volume_shape[0] * cube.dtype.itemsize // self.plan.channel_groups
-
-    def _chunks(self, tile: Box, shift: tuple[int, int, int]) -> Iterator[tuple[Box, Place]]:
-        """Yield the chunks of a tile in the order in which they are stored: their voxels in the volume, their place."""
-        widths = self.plan.manifest.chunks[1:]
-        for box in self.plan.tiling.chunks(tile):
-            there = box.shift(shift)
-            d, h, w = (lo // width for lo, width in zip(there.start, widths, strict=True))
-            for group in range(self.plan.channel_groups):
-                yield there, (group, d, h, w)

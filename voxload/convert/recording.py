@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from voxload.convert.counts import Sum
 from voxload.convert.encoding import Encoded
@@ -32,10 +33,11 @@ class Recorder:
         self._figures = _Figures(manifest)
         self._since = 0
 
-    def add(self, encoded: Encoded, nbytes: int) -> None:
-        """Store a chunk of so many bytes of voxels."""
-        self._writer.append(encoded.place, encoded.data)
-        self._figures.add(encoded)
+    def add(self, encoded: Sequence[Encoded], nbytes: int) -> None:
+        """Store chunks of so many bytes of voxels."""
+        self._writer.append([(one.place, one.data) for one in encoded])
+        for one in encoded:
+            self._figures.add(one)
         self._since += nbytes
 
     def end_tile(self) -> None:

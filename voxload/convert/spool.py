@@ -13,13 +13,14 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
 
+from voxload.convert.tiles import WRITES
 from voxload.errors import StorageError
 
 OPEN_FILES = 64
 """Files kept open: a slab of a volume is of fewer shards, and other work of the process needs descriptors, too."""
 
-WRITES = 4
-"""Writes under way at once: each holds a compressed chunk in memory."""
+_MOST_PARTS = 1024
+"""Parts that one system call takes, at most. Source: limits.h of Linux, IOV_MAX."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +87,24 @@ class Spool:
             os.truncate(path, end)
         self._ends = dict(ends)
 
-    def append(self, number: int, data: Sequence[bytes]) -> int:
-        """Append data, one behind the other, to a file and return where they begin; raises what earlier writes did."""
-        if number not in self._open:
-            self._open[number] = self._start(number)
+    def append(self, pieces: Sequence[tuple[int, Sequence[bytes]]]) -> list[int]:
+        """Append data to files, one behind the other, and return where they begin; raises what earlier writes did."""
         while len(self._writes) >= WRITES:
             self._writes.popleft().result()
-        offset = self._ends.get(number, 0)
-        self._ends[number] = offset + sum(map(len, data))
-        self._dirty.add(number)
-        self._writes.append(self._workers.submit(_write, self._open[number], data, offset))
-        return offset
+        offsets: list[int] = []
+        runs: list[_Run] = []
+        for number, data in pieces:
+            if number not in self._open:
+                self._open[number] = self._start(number)
+            offset = self._ends.get(number, 0)
+            offsets.append(offset)
+            self._ends[number] = offset + sum(map(len, data))
+            if not runs or runs[-1].descriptor != self._open[number]:
+                runs.append(_Run(self._open[number], offset, []))
+            runs[-1].data.extend(data)
+            self._dirty.add(number)
+        self._writes.append(self._workers.submit(_write, runs))
+        return offsets
 
     def unsynced(self) -> Unsynced:
         """Return what was appended since the last call, which has been synced.
@@ -127,10 +135,33 @@ class Spool:
         return descriptor
 
 
-def _write(descriptor: int, data: Sequence[bytes], offset: int) -> None:
-    left = [memoryview(part) for part in data]
-    while any(left):
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Data that are one behind the other in a file."""
+
+    descriptor: int
+    """The file."""
+    offset: int
+    """Where they begin."""
+    data: list[bytes]
+    """Parts of them."""
+
+
+def _write(runs: Sequence[_Run]) -> None:
+    for run in runs:
+        offset = run.offset
+        for first in range(0, len(run.data), _MOST_PARTS):
+            offset = _write_parts(run.descriptor, run.data[first : first + _MOST_PARTS], offset)
+
+
+def _write_parts(descriptor: int, parts: Sequence[bytes], offset: int) -> int:
+    """Write parts one behind the other and return where they end."""
+    left = deque(memoryview(part) for part in parts)
+    while left:
         written = os.pwritev(descriptor, left, offset)
         offset += written
-        for place, part in enumerate(left):
-            left[place], written = part[written:], max(0, written - len(part))
+        while left and written >= len(left[0]):
+            written -= len(left.popleft())
+        if left:
+            left[0] = left[0][written:]
+    return offset

@@ -85,12 +85,13 @@ class VolumeWriter:
         """Tell whether a chunk is recorded as stored, by this run or an earlier one."""
         return place in self._state.chunks
 
-    def append(self, place: Place, data: Parts) -> None:
-        """Write an encoded chunk; it is written when `checkpoint` or `commit` has recorded it."""
+    def append(self, chunks: Sequence[tuple[Place, Parts]]) -> None:
+        """Write encoded chunks; they are written when `checkpoint` or `commit` has recorded them."""
+        numbers = [self._storage.file_of(place) for place, _ in chunks]
         with writing(self._final):
-            number = self._storage.file_of(place)
-            offset = self._spool.append(number, data)
-        self._fresh.append((place, StoredChunk(number, offset, sum(map(len, data)))))
+            offsets = self._spool.append(list(zip(numbers, (data for _, data in chunks), strict=True)))
+        for (place, data), number, offset in zip(chunks, numbers, offsets, strict=True):
+            self._fresh.append((place, StoredChunk(number, offset, sum(map(len, data)))))
 
     def checkpoint(self, figures: Figures) -> None:
         """Record what was appended since the last time, once it is flushed; the flush goes on meanwhile.
