@@ -343,7 +343,7 @@ def _conform(column: pa.ChunkedArray, name: str, kind: pa.DataType, root: Path) 
     Raises DataError when it has another type, or nulls.
     """
     try:
-        found = column.cast(kind)
+        found = column if column.type == kind else column.cast(kind)
     except pa.ArrowException as error:
         raise DataError(
             f"catalogue in {root}", found=f"column {name!r} of type {column.type}", expected=str(kind)
@@ -351,9 +351,14 @@ def _conform(column: pa.ChunkedArray, name: str, kind: pa.DataType, root: Path) 
     if name in _MAY_BE_EMPTY and found.null_count:  # filling imports pandas, wherever that is installed
         found = found.fill_null("")
     has_nulls = found.null_count and name not in _MAY_BE_NULL
-    if has_nulls or (pa.types.is_list(kind) and found.combine_chunks().flatten().null_count):
+    if has_nulls or (pa.types.is_list(kind) and _has_null_items(found)):
         raise DataError(f"catalogue in {root}", found=f"a null in column {name!r}", expected="a value in every row")
     return found
+
+
+def _has_null_items(column: pa.ChunkedArray) -> bool:
+    """Tell whether a list has a null; values of a slice are also those beside it, so these are looked at first."""
+    return any(lists.values.null_count and lists.flatten().null_count for lists in column.chunks)
 
 
 def _number(value: float | None) -> float:

@@ -134,8 +134,11 @@ def fill_from(path: Path, descriptor: int, content: memoryview, start: int) -> N
     position = 0
     while position < len(content):
         part = content[position : position + _MAX_READ_BYTES]
-        with translated(str(path)):
+        try:
             count = os.preadv(descriptor, [part], start + position)
+        except OSError:
+            with translated(str(path)):  # entered here alone: it takes as long as to read a short row
+                raise
         if not count:
             raise DataError(
                 f"{path}",
