@@ -21,8 +21,8 @@ of the processors' time, and those of 108 KiB half as much again."""
 WRITES = 2
 """Jobs whose compressed chunks are written at once."""
 TILE_BYTES = 2**24
-"""Largest tile of a source without chunks of its own: it is packed from a cache that the processor's cores share, at
-four times the speed of a slab of 128 MiB, and rows of it are read that are long enough for any storage."""
+"""Largest tile of a source without chunks of its own: rows of it are long enough for any storage, and larger ones were
+not converted faster."""
 READ_AHEAD = 2
 """Tiles in memory: one is encoded while the next is read."""
 
