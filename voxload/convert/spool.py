@@ -1,7 +1,7 @@
 """Spool: files that encoded chunks are appended to, and that a later run can take up where a record says they end.
 
-Where a chunk begins is known at once; threads write it meanwhile, for one thread alone cannot fill the page cache as
-fast as a few others compress.
+Where a chunk begins is known at once; threads write it meanwhile. They are not those that compress, behind whose jobs a
+write would wait, and with it whoever hands out jobs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,14 +53,12 @@ class Spool:
         Where the files are.
     name_of
         Gives a file's path in `folder` by its number.
-    workers
-        Threads that write.
     """
 
-    def __init__(self, folder: Path, name_of: Callable[[int], str], *, workers: Executor) -> None:
+    def __init__(self, folder: Path, name_of: Callable[[int], str]) -> None:
         self._folder = folder
         self._name_of = name_of
-        self._workers = workers
+        self._writers = ThreadPoolExecutor(WRITES, thread_name_prefix="voxload-write")
         self._open: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._dirty: set[int] = set()
@@ -103,7 +101,7 @@ class Spool:
                 runs.append(_Run(self._open[number], offset, []))
             runs[-1].data.extend(data)
             self._dirty.add(number)
-        self._writes.append(self._workers.submit(_write, runs))
+        self._writes.append(self._writers.submit(_write, runs))
         return offsets
 
     def unsynced(self) -> Unsynced:
@@ -120,8 +118,7 @@ class Spool:
 
     def close(self) -> None:
         """Close the files and leave them; what is being written is waited for, whatever becomes of it."""
-        while self._writes:
-            self._writes.popleft().exception()
+        self._writers.shutdown(wait=True)
         while self._open:
             os.close(self._open.popitem()[1])
 

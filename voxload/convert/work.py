@@ -44,7 +44,7 @@ def start_volume(
             done = Tally(resumed=volume.decoded_bytes, written=stored_bytes(volume.final, volume.manifest.dataset))
             return lambda: done
         storage = STORAGES[volume.manifest.format](volume.manifest)
-        writer = stack.enter_context(VolumeWriter.open(volume.final, volume.manifest, storage=storage, workers=workers))
+        writer = stack.enter_context(VolumeWriter.open(volume.final, volume.manifest, storage=storage))
         tally = convert_chunks(volume, writer, workers=workers, threads=threads, advance=advance)
         held = stack.pop_all()
 

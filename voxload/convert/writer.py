@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,7 +37,7 @@ class _State:
 
 
 class VolumeWriter:
-    """Writes one volume; for one thread, and one of its own that flushes.
+    """Writes one volume; for one thread, and a few of its own that write and flush.
 
     Until `commit` returns, nothing of the volume is visible under its final name. A refusing storage raises
     StorageError; what was recorded until then is kept for the next run.
@@ -50,15 +50,13 @@ class VolumeWriter:
         What is written.
     storage
         How it is stored.
-    workers
-        Threads that write.
     """
 
-    def __init__(self, final: Path, manifest: Manifest, *, storage: VolumeStorage, workers: Executor) -> None:
+    def __init__(self, final: Path, manifest: Manifest, *, storage: VolumeStorage) -> None:
         self._final, self._manifest, self._storage = final, manifest, storage
         self._folder = temporary_name(final)
         self._ledger = Ledger(ledger_name(final))
-        self._spool = Spool(self._folder, storage.file_name, workers=workers)
+        self._spool = Spool(self._folder, storage.file_name)
         self._members = Members(manifest.members)
         self._state = _State({}, defaultdict(dict))
         self._fresh: list[tuple[Place, StoredChunk]] = []
@@ -67,11 +65,9 @@ class VolumeWriter:
 
     @classmethod
     @contextmanager
-    def open(
-        cls, final: Path, manifest: Manifest, *, storage: VolumeStorage, workers: Executor
-    ) -> Iterator[VolumeWriter]:
+    def open(cls, final: Path, manifest: Manifest, *, storage: VolumeStorage) -> Iterator[VolumeWriter]:
         """Take up an interrupted volume, or start it; an exception leaves what was recorded for the next run."""
-        writer = cls(final, manifest, storage=storage, workers=workers)
+        writer = cls(final, manifest, storage=storage)
         try:
             with writing(final):
                 writer._begin()
