@@ -8,18 +8,17 @@ document holds them. Names and signs come from the formats themselves, in the or
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.documented import ROOT, Documented, table_row
 from voxload.convert.sources.registry import FORMATS
 
-ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "formats.md"
-BEGIN, END = "<!-- begin: bench/convert_formats.py -->", "<!-- end: bench/convert_formats.py -->"
-"""What the document has around the tables."""
 TESTS = Path("tests") / "convert"
 """Where the tests lie that are named."""
 
@@ -234,49 +233,23 @@ def section() -> str:
 
 def _formats() -> Iterator[str]:
     """Yield the lines of the table of formats."""
-    yield _row(["format", "recognised when", "axes, slowest first", "targets and attributes", "options", "needs"])
-    yield _row(["---"] * 6)
+    yield table_row(["format", "recognised when", "axes, slowest first", "targets and attributes", "options", "needs"])
+    yield table_row(["---"] * 6)
     for known in FORMATS:
         row = ROWS[known.name]
-        yield _row([known.name, sign(known.name), row.axes, row.says, row.options, row.library])
+        yield table_row([known.name, sign(known.name), row.axes, row.says, row.options, row.library])
 
 
 def _tests() -> Iterator[str]:
     """Yield the lines of the table of tests."""
-    yield _row(["format", f"no axis moves: tests in `{TESTS.as_posix()}/`"])
-    yield _row(["---"] * 2)
+    yield table_row(["format", f"no axis moves: tests in `{TESTS.as_posix()}/`"])
+    yield table_row(["---"] * 2)
     for name, tests in {**{known.name: ROWS[known.name].tests for known in FORMATS}, **BY_OPTION}.items():
-        yield _row([name, ", ".join(f"`{test}`" for test in tests)])
+        yield table_row([name, ", ".join(f"`{test}`" for test in tests)])
 
 
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def filled(text: str) -> str:
-    """Return a document with the section between its marks, in the place of what is there."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{section()}\n\n{END}{after}"
-
-
-def main() -> int:
-    """Parse the command line and run; returns 1 when a document that is checked holds something else."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--write", action="store_true", help="write them into docs/formats.md instead of printing")
-    how.add_argument("--check", action="store_true", help="tell whether docs/formats.md holds them")
-    words = parser.parse_args()
-    text = DOCUMENT.read_text(encoding="utf-8")
-    if words.write:
-        DOCUMENT.write_text(filled(text), encoding="utf-8")
-    elif words.check and filled(text) != text:
-        print("docs/formats.md: found other tables, expected these; run it with --write", file=sys.stderr)
-        return 1
-    elif not words.check:
-        print(section())
-    return 0
+DOCUMENTED = Documented(DOCUMENT, "bench/convert_formats.py", section)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(DOCUMENTED.main(__doc__))

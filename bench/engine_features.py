@@ -8,16 +8,16 @@ document holds it. The peers' entries are those of a survey; ours name the tests
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.documented import ROOT, Documented, table_row
+
 DOCUMENT = ROOT / "docs" / "engine.md"
-BEGIN, END = "<!-- begin: bench/engine_features.py -->", "<!-- end: bench/engine_features.py -->"
-"""What the document has around the table."""
 TESTS = Path("tests") / "engine"
 """Where the tests lie that are named."""
 PEERS = (
@@ -206,50 +206,24 @@ def section() -> str:
 
 def _features() -> Iterator[str]:
     """Yield the lines of the table of features."""
-    yield _row(["feature", *PEERS, "voxload ●"])
-    yield _row(["---"] * (len(PEERS) + 2))
+    yield table_row(["feature", *PEERS, "voxload ●"])
+    yield table_row(["---"] * (len(PEERS) + 2))
     for feature in FEATURES:
-        yield _row([feature.name, *feature.cells, feature.ours])
+        yield table_row([feature.name, *feature.cells, feature.ours])
 
 
 def _tests() -> Iterator[str]:
     """Yield the lines of the table of tests."""
-    yield _row(["feature", f"tests in `{TESTS.as_posix()}/`"])
-    yield _row(["---"] * 2)
+    yield table_row(["feature", f"tests in `{TESTS.as_posix()}/`"])
+    yield table_row(["---"] * 2)
     for feature in FEATURES:
-        yield _row([feature.name, ", ".join(f"`{test}`" for test in feature.tests) or "none"])
+        yield table_row([feature.name, ", ".join(f"`{test}`" for test in feature.tests) or "none"])
     for name in UNTESTED:
-        yield _row([name, "none"])
+        yield table_row([name, "none"])
 
 
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def filled(text: str) -> str:
-    """Return a document with the section between its marks, in the place of what is there."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{section()}\n\n{END}{after}"
-
-
-def main() -> int:
-    """Parse the command line and run; returns 1 when a document that is checked holds something else."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--write", action="store_true", help="write it into docs/engine.md instead of printing")
-    how.add_argument("--check", action="store_true", help="tell whether docs/engine.md holds it")
-    words = parser.parse_args()
-    text = DOCUMENT.read_text(encoding="utf-8")
-    if words.write:
-        DOCUMENT.write_text(filled(text), encoding="utf-8")
-    elif words.check and filled(text) != text:
-        print("docs/engine.md: found another table, expected this one; run it with --write", file=sys.stderr)
-        return 1
-    elif not words.check:
-        print(section())
-    return 0
+DOCUMENTED = Documented(DOCUMENT, "bench/engine_features.py", section)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(DOCUMENTED.main(__doc__))

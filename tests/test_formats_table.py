@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.convert_formats import BY_OPTION, DOCUMENT, ROOT, ROWS, TESTS, filled, section, sign
+from bench.convert_formats import BY_OPTION, DOCUMENT, DOCUMENTED, ROWS, TESTS, section, sign
+from bench.documented import ROOT
 from voxload.convert.sources.registry import FORMATS
 
 LAW = "test_no_axis_moves"
@@ -25,7 +26,7 @@ def test_the_document_holds_the_table() -> None:
     """What the script makes stands in docs/formats.md, once."""
     text = DOCUMENT.read_text(encoding="utf-8")
     assert text.count(section()) == 1
-    assert filled(text) == text, "run python bench/convert_formats.py --write"
+    assert DOCUMENTED.filled(text) == text, "run python bench/convert_formats.py --write"
 
 
 def test_every_format_has_a_row_and_a_law() -> None:

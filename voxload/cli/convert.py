@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from voxload.cli.convert_tables import plan_figures, plan_table, report_table
-from voxload.cli.options import parse_extents, parse_names, parse_triple
+from voxload.cli.options import headerless, parse_extents, parse_names, parse_triple
 from voxload.cli.progress import byte_bar
 from voxload.convert import (
     Assignment,
@@ -21,7 +21,6 @@ from voxload.convert import (
     Gridding,
     GridPoints,
     GridUnit,
-    Headerless,
     Hints,
     MemoryOrder,
     Packing,
@@ -100,9 +99,10 @@ def convert(
 
     Run it again after an interruption: what is complete is skipped, what is not is taken up.
     """
+    binary = headerless(shape, dtype, order=order, header_bytes=header_bytes)
     options = ConvertOptions(
         format=stored,
-        hints=Hints(axes or None, _headerless(shape, dtype, order, header_bytes), parse_names(datasets), kind),
+        hints=Hints(axes or None, binary, parse_names(datasets), kind),
         gridding=_gridding(grid, assign, unit, grid_points, ParticleChoice(_types(particle_types), box_size)),
         targets=targets,
         chunks=parse_triple("--chunks", chunks) if chunks else None,
@@ -132,19 +132,6 @@ def _print(figures: dict[str, Any], *, as_json: bool, table: Any) -> None:
         print(json.dumps(figures))
     else:
         Console().print(table)
-
-
-def _headerless(shape: str, dtype: str, order: MemoryOrder | None, header_bytes: int) -> Headerless | None:
-    if not shape and not dtype and order is None and not header_bytes:
-        return None
-    if not shape or not dtype:
-        raise UsageError(
-            "headerless binary",
-            found=f"no {'--dtype' if shape else '--shape'}",
-            expected="--shape and --dtype, and --order for Fortran order",
-            remedy="write for example --shape 512,512,512 --dtype '<f4' --order F",
-        )
-    return Headerless(parse_extents("--shape", shape), dtype, order or MemoryOrder.C, header_bytes)
 
 
 def _gridding(

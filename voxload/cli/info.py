@@ -12,9 +12,8 @@ from voxload.cli.info_catalog import CatalogRow, is_catalog, read_catalog
 from voxload.cli.info_source import Choice
 from voxload.cli.info_stored import Ranks
 from voxload.cli.info_subject import Given, find_subject
-from voxload.cli.options import parse_extents
-from voxload.convert.sources.hints import Headerless, MemoryOrder
-from voxload.errors import UsageError
+from voxload.cli.options import headerless
+from voxload.convert.sources.hints import MemoryOrder
 from voxload.geometry import Boundary, Halo
 
 EPILOG = "Example: voxload info universe.zarr --spatial 2,2,2 --halo 1 --plot slices.png"
@@ -34,8 +33,9 @@ def info(
     shape: Annotated[str, typer.Option(help="Headerless binary: extents as stored, such as 512,512,512.")] = "",
     dtype: Annotated[str, typer.Option(help="Headerless binary: numpy type, such as <f4.")] = "",
     order: Annotated[
-        MemoryOrder, typer.Option(help="Headerless binary: whether the last index runs fastest (C) or the first (F).")
-    ] = MemoryOrder.C,
+        MemoryOrder | None,
+        typer.Option(help="Headerless binary: whether the last index runs fastest (C, the default) or the first (F)."),
+    ] = None,
     header_bytes: Annotated[int, typer.Option(help="Headerless binary: bytes before the first voxel.", min=0)] = 0,
     spatial: Annotated[str, typer.Option(help="Grid d,h,w: show what each of its ranks reads.")] = "",
     halo: Annotated[int, typer.Option(help="Voxels wanted around each block.", min=0)] = 0,
@@ -49,21 +49,11 @@ def info(
     """
     answer = Answer(Ranks(spatial, Halo.parse(halo), boundary), plot)
     if not is_catalog(path):
-        headerless = _headerless(shape, dtype, order, header_bytes)
+        binary = headerless(shape, dtype, order=order, header_bytes=header_bytes)
         choice = Choice(sample, dataset, part)
-        answer.add_subject(find_subject(Given(path, choice, axes=axes, headerless=headerless, kind=kind)))
+        answer.add_subject(find_subject(Given(path, choice, axes=axes, headerless=binary, kind=kind)))
     elif sample or plot is not None or spatial:
         answer.add_row(CatalogRow.find(read_catalog(path), sample, dataset))
     else:
         answer.add_catalog(read_catalog(path))
     answer.show(as_json=as_json)
-
-
-def _headerless(shape: str, dtype: str, order: MemoryOrder, header_bytes: int) -> Headerless | None:
-    if not shape and not dtype:
-        return None
-    if not shape or not dtype:
-        raise UsageError(
-            "headerless binary", found=f"no {'--dtype' if shape else '--shape'}", expected="--shape and --dtype"
-        )
-    return Headerless(parse_extents("--shape", shape), dtype, order, header_bytes)

@@ -146,7 +146,7 @@ class _Job:
     workers: Executor
     """Threads that encode."""
     ahead: int
-    """Chunks that are encoded, or wait to be stored, at once."""
+    """Jobs that are encoded, or wait to be stored, at once."""
     tally: Tally
     """What was done."""
     advance: Callable[[int], None]
