@@ -59,9 +59,10 @@ class Site:
         request.send_header("Content-Length", str(len(data)))
         request.end_headers()
         if with_body:
-            request.wfile.write(data)
+            # Counted before: whoever has the answer may look at the count at once.
             with self.lock:
                 self.sent += len(data)
+            request.wfile.write(data)
 
 
 @pytest.fixture
