@@ -264,3 +264,17 @@ def test_targets_from_side_cars(tmp_path: Path, cubes: dict[str, Array]) -> None
     report = convert(raw, tmp_path / "folders", options=ConvertOptions(targets=Path("meta.yaml")))
     catalog = Catalog.read(report.catalog)
     assert [catalog.entry(name, "volume").targets["omega_m"] for name in ("a_x", "b_x")] == [0.5, 1.5]
+
+
+@pytest.mark.parametrize("stored", StoredFormat)
+def test_a_volume_that_samples_share_is_no_source(tmp_path: Path, stored: StoredFormat) -> None:
+    """Converted again it would become one sample, a row of others; a volume of one sample is converted."""
+    for number in range(3):
+        np.save(tmp_path / f"x{number}.npy", np.full((4, 4, 4), number, "<i2"))
+    packed = convert(tmp_path, tmp_path / "packed", options=ConvertOptions(format=stored, pack=Packing.ALWAYS))
+    volume = next(packed.catalog.parent.glob(f"*{stored.suffix}"))
+    with pytest.raises(UsageError, match=r"3 samples share.*convert the original files"):
+        convert(volume, tmp_path / "out")
+    alone = convert(tmp_path / "x1.npy", tmp_path / "alone", options=ConvertOptions(format=stored))
+    again = convert(next(alone.catalog.parent.glob(f"*{stored.suffix}")), tmp_path / "again")
+    assert Catalog.read(again.catalog).samples == ("x1",)

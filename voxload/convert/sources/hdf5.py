@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import replace
+
+import h5py
 
 from voxload.convert.sources.cubeaxes import axes_by_count, cube_axes
 from voxload.convert.sources.hdf5cube import Hdf5Cube, describe_dataset
 from voxload.convert.sources.hdf5targets import read_targets
 from voxload.convert.sources.hdf5tree import hdf5_tree
 from voxload.convert.sources.hints import Hints
+from voxload.convert.sources.members import only_member
 from voxload.convert.sources.plainvalues import plain_values
 from voxload.convert.sources.probe import Hdf5Dataset, Hdf5Tree, Probe
 from voxload.convert.sources.protocol import RawCube, Source
 from voxload.convert.sources.volumenames import check_extents, chosen, listed
 from voxload.errors import DataError
 from voxload.readers.axes import declared_axes
+from voxload.readers.faults import translated
 
 _MANIFEST = "voxload"
-"""Root attribute of the files that voxload itself converted."""
+"""Dataset of the files that voxload itself converted, or their root attribute; it holds the manifest."""
 
 
 class Hdf5:
@@ -42,9 +48,10 @@ class Hdf5:
         DataError
             When there are none; lists what there is.
         UsageError
-            When axes have no names, or volumes have different extents.
+            When axes have no names, volumes have different extents, or several samples share one.
         """
         tree = hdf5_tree(probe)
+        _check_one_sample(probe, tree)
         names = sorted(name for name, item in tree.datasets.items() if _is_volume(item))
         if not names:
             raise DataError(
@@ -61,6 +68,18 @@ class Hdf5:
             cubes[name] = replace(cube, dataset=volume, targets=targets)
         check_extents(f"{probe.path}", list(cubes.values()))
         return tuple(Hdf5Cube(name, cube) for name, cube in cubes.items())
+
+
+def _check_one_sample(probe: Probe, tree: Hdf5Tree) -> None:
+    """Refuse a file that voxload converted and several samples share; what else has that name is the caller's."""
+    if _MANIFEST not in tree.datasets:
+        return
+    with translated(f"{probe.path}"), h5py.File(probe.path, "r") as file:
+        stored = file[_MANIFEST][()]
+    manifest = None
+    with suppress(ValueError, TypeError):
+        manifest = json.loads(stored)
+    only_member(probe.path, manifest)
 
 
 def _is_volume(item: Hdf5Dataset) -> bool:

@@ -9,13 +9,14 @@ from pathlib import Path
 from voxload.convert.sources.cubeaxes import axes_by_count, cube_axes
 from voxload.convert.sources.flat import DEFAULT_DATASET
 from voxload.convert.sources.hints import Hints
+from voxload.convert.sources.members import only_member
 from voxload.convert.sources.plainvalues import plain_values
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import Source
 from voxload.convert.sources.volumenames import check_extents, chosen
 from voxload.convert.sources.zarrcube import ZarrCube, describe_array
 from voxload.convert.sources.zarrnode import MARKS, ZarrNode
-from voxload.errors import DataError, UsageError
+from voxload.errors import DataError
 from voxload.readers.axes import declared_axes
 from voxload.readers.zarr import ZarrFormat
 
@@ -76,14 +77,5 @@ def _targets(root: ZarrNode, path: Path) -> dict[str, float]:
 
     Raises UsageError when several samples share its volume, which would be converted as one.
     """
-    manifest = root.attributes.get(_MANIFEST)
-    members = manifest.get("members", ()) if isinstance(manifest, Mapping) else ()
-    if len(members) > 1:
-        raise UsageError(
-            f"{path}",
-            found=f"a converted volume that {len(members)} samples share",
-            expected="one sample",
-            remedy="convert the original files again, with the layout that is wanted",
-        )
-    found = members[0].get("targets") if members else None
+    found = only_member(path, root.attributes.get(_MANIFEST)).get("targets")
     return {name: float(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
