@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import voxload.columns
 from voxload.columns import column
+from voxload.errors import UsageError
 
 _TEXTS = st.text(max_size=5)
 _INTEGERS = st.integers(-(2**63), 2**63 - 1)
@@ -50,5 +51,5 @@ def test_pandas_is_not_imported() -> None:
 def test_too_long_a_column_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets must not wrap around."""
     monkeypatch.setattr(voxload.columns, "_MOST_BYTES", 5)
-    with pytest.raises(OverflowError, match="two catalogues"):
+    with pytest.raises(UsageError, match="two catalogues"):
         column(["abc", "def"], pa.string())

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from voxload.errors import UsageError
+
 _MOST_BYTES = 2**31 - 1
 """Bytes or values that the offsets of a string or list column reach."""
 
@@ -22,7 +24,7 @@ def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
     Raises
     ------
-    OverflowError
+    UsageError
         When strings or lists of one column together hold more than 2 GiB or that many values.
     """
     is_valid = [value is not None for value in values]
@@ -47,5 +49,10 @@ def _offsets(parts: Sequence[Any]) -> pa.Buffer:
     """Return where each part begins, and where the last one ends, when they are one behind the other."""
     ends = list(accumulate(map(len, parts), initial=0))
     if ends[-1] > _MOST_BYTES:
-        raise OverflowError(f"a column of {ends[-1]} bytes or values: at most {_MOST_BYTES} fit, write two catalogues")
+        raise UsageError(
+            "a column of a catalogue",
+            found=f"{ends[-1]} bytes or values",
+            expected=f"at most {_MOST_BYTES}",
+            remedy="write two catalogues",
+        )
     return pa.py_buffer(np.array(ends, np.int32).tobytes())

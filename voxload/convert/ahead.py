@@ -54,13 +54,22 @@ class TilesAhead(Generic[W]):
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="voxload-read")
 
     def __enter__(self) -> Self:
-        self._start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._reader.shutdown(wait=True, cancel_futures=True)
+
+    def start(self) -> None:
+        """Read into every buffer that is free; called within the block, because whoever is asked may raise."""
+        while (self._free or self._left) and (wanted := next(self._wanted, None)) is not None:
+            if not self._free:
+                self._left -= 1
+                self._free.append(np.empty(self._largest, self._cube.dtype))
+            buffer = self._free.popleft()
+            self._lent.append(buffer)
+            self._coming.append((wanted, self._reader.submit(self._read, wanted.tile, buffer)))
 
     @property
     def is_reading(self) -> bool:
@@ -75,16 +84,7 @@ class TilesAhead(Generic[W]):
     def release(self) -> None:
         """Let the oldest tile's buffer be read into again: nobody looks into it any more."""
         self._free.append(self._lent.popleft())
-        self._start()
-
-    def _start(self) -> None:
-        while (self._free or self._left) and (wanted := next(self._wanted, None)) is not None:
-            if not self._free:
-                self._left -= 1
-                self._free.append(np.empty(self._largest, self._cube.dtype))
-            buffer = self._free.popleft()
-            self._lent.append(buffer)
-            self._coming.append((wanted, self._reader.submit(self._read, wanted.tile, buffer)))
+        self.start()
 
     def _read(self, tile: Box, buffer: Volume) -> Volume:
         shape = self._cube.order.to_stored((self._cube.volume_shape[0], *tile.shape))

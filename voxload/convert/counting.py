@@ -74,6 +74,19 @@ def _found(different: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint3
 
 
 @part
+def _count_keys(tables: Any, keys: Any, begin: Any, end: Any) -> None:
+    """Count keys from one place to another."""
+    whole = begin + (end - begin) // uint64(4) * uint64(4)
+    for place in range(begin, whole, uint64(4)):
+        tables[0, keys[place]] += uint32(1)
+        tables[1, keys[place + _ONE]] += uint32(1)
+        tables[2, keys[place + uint64(2)]] += uint32(1)
+        tables[3, keys[place + uint64(3)]] += uint32(1)
+    for place in range(whole, end):
+        tables[0, keys[place]] += uint32(1)
+
+
+@part
 def _gather(tables: Any, found: Any, last: Any) -> Any:
     """List the keys up to `last` whose sums are not zero, and the sums; zero the tables; return how many."""
     different, run = _ZERO, uint64(_RUN)
@@ -118,13 +131,8 @@ def _tally(flat: Any, tables: Any, pairs: Any, found: Any) -> Any:
                 pairs[0, flat[place] | uint64(flat[place + _ONE]) << _SMALL_BITS] += uint32(1)
                 pairs[1, flat[place + uint64(2)] | uint64(flat[place + uint64(3)]) << _SMALL_BITS] += uint32(1)
         else:
-            for place in range(begin, whole, uint64(4)):
-                tables[0, flat[place]] += uint32(1)
-                tables[1, flat[place + _ONE]] += uint32(1)
-                tables[2, flat[place + uint64(2)]] += uint32(1)
-                tables[3, flat[place + uint64(3)]] += uint32(1)
-        for place in range(whole, end):
-            tables[0, flat[place]] += uint32(1)
+            whole = begin
+        _count_keys(tables, flat, whole, end)
         union |= bits
     _part_pairs(pairs, tables, paired)
     return _gather(tables, found, union)
@@ -206,14 +214,7 @@ def _measure(flat: Any, block: Any, places: Any, tables: Any, found: Any, figure
             key = _key(bits[place])
             low, high = min(low, key), max(high, key)
             places[place] = uint64(key ^ int64(_SIGN)) >> _SHIFT
-        whole = held // uint64(4) * uint64(4)
-        for place in range(_ZERO, whole, uint64(4)):
-            tables[0, places[place]] += uint32(1)
-            tables[1, places[place + _ONE]] += uint32(1)
-            tables[2, places[place + uint64(2)]] += uint32(1)
-            tables[3, places[place + uint64(3)]] += uint32(1)
-        for place in range(whole, held):
-            tables[0, places[place]] += uint32(1)
+        _count_keys(tables, places, _ZERO, held)
         middle = total / held
         for place in range(held):
             block[place] = (block[place] - middle) ** 2

@@ -61,7 +61,7 @@ class _Cut:
         return first[0] + self.index[0], first[1] + self.index[1], first[2] + self.index[2]
 
 
-@lru_cache
+@lru_cache(maxsize=8)
 def _cuts(tiling: Tiling, shape: tuple[int, int, int]) -> tuple[_Cut, ...]:
     """Return the chunks of a tile in the order in which they are stored; most tiles of a volume are equal."""
     found = []
@@ -199,6 +199,7 @@ class _Job:
 
         with tiles:
             try:
+                tiles.start()
                 while tiles.is_reading or waiting:
                     if not tiles.is_reading:
                         store()
