@@ -119,6 +119,22 @@ def _swapper(count: int) -> Any:
     return make
 
 
+def _loader(count: int) -> Any:
+    """Return the maker of an operation that loads `count` bytes as an unsigned number."""
+    kind = ir.IntType(8 * count)
+
+    def make(_context: Any, at: Any) -> Any:  # noqa: ARG001 - numba counts them
+        """Load a number from any address; the first byte is the lowest."""
+
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            found = builder.load(builder.inttoptr(arguments[0], kind.as_pointer()), align=1)
+            return builder.zext(found, ir.IntType(64))
+
+        return types.uint64(types.uint64), generate
+
+    return make
+
+
 def _make_prefetch(_context: Any, at: Any) -> Any:  # noqa: ARG001 - numba counts them
     """Ask for the line at an address; one that is not mapped does no harm."""
 
@@ -157,6 +173,10 @@ copy_line: Any = intrinsic(_make_copy_line)
 weave2: Any = intrinsic(_weaver(2))
 weave4: Any = intrinsic(_weaver(4))
 weave8: Any = intrinsic(_weaver(8))
+load1: Any = intrinsic(_loader(1))
+load2: Any = intrinsic(_loader(2))
+load4: Any = intrinsic(_loader(4))
+load8: Any = intrinsic(_loader(8))
 swap2: Any = intrinsic(_swapper(2))
 swap4: Any = intrinsic(_swapper(4))
 swap8: Any = intrinsic(_swapper(8))

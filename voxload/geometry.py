@@ -67,7 +67,7 @@ class Box:
     @property
     def shape(self) -> tuple[int, ...]:
         """Extent per axis, in voxels."""
-        return tuple(hi - lo for lo, hi in zip(self.start, self.stop, strict=True))
+        return tuple(map(operator.sub, self.stop, self.start))
 
     @property
     def size(self) -> int:
@@ -77,7 +77,7 @@ class Box:
     @property
     def slices(self) -> tuple[slice, ...]:
         """Index expression of this box in an array that starts at the origin."""
-        return tuple(slice(lo, hi) for lo, hi in zip(self.start, self.stop, strict=True))
+        return tuple(map(slice, self.start, self.stop))
 
     def shift(self, offset: Sequence[int]) -> Box:
         """Return the box moved by `offset` voxels."""

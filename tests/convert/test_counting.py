@@ -1,4 +1,4 @@
-"""Figures of voxels that are counted by value, in pairs, in blocks, or that are no numbers."""
+"""Figures of voxels that are counted by value, in groups, in blocks, or that are no numbers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from voxload.readers.protocol import Volume
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "f2"])
-@pytest.mark.parametrize("highest", [1, 127, 128, 5000])
+@pytest.mark.parametrize("highest", [1, 15, 16, 127, 5000])
 def test_each_value_is_counted(dtype: str, highest: int) -> None:
-    """Blocks of small values, whose neighbours are counted as pairs, and of large ones, in any mixture."""
+    """Groups of small values, which are counted together, and of large ones, in any mixture, and a rest."""
     draw = np.random.default_rng(highest)
     most = min(highest, np.iinfo(dtype).max if dtype != "f2" else highest)
     voxels = draw.integers(0, most, 10007, endpoint=True)
     voxels[draw.integers(0, 10007, 3)] = most
     found = count_channels(voxels.astype(dtype)[np.newaxis])[0]
     values, counts = np.unique(voxels.astype(dtype).view(f"u{np.dtype(dtype).itemsize}"), return_counts=True)
-    np.testing.assert_array_equal(found.keys, values)
-    np.testing.assert_array_equal(found.voxels, counts)
+    np.testing.assert_array_equal(found.found[0], values)
+    np.testing.assert_array_equal(found.found[1], counts)
 
 
 def test_tables_are_left_empty() -> None:
@@ -33,7 +33,7 @@ def test_tables_are_left_empty() -> None:
             assert (total.count, total.minimum, total.maximum, total.mean) == (5000, value, value, value)
     wide = count_channels(voxels.astype("f4"))
     assert [total_of([found]).maximum for found in wide] == [100, -3, 300]
-    assert all(sum(found.voxels) == 5000 for found in wide)
+    assert all(sum(found.found[1]) == 5000 for found in wide)
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
@@ -56,6 +56,12 @@ def test_no_finite_voxel() -> None:
     for dtype in ("f2", "f4"):
         total = total_of(count_channels(np.full((1, 10), np.nan, dtype)))
         assert (total.count, total.nan_count, total.bins) == (0, 10, {})
+
+
+@pytest.mark.parametrize("dtype", ["i2", "f4"])
+def test_no_voxel_at_all(dtype: str) -> None:
+    """Each channel has figures, of nothing."""
+    assert [total_of([found]).count for found in count_channels(np.empty((3, 0), dtype))] == [0, 0, 0]
 
 
 def test_subnormal_and_huge_values_have_bins_of_their_own() -> None:

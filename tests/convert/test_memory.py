@@ -12,7 +12,7 @@ import numpy as np
 from voxload.units import parse_bytes
 
 EXTENT = 320
-ALLOWED = "330MiB"
+ALLOWED = "380MiB"
 CHILD = """
 import sys
 from pathlib import Path

@@ -9,51 +9,37 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import numba
 import numpy as np
-import numpy.typing as npt
 from numba import float32, float64, int32, int64, types, uint16, uint32, uint64
 
 from voxload.convert.counts import Counts, is_counted_by_value
+from voxload.convert.tables import TABLE, TABLES, count_keys, gather
+from voxload.convert.tallying import tally
 from voxload.readers.kernels import compiled, part
 from voxload.readers.protocol import Volume
 from voxload.statistics import BINS, Statistics
 
-_LANES = 4
-"""Tables that take turns: an increment need not wait for that of an equal neighbour."""
-_APART = 80
-"""Places by which equal keys of two tables are not a power of two apart: they would push each other out of caches."""
-_WIDTHS = {1: np.uint8, 2: np.uint16}
 _KERNEL_TYPES = (float32, float64, int32, int64, uint32, uint64)
-_TABLE, _NUMBERS, _PLACES = types.Array(uint32, 2, "C"), types.Array(float64, 1, "C"), types.Array(uint16, 1, "C")
+_NUMBERS, _PLACES = types.Array(float64, 1, "C"), types.Array(uint16, 1, "C")
 _BLOCK = uint64(2048)
 """Voxels at once: as float64 they take a third of the smallest near cache."""
 _SUMS = uint64(8)
-_SMALL_BITS = uint64(7)
-_SMALL = uint64(1) << _SMALL_BITS
-"""Values from which on two neighbours are no longer counted as a pair."""
-_RUN = 64
-"""Keys that are looked at together: most are of none that occur."""
 _SIGN, _SHIFT = uint64(1 << 63), uint64(48)
 _ZERO, _ONE = uint64(0), uint64(1)
 
 
 def count_channels(chunk: Volume) -> list[Counts]:
     """Return what the voxels of each channel are like; ``(C, ...)`` of any number type of up to 8 bytes."""
-    return [_count(np.ascontiguousarray(channel).reshape(-1)) for channel in chunk]
-
-
-def _count(flat: Volume) -> Counts:
-    return _count_short(flat) if is_counted_by_value(flat.dtype) else _count_wide(flat)
+    voxels, dtype = np.ascontiguousarray(chunk), chunk.dtype
+    if is_counted_by_value(dtype):
+        return [Counts(dtype, found) for found in tally(voxels)]
+    return [_count(channel.reshape(-1)) for channel in voxels]
 
 
 class _Room(threading.local):
-    """A thread's tables of counts, all zero between calls, and room for what is found in them."""
+    """What a thread needs beside its tables."""
 
     def __init__(self) -> None:
-        self.tables = np.zeros((_LANES, BINS + _APART), np.uint32)
-        self.pairs = np.zeros((2, int(_SMALL * _SMALL)), np.uint32)
-        self.found = np.empty((2, BINS), np.uint32)
         self.block = np.empty(int(_BLOCK), np.float64)
         self.places = np.empty(int(_BLOCK), np.uint16)
         self.figures = np.empty(6, np.float64)
@@ -62,96 +48,13 @@ class _Room(threading.local):
 _room = _Room()
 
 
-def _count_short(flat: Volume) -> Counts:
-    kind = _WIDTHS[flat.dtype.itemsize]
-    different = _TALLIES[flat.dtype.itemsize](flat.view(kind), _room.tables, _room.pairs, _room.found)
-    return Counts(flat.dtype, *_found(different))
-
-
-def _found(different: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint32]]:
-    keys, voxels = _room.found[:, :different]
-    return keys.astype(np.uint16), voxels.copy()
-
-
-@part
-def _count_keys(tables: Any, keys: Any, begin: Any, end: Any) -> None:
-    """Count keys from one place to another."""
-    whole = begin + (end - begin) // uint64(4) * uint64(4)
-    for place in range(begin, whole, uint64(4)):
-        tables[0, keys[place]] += uint32(1)
-        tables[1, keys[place + _ONE]] += uint32(1)
-        tables[2, keys[place + uint64(2)]] += uint32(1)
-        tables[3, keys[place + uint64(3)]] += uint32(1)
-    for place in range(whole, end):
-        tables[0, keys[place]] += uint32(1)
-
-
-@part
-def _gather(tables: Any, found: Any, last: Any) -> Any:
-    """List the keys up to `last` whose sums are not zero, and the sums; zero the tables; return how many."""
-    different, run = _ZERO, uint64(_RUN)
-    for begin in range(_ZERO, last + _ONE, run):
-        union = uint32(0)
-        for key in range(begin, begin + run):
-            union |= tables[0, key] | tables[1, key] | tables[2, key] | tables[3, key]
-        if union:
-            for key in range(begin, begin + run):
-                count = tables[0, key] + tables[1, key] + tables[2, key] + tables[3, key]
-                if count:
-                    found[0, different], found[1, different] = key, count
-                    different += _ONE
-                    tables[0, key] = tables[1, key] = tables[2, key] = tables[3, key] = 0
-    return int64(different)
-
-
-@part
-def _part_pairs(pairs: Any, tables: Any, last: Any) -> None:
-    """Count the values up to `last` of both voxels of each pair, and zero the pairs."""
-    for high in range(_ZERO, last + _ONE):
-        row, total = high << _SMALL_BITS, uint32(0)
-        for low in range(_ZERO, last + _ONE):
-            count = pairs[0, row + low] + pairs[1, row + low]
-            pairs[0, row + low] = pairs[1, row + low] = 0
-            tables[0, low] += count
-            total += count
-        tables[1, high] += total
-
-
-def _tally(flat: Any, tables: Any, pairs: Any, found: Any) -> Any:
-    """List the values that occur, ascending, and how often; return how many there are and leave the tables zero."""
-    size, union, paired = uint64(flat.size), _ZERO, _ZERO
-    for begin in range(_ZERO, size, _BLOCK):
-        end, bits = min(begin + _BLOCK, size), flat[begin]
-        for place in range(begin, end):
-            bits |= flat[place]
-        whole = begin + (end - begin) // uint64(4) * uint64(4)
-        if bits < _SMALL:
-            paired |= bits
-            for place in range(begin, whole, uint64(4)):
-                pairs[0, flat[place] | uint64(flat[place + _ONE]) << _SMALL_BITS] += uint32(1)
-                pairs[1, flat[place + uint64(2)] | uint64(flat[place + uint64(3)]) << _SMALL_BITS] += uint32(1)
-        else:
-            whole = begin
-        _count_keys(tables, flat, whole, end)
-        union |= bits
-    _part_pairs(pairs, tables, paired)
-    return _gather(tables, found, union)
-
-
-_TALLIES: dict[int, Any] = {
-    np.dtype(kind).itemsize: compiled(
-        types.Array(numba.from_dtype(np.dtype(kind)), 1, "C"), _TABLE, _TABLE, _TABLE, returns=int64
-    )(_tally)
-    for kind in _WIDTHS.values()
-}
-
-
-def _count_wide(flat: Volume) -> Counts:
-    different = _KERNELS[flat.dtype](flat, _room.block, _room.places, _room.tables, _room.found, _room.figures)
+def _count(flat: Volume) -> Counts:
+    kernel = _KERNELS[flat.dtype]
+    different = kernel(flat, _room.block, _room.places, TABLES.counts, TABLES.found, _room.figures)
     nans, infinite, low, high, mean, deviations = _room.figures.tolist()
     finite = flat.size - int(nans) - int(infinite)
     figures = Statistics(finite, int(nans), int(infinite), low, high, mean, deviations)
-    return Counts(flat.dtype, *_found(different), figures)
+    return Counts(flat.dtype, TABLES.found[:, :different].copy(), figures)
 
 
 @part
@@ -214,7 +117,7 @@ def _measure(flat: Any, block: Any, places: Any, tables: Any, found: Any, figure
             key = _key(bits[place])
             low, high = min(low, key), max(high, key)
             places[place] = uint64(key ^ int64(_SIGN)) >> _SHIFT
-        _count_keys(tables, places, _ZERO, held)
+        count_keys(tables, places, held)
         middle = total / held
         for place in range(held):
             block[place] = (block[place] - middle) ** 2
@@ -225,12 +128,12 @@ def _measure(flat: Any, block: Any, places: Any, tables: Any, found: Any, figure
     bits[0], bits[1] = uint64(_key(low)), uint64(_key(high))
     figures[2], figures[3] = (block[0], block[1]) if count else (np.inf, -np.inf)
     figures[4], figures[5] = mean, deviations
-    return _gather(tables, found, uint64(BINS - 1))
+    return gather(tables, found, uint64(BINS - 1))
 
 
 _KERNELS: dict[Any, Any] = {
-    np.dtype(str(kind)): compiled(
-        types.Array(kind, 1, "C"), _NUMBERS, _PLACES, _TABLE, _TABLE, _NUMBERS, returns=int64
-    )(_measure)
+    np.dtype(str(kind)): compiled(types.Array(kind, 1, "C"), _NUMBERS, _PLACES, TABLE, TABLE, _NUMBERS, returns=int64)(
+        _measure
+    )
     for kind in _KERNEL_TYPES
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from voxload.statistics import Statistics, of_values
 
 _FOLD = 1 << 18
 """Keys listed from which on equal ones are put together; a chunk has at most 65,536."""
+_NONE = Statistics()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,9 @@ class Counts:
 
     dtype: np.dtype[Any]
     """Type of the voxels."""
-    keys: npt.NDArray[np.uint16]
-    """Keys that occur, each once."""
-    voxels: npt.NDArray[np.uint32]
-    """How many voxels have each."""
-    figures: Statistics = field(default_factory=Statistics)
+    found: npt.NDArray[np.uint32]
+    """Keys that occur, each once, and how many voxels have each: ``(2, keys)``."""
+    figures: Statistics = _NONE
     """What does not follow from keys; without bins."""
 
 
@@ -43,7 +42,7 @@ class Sum:
     def add(self, counts: Counts) -> None:
         """Add those of a chunk."""
         self._waiting.append(counts)
-        self._listed += len(counts.keys)
+        self._listed += counts.found.shape[1]
         if self._listed > _FOLD:
             self._total, self._waiting, self._listed = self.total(), [], 0
 
@@ -60,8 +59,8 @@ def is_counted_by_value(dtype: np.dtype[Any]) -> bool:
 def total_of(parts: list[Counts]) -> Statistics:
     """Return the figures of one channel's voxels in at least one chunk."""
     dtype = parts[0].dtype
-    keys = np.concatenate([one.keys for one in parts])
-    voxels = np.concatenate([one.voxels for one in parts])
+    keys, voxels = np.concatenate([one.found for one in parts], axis=1)
+    keys = keys.astype(np.uint16)
     order = np.argsort(keys, kind="stable")
     first = np.flatnonzero(np.diff(keys[order], prepend=-1))
     keys, sums = keys[order][first], np.add.reduceat(voxels[order].astype(np.int64), first)

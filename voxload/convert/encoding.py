@@ -35,7 +35,7 @@ class Piece:
     """One chunk that is to be made."""
 
     voxels: Volume
-    """Its voxels in the tile, of all channels."""
+    """Its voxels in the tile."""
     place: Place
     """Its place in the grid of chunks."""
 
@@ -53,13 +53,13 @@ class Encode:
         return [self._encode(piece) for piece in pieces]
 
     def _encode(self, piece: Piece) -> Encoded:
-        width = self._chunks[0]
-        wanted = piece.voxels[piece.place[0] * width : (piece.place[0] + 1) * width]
-        chunk = _buffer(self._chunks, self._dtype)
-        inside = chunk[(slice(None), *(slice(extent) for extent in wanted.shape[1:]))]
-        if inside.shape != chunk.shape:
-            chunk[:] = 0  # beyond the volume's border
-        pack(inside, wanted)
+        inside = chunk = piece.voxels
+        if chunk.shape != self._chunks or not chunk.flags.c_contiguous:
+            chunk = _buffer(self._chunks, self._dtype)
+            inside = chunk[tuple(slice(extent) for extent in inside.shape)]
+            if inside.shape != chunk.shape:
+                chunk[:] = 0  # beyond the volume's border
+            pack(inside, piece.voxels)
         return Encoded(piece.place, self._encoder(chunk), count_channels(inside))
 
 

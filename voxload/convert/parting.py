@@ -24,6 +24,7 @@ from voxload.readers.scratch import address
 MOST_CHANNELS = 8
 """Beyond, vectors no longer fit the registers of a processor."""
 _UNITS = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
+_ZERO, _ONE = uint64(0), uint64(1)
 _INDEX = ir.IntType(32)
 
 
@@ -44,39 +45,87 @@ def can_part(chunk: Volume, voxels: Volume) -> bool:
 
 def part_channels(chunk: Volume, voxels: Volume) -> None:
     """Copy ``(C, d, h, w)`` voxels that `can_part` accepts; safe to call from many threads at once."""
-    numbers = [address(chunk), address(voxels), *voxels.shape[1:], *chunk.strides[1:3], *voxels.strides[1:3]]
-    rows = tuple(channel * chunk.strides[0] for channel in range(len(voxels)))
-    _kernel(len(voxels), voxels.itemsize)(np.array(numbers, np.uint64), rows)
+    part_into_chunks(chunk[np.newaxis, np.newaxis, np.newaxis, np.newaxis], voxels, (0, 0, 0))
 
 
-def _part(numbers: Any, rows: Any, unit: Any) -> None:
-    """Copy (d, h, w, C) voxels, channels fastest, into a row for each channel.
+def part_into_chunks(chunks: Volume, voxels: Volume, start: tuple[int, int, int]) -> None:
+    """Copy voxels to their places in chunks, all of one call in a row along w; safe to call from many threads at once.
 
     Parameters
     ----------
-    numbers
-        The addresses of chunk and voxels, the extents (3), and the strides in bytes of d and h in each (2 and 2).
-    rows
-        Bytes from the chunk's start to each channel's first voxel.
-    unit
-        Any array of unsigned integers as wide as a voxel.
+    chunks
+        ``(groups, chunks along d, h and w, channels of a group, d, h, w)`` of one chunk, rows of voxels contiguous.
+    voxels
+        ``(C, d, h, w)`` with the channels of all groups next to each other in memory, or with contiguous rows.
+    start
+        Where the first voxel belongs: along w at the begin of a chunk.
     """
-    width = uint64(unit.itemsize)
-    each, step = uint64(LINE) // width, uint64(LINE) * uint64(len(rows))
-    lines = numbers[4] // each
-    for d in range(numbers[2]):
-        for h in range(numbers[3]):
-            to = numbers[0] + d * numbers[5] + h * numbers[6]
-            at = numbers[1] + d * numbers[7] + h * numbers[8]
-            for _ in range(lines):
-                _part_line(to, at, rows, unit)
-                to += uint64(LINE)
-                at += step
-            for _ in range(numbers[4] - lines * each):
-                for row in rows:
-                    copy(to + row, at, width)
-                    at += width
-                to += width
+    strides, width = chunks.strides, chunks.shape[4]
+    rows = tuple(channel // width * strides[0] + channel % width * strides[4] for channel in range(len(voxels)))
+    extents = (*voxels.shape[1:], *chunks.shape[5:], *start)
+    numbers = np.array((address(chunks), address(voxels), *extents, *strides[1:4], *strides[5:7], *voxels.strides[1:3]))
+    numbers = numbers.view(np.uint64)
+    if len(voxels) > 1 and voxels.strides[3] != voxels.itemsize:
+        _kernel(len(voxels), voxels.itemsize)(numbers, rows)
+        return
+    for row in rows:
+        _kernel(1, voxels.itemsize)(numbers, (row,))
+        numbers[1] += np.uint64(voxels.strides[0])
+
+
+def _parting(channels: int, width: int) -> Callable[..., Any]:
+    """Return the kernel for voxels of so many channels and bytes, which it knows when it is compiled."""
+    size = uint64(width)
+    each, step = uint64(LINE // width), uint64(LINE * channels)
+
+    def part_(numbers: Any, rows: Any, unit: Any) -> None:
+        """Copy (d, h, w, C) voxels, channels fastest, into a row for each channel.
+
+        Parameters
+        ----------
+        numbers
+            The addresses of chunks and voxels; the extents (d, h, w) of voxels and of a chunk, and the place of the
+            first voxel; strides in bytes of chunks (3), and of d and h in a chunk and among the voxels (2 and 2).
+        rows
+            Bytes from a chunk's start to each channel's first voxel.
+        unit
+            Any array of unsigned integers as wide as a voxel.
+        """
+        # Local names: whatever is stored might be a number of the array, for all that a compiler knows.
+        at_d, to_d, in_d = numbers[1], numbers[0] + numbers[8] // numbers[5] * numbers[11], numbers[8] % numbers[5]
+        to_h, first_h = numbers[9] // numbers[6] * numbers[12], numbers[9] % numbers[6]
+        height, width, long, wide = numbers[3], numbers[4], numbers[6], numbers[7]
+        next_h, next_w = numbers[12], numbers[13]
+        stride_d, stride_h, apart_d, apart_h = numbers[14], numbers[15], numbers[16], numbers[17]
+        to_d += numbers[10] // wide * next_w
+        for _ in range(numbers[2]):
+            at_h, begin, in_h = at_d, to_d + in_d * stride_d + to_h, first_h
+            for _ in range(height):
+                at, row_begin, left = at_h, begin + in_h * stride_h, width
+                while left:
+                    count, to = min(wide, left), row_begin
+                    lines = count // each
+                    for _ in range(lines):
+                        _part_line(to, at, rows, unit)
+                        to += uint64(LINE)
+                        at += step
+                    for _ in range(count - lines * each):
+                        for row in rows:
+                            copy(to + row, at, size)
+                            at += size
+                        to += size
+                    row_begin += next_w
+                    left -= count
+                at_h += apart_h
+                in_h += _ONE
+                if in_h == long:
+                    in_h, begin = _ZERO, begin + next_h
+            at_d += apart_d
+            in_d += _ONE
+            if in_d == numbers[5]:
+                in_d, to_d = _ZERO, to_d + numbers[11]
+
+    return part_
 
 
 def _make_part_line(_context: Any, to: Any, at: Any, rows: Any, unit: Any) -> Any:
@@ -134,7 +183,9 @@ def _kernel(channels: int, width: int) -> Callable[[npt.NDArray[np.uint64], tupl
     """Return the copy of voxels of so many channels and bytes; takes a second the first time on a machine."""
     unit = np.empty(0, f"u{width}")
     rows: Any = types.UniTuple
-    kernel: Any = compiled(NUMBERS, rows(uint64, channels), types.Array(_UNITS[width], 1, "C"))(_part)
+    kernel: Any = compiled(NUMBERS, rows(uint64, channels), types.Array(_UNITS[width], 1, "C"))(
+        _parting(channels, width)
+    )
 
     def part(numbers: npt.NDArray[np.uint64], rows: tuple[int, ...]) -> None:
         kernel(numbers, rows, unit)

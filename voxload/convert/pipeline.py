@@ -7,20 +7,20 @@ fixed order, whichever thread is done first, so that equal sources give equal fi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 
 from voxload.convert.ahead import TilesAhead
+from voxload.convert.cuts import Cut, cuts
 from voxload.convert.encoding import Encode, Encoded, Piece
 from voxload.convert.manifest import check_unchanged
 from voxload.convert.recording import Recorder
 from voxload.convert.sources.protocol import RawCube
+from voxload.convert.staging import stage
 from voxload.convert.storage import Place
 from voxload.convert.store import VolumePlan
-from voxload.convert.tiles import Tiling
 from voxload.convert.writer import VolumeWriter
 from voxload.errors import DataError
 from voxload.geometry import Box
@@ -46,38 +46,12 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
-    """A chunk of a tile."""
-
-    slices: tuple[slice, ...]
-    """Its voxels in the tile, of all channels."""
-    index: tuple[int, int, int]
-    """Its place among the tile's chunks."""
-    voxels: int
-    """How many it has, of one channel."""
-
-    def place(self, first: Sequence[int]) -> tuple[int, int, int]:
-        """Return its place in the volume, whose chunk at `first` is the tile's first one."""
-        return first[0] + self.index[0], first[1] + self.index[1], first[2] + self.index[2]
-
-
-@lru_cache(maxsize=8)
-def _cuts(tiling: Tiling, shape: tuple[int, int, int]) -> tuple[_Cut, ...]:
-    """Return the chunks of a tile in the order in which they are stored; most tiles of a volume are equal."""
-    found = []
-    for box in tiling.chunks(Box.whole(shape)):
-        d, h, w = (lo // width for lo, width in zip(box.start, tiling.chunk, strict=True))
-        found.append(_Cut((slice(None), *box.slices), (d, h, w), box.size))
-    return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
 class _Pending:
     """What is left to do of a tile."""
 
     tile: Box
     """Its voxels in the raw cube."""
-    chunks: list[tuple[_Cut, Place]]
+    chunks: list[tuple[Cut, Place]]
     """Chunks that are not stored, and their places."""
     nbytes: int
     """Bytes of their voxels."""
@@ -160,7 +134,8 @@ class _Job:
         first = next(pending, None)
         if first is not None:
             with source.open() as read_into:
-                tiles = TilesAhead(cube, read_into, wanted=chain([first], pending), tiling=self.plan.tiling)
+                staging = stage(cube, self.plan.tiling, self.plan.manifest.chunks[0], read_into=read_into)
+                tiles = TilesAhead(staging, wanted=chain([first], pending), buffers=self.plan.tiling.buffers)
                 self._convert(tiles)
         check_unchanged(part)
 
@@ -172,7 +147,7 @@ class _Job:
         voxel = cube.volume_shape[0] * cube.dtype.itemsize // len(groups)
         for tile in tiling.tiles():
             first = tuple((lo + by) // width for lo, by, width in zip(tile.start, shift, widths, strict=True))
-            chunks = [(cut, (group, *cut.place(first))) for cut in _cuts(tiling, tile.shape) for group in groups]
+            chunks = [(cut, (group, *cut.place(first))) for cut in cuts(tiling, tile.shape) for group in groups]
             missing = [one for one in chunks if not self.writer.has(one[1])]
             left = sum(cut.voxels for cut, _ in missing) * voxel
             done = tile.size * voxel * len(groups) - left
@@ -204,12 +179,12 @@ class _Job:
                     if not tiles.is_reading:
                         store()
                         continue
-                    one, block = tiles.next()
-                    self.tally.read += block.nbytes
+                    one, tile = tiles.next()
+                    self.tally.read += tile.nbytes
                     for begin in range(0, len(one.chunks), job):
                         chunks = one.chunks[begin : begin + job]
-                        pieces = [Piece(block[cut.slices], place) for cut, place in chunks]
-                        nbytes = sum(piece.voxels.nbytes for piece in pieces) // self.plan.channel_groups
+                        pieces = [Piece(tile.voxels(cut, place[0]), place) for cut, place in chunks]
+                        nbytes = sum(piece.voxels.nbytes for piece in pieces)
                         completes = one if begin + job >= len(one.chunks) else None
                         waiting.append(_Waiting(self.workers.submit(encode, pieces), nbytes, completes))
                         while len(waiting) > self.ahead:

@@ -12,9 +12,9 @@ from voxload.errors import UsageError
 from voxload.geometry import Box
 from voxload.units import format_bytes
 
-LIBRARY_BYTES = 256 * 2**20
-"""Memory of the interpreter with its libraries once a conversion is planned: 239 MiB measured, of
-which 132 are pages of shared libraries, and room for small buffers."""
+LIBRARY_BYTES = 304 * 2**20
+"""Memory of the interpreter with its libraries while a conversion runs: up to 290 MiB measured, of which 132 to 187 are
+pages of shared libraries, as many as the kernel maps at once, and room for small buffers."""
 JOB_BYTES = 2**21
 """Voxels that a thread is sent to encode, where a chunk has less: sent one by one, chunks of 256 KiB take a tenth more
 of the processors' time, and those of 108 KiB half as much again."""
@@ -25,6 +25,9 @@ TILE_BYTES = 2**24
 not converted faster."""
 READ_AHEAD = 2
 """Tiles in memory: one is encoded while the next is read."""
+_FLAT_AHEAD = 3
+"""The same of a source without chunks, whose tiles are parted where they are read: with two, a reader that the system
+puts off for a moment keeps those that encode waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,11 @@ class Tiling:
 
     def tiles(self) -> Iterator[Box]:
         """Yield the tiles in the order in which the source stores them."""
-        return _cut(Box.whole(self.spatial), self.tile, self.slowest_first)
+        return parts_of(Box.whole(self.spatial), self.tile, self.slowest_first)
 
     def chunks(self, tile: Box) -> Iterator[Box]:
         """Yield the parts of a tile that are in one chunk each, in the order in which they are written."""
-        return _cut(tile, self.chunk, (0, 1, 2))
+        return parts_of(tile, self.chunk, (0, 1, 2))
 
 
 def plan_tiling(layout: Layout, itemsize: int, *, demand: Demand, budget: Budget) -> Tiling:
@@ -109,11 +112,13 @@ def plan_tiling(layout: Layout, itemsize: int, *, demand: Demand, budget: Budget
         for axis in demand.slowest_first[1:]:
             least[axis] = -(-spatial[axis] // chunk[axis]) * chunk[axis]
     room = budget.max_memory - sum(fixed.values())
-    buffers = next((count for count in (READ_AHEAD, 1) if count * _held(least, spatial) * voxel <= room), 0)
+    is_flat = not demand.scratch_bytes and not demand.is_sequential
+    ahead = _FLAT_AHEAD if is_flat else READ_AHEAD
+    buffers = next((count for count in range(ahead, 0, -1) if count * _held(least, spatial) * voxel <= room), 0)
     if not buffers:
         _refuse({**fixed, "the voxels read at once": _held(least, spatial) * voxel}, budget.max_memory)
     # A chunk of the source that reached beyond a tile would be decoded for each of the tiles that it is in.
-    most = room if demand.scratch_bytes or demand.is_sequential else min(room, buffers * TILE_BYTES)
+    most = min(room, buffers * TILE_BYTES) if is_flat else room
     tile = least
     for axis in reversed(demand.slowest_first[1:]):
         across = _held(tile, spatial) // min(tile[axis], spatial[axis]) * voxel * buffers
@@ -149,8 +154,8 @@ def _refuse(parts: dict[str, int], max_memory: int) -> None:
     )
 
 
-def _cut(box: Box, widths: tuple[int, int, int], slowest_first: tuple[int, int, int]) -> Iterator[Box]:
-    """Cut `box` into parts of `widths`, the last ones smaller, with the slowest axis outermost."""
+def parts_of(box: Box, widths: tuple[int, int, int], slowest_first: tuple[int, int, int]) -> Iterator[Box]:
+    """Yield the parts of `box` that have `widths`, the last ones less, with the slowest axis outermost."""
     starts = [range(box.start[axis], box.stop[axis], widths[axis]) for axis in slowest_first]
     for place in product(*starts):
         by_axis = dict(zip(slowest_first, place, strict=True))

@@ -1,0 +1,185 @@
+"""Staging: how a tile of a raw cube is held in memory, from the reading of it until its chunks are encoded.
+
+A tile is read whole where the source has chunks of its own or can only be read in order, and its chunks are gathered
+when they are encoded. Where it can be read piece by piece, each piece stays in a processor's cache until its voxels are
+in their chunks: the tile passes through memory once less.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Protocol
+
+import numpy as np
+
+from voxload.convert.cuts import Cut
+from voxload.convert.parting import MOST_CHANNELS, part_into_chunks
+from voxload.convert.sources.protocol import RawCube, ReadInto, volume_view
+from voxload.convert.tiles import Tiling, parts_of
+from voxload.geometry import Box
+from voxload.readers.addresses import LINE
+from voxload.readers.protocol import Volume
+from voxload.readers.scratch import address
+
+BAND_BYTES = 2**21
+"""Voxels read at once of a tile that is read piece by piece: with half of it, the calls take a tenth longer, and with
+more it no longer stays in a cache."""
+_ALONG_W = 2
+
+
+class HeldTile(Protocol):
+    """A tile in memory."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its voxels."""
+        ...
+
+    def voxels(self, cut: Cut, group: int) -> Volume:
+        """Return a view of a chunk's voxels, of one group of channels."""
+        ...
+
+
+class Staging(Protocol):
+    """Reads tiles into buffers; one thread at a time."""
+
+    def buffer(self) -> Volume:
+        """Return a buffer that any tile can be read into."""
+        ...
+
+    def read(self, tile: Box, buffer: Volume) -> HeldTile:
+        """Read a tile."""
+        ...
+
+
+def stage(cube: RawCube, tiling: Tiling, width: int, *, read_into: ReadInto) -> Staging:
+    """Return how tiles are best held.
+
+    Parameters
+    ----------
+    cube
+        What is read.
+    tiling
+        Its tiles.
+    width
+        Channels of a chunk.
+    read_into
+        What reads it.
+    """
+    kind = _Banded if _can_band(cube, tiling) else _Whole
+    return kind(cube, tiling, width, read_into)
+
+
+def _can_band(cube: RawCube, tiling: Tiling) -> bool:
+    """Tell whether any box of the cube can be read, rows of voxels are along w, and all chunks are whole."""
+    return (
+        not cube.scratch_bytes
+        and not cube.is_sequential
+        and cube.spatial_order[-1] == _ALONG_W
+        and cube.order.axes[-1] in "WC"
+        and cube.volume_shape[0] <= MOST_CHANNELS
+        and not any(extent % width for extent, width in zip(tiling.spatial, tiling.chunk, strict=True))
+    )
+
+
+class _Held:
+    """What both ways have in common."""
+
+    def __init__(self, cube: RawCube, tiling: Tiling, width: int, read_into: ReadInto) -> None:
+        self._cube, self._tiling, self._width, self._read_into = cube, tiling, width, read_into
+        self._channels = cube.volume_shape[0]
+
+    def buffer(self) -> Volume:
+        """Return a buffer that any tile can be read into."""
+        return self._room(self._tiling.largest_tile)
+
+    def _room(self, voxels: int) -> Volume:
+        """Return room for so many voxels of each channel, from a cache line's begin on.
+
+        Anywhere else every line that is written would touch two, and parting takes half as long again.
+        """
+        size = voxels * self._channels * self._cube.dtype.itemsize
+        room = np.empty(size + LINE, np.uint8)
+        first = -address(room) % LINE
+        return room[first : first + size].view(self._cube.dtype)
+
+    def _read(self, box: Box, buffer: Volume) -> Volume:
+        """Read a box, laid out as the source is on disk."""
+        shape = self._cube.order.to_stored((self._channels, *box.shape))
+        block = volume_view(self._cube.order, buffer[: prod(shape)].reshape(shape))
+        self._read_into(box, block)
+        return block
+
+
+class _Whole(_Held):
+    """Tiles as the source stores them."""
+
+    def read(self, tile: Box, buffer: Volume) -> HeldTile:
+        """Read a tile."""
+        return _Block(self._read(tile, buffer), self._width)
+
+
+class _Banded(_Held):
+    """Tiles whose voxels are parted into chunks as soon as they are read, a few planes or rows at a time."""
+
+    def __init__(self, cube: RawCube, tiling: Tiling, width: int, read_into: ReadInto) -> None:
+        super().__init__(cube, tiling, width, read_into)
+        self._extents = self._band()
+        held = [min(of_band, of_tile) for of_band, of_tile in zip(self._extents, tiling.tile, strict=True)]
+        self._piece = self._room(prod(held))
+
+    def _band(self) -> tuple[int, int, int]:
+        """Return the extents of a band: as many whole rows, then planes, as it may have bytes."""
+        first, second, _ = self._tiling.slowest_first
+        tile = self._tiling.tile
+        extents = [1, 1, tile[2]]
+        room = BAND_BYTES // (self._channels * self._cube.dtype.itemsize)
+        for axis in (second, first):
+            extents[axis] = max(1, min(tile[axis], room // prod(extents)))
+            if extents[axis] < tile[axis]:
+                break
+        return extents[0], extents[1], extents[2]
+
+    def read(self, tile: Box, buffer: Volume) -> HeldTile:
+        """Read a tile."""
+        chunk = self._tiling.chunk
+        grid = [extent // width for extent, width in zip(tile.shape, chunk, strict=True)]
+        shape = (self._channels // self._width, *grid, self._width, *chunk)
+        chunks = buffer[: prod(shape)].reshape(shape)
+        for band in parts_of(tile, self._extents, self._tiling.slowest_first):
+            d, h, w = band.relative_to(tile.start).start
+            part_into_chunks(chunks, self._read(band, self._piece), (d, h, w))
+        return _Chunks(chunks)
+
+
+class _Block:
+    """A tile as the source stores it."""
+
+    def __init__(self, block: Volume, width: int) -> None:
+        self._block, self._width = block, width
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its voxels."""
+        return self._block.nbytes
+
+    def voxels(self, cut: Cut, group: int) -> Volume:
+        """Return the voxels of a chunk."""
+        return self._block[(slice(group * self._width, (group + 1) * self._width), *cut.slices)]
+
+
+class _Chunks:
+    """A tile whose chunks lie one after the other."""
+
+    def __init__(self, chunks: Volume) -> None:
+        self._chunks = chunks
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its voxels."""
+        return self._chunks.nbytes
+
+    def voxels(self, cut: Cut, group: int) -> Volume:
+        """Return the voxels of a chunk."""
+        chunk: Volume = self._chunks[(group, *cut.index)]
+        return chunk

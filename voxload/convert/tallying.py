@@ -1,0 +1,126 @@
+"""Tallying: how often each value occurs among voxels of at most two bytes, without the interpreter lock.
+
+Most voxels of counts and labels are small: four neighbours below 16 are one key of two bytes, and counted at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import int64, types, uint32, uint64
+
+from voxload.convert.tables import TABLE, TABLES, gather
+from voxload.readers.addresses import load1, load2, load4, load8
+from voxload.readers.kernels import compiled, part
+from voxload.readers.protocol import Volume
+from voxload.readers.scratch import address
+
+_BITS = uint64(4)
+"""Bits of a voxel that is counted with its neighbours."""
+_SMALL = uint64(15)
+_SIDE = 1 << 8
+"""Different pairs of such voxels."""
+_ZERO, _ONE, _GROUP = uint64(0), uint64(1), uint64(4)
+
+
+class _Groups(threading.local):
+    """A thread's table of groups, by their two pairs; all zero between calls."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(_SIDE * _SIDE, np.uint32)
+        self.pairs = np.zeros(_SIDE, np.uint32)
+
+
+_groups = _Groups()
+
+
+def tally(voxels: Volume) -> list[npt.NDArray[np.uint32]]:
+    """Return what occurs in each channel of contiguous ``(C, ...)`` voxels of one or two bytes.
+
+    Each array is ``(2, n)``: values as the bits of unsigned integers, ascending, and how often they occur.
+    """
+    kernel = _TALLIES[voxels.itemsize]
+    size = prod(voxels.shape[1:])
+    groups, pairs, counts, found = _groups.counts, _groups.pairs, TABLES.counts, TABLES.found
+    at, told = address(voxels), []
+    for _ in voxels:
+        different = kernel(at, size, groups, pairs, counts, found)
+        at += size * voxels.itemsize
+        told.append(found[:, :different].copy())
+    return told
+
+
+@part
+def _part_groups(groups: Any, pairs: Any, counts: Any, most: Any) -> None:
+    """Count the voxels of each group, whose bits are in `most`, and zero the groups."""
+    reach = (most | most << _BITS) + _ONE
+    for row in range(reach):
+        begin, total = row * uint64(_SIDE), uint32(0)
+        for column in range(reach):
+            count = groups[begin + column]
+            pairs[column] += count
+            total += count
+            groups[begin + column] = 0
+        pairs[row] += total
+    for pair in range(reach):
+        counts[0, pair & _SMALL] += pairs[pair]
+        counts[1, pair >> _BITS] += pairs[pair]
+        pairs[pair] = 0
+
+
+@part
+def _key(word: Any, bits: Any) -> Any:
+    """Return the number of a group whose voxels are `bits` apart and small."""
+    if bits == uint64(16):
+        # The factor brings all four into the highest two bytes; nothing else gets there, and nothing is carried.
+        return word * uint64(1 << 48 | 1 << 36 | 1 << 24 | 1 << 12) >> uint64(48)
+    two = (word | word >> _BITS) & uint64(0xFF00FF)
+    return (two | two >> uint64(8)) & uint64(0xFFFF)
+
+
+def _tallying(size: int) -> Callable[..., Any]:
+    """Return the kernel for voxels of so many bytes, which it knows when it is compiled."""
+    width = uint64(size)
+    bits = uint64(8 * size)
+    single = uint64((1 << 8 * size) - 1)
+    large = uint64(sum(((1 << 8 * size) - 1 & ~int(_SMALL)) << 8 * size * place for place in range(int(_GROUP))))
+
+    def tally_(at: Any, voxels: Any, groups: Any, pairs: Any, counts: Any, found: Any) -> Any:
+        """List the values that occur, ascending, and how often; return how many there are; leave the tables zero.
+
+        `at` is the first voxel's address.
+        """
+        union = _ZERO
+        for _ in range(voxels // _GROUP):
+            word = load4(at) if width == _ONE else load8(at)
+            at += _GROUP * width
+            if word & large:
+                union |= word
+                counts[0, word & single] += uint32(1)
+                counts[1, word >> bits & single] += uint32(1)
+                counts[2, word >> uint64(2) * bits & single] += uint32(1)
+                counts[3, word >> uint64(3) * bits] += uint32(1)
+            else:
+                groups[_key(word, bits)] += uint32(1)
+        union |= union >> uint64(2) * bits
+        union = (union | union >> bits) & single
+        _part_groups(groups, pairs, counts, _SMALL)
+        for _ in range(voxels % _GROUP):
+            value = load1(at) if width == _ONE else load2(at)
+            at += width
+            union |= value
+            counts[0, value] += uint32(1)
+        return gather(counts, found, union | _SMALL)
+
+    return tally_
+
+
+_COUNTS: Any = types.Array(uint32, 1, "C")
+_TALLIES: dict[int, Callable[..., int]] = {
+    size: compiled(uint64, uint64, _COUNTS, _COUNTS, TABLE, TABLE, returns=int64)(_tallying(size)) for size in (1, 2)
+}
