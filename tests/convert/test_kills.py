@@ -56,9 +56,9 @@ def _recorded(out: Path) -> set[tuple[str, tuple[int, ...]]]:
     """Return the chunks that records of unfinished volumes name, whole lines alone, and those of complete ones."""
     found = set()
     for ledger in out.glob(".*.progress"):
-        header, *steps = ledger.read_bytes().split(b"\n")[:-1]
-        if header:
-            name = json.loads(header)["name"]
+        lines = ledger.read_bytes().split(b"\n")[:-1]
+        if lines and lines[0]:  # else it was killed while it wrote the first line, and nothing is recorded
+            name, steps = json.loads(lines[0])["name"], lines[1:]
             found |= {(name, tuple(chunk[:4])) for step in steps for chunk in json.loads(step)["chunks"]}
     places = [(0, d, h, w) for d in range(6) for h in range(6) for w in range(6)]
     for volume in out.glob("*.*"):
