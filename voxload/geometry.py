@@ -54,7 +54,7 @@ class Box:
     def __post_init__(self) -> None:
         if len(self.start) != len(self.stop):
             raise UsageError("Box", found=f"start {self.start} and stop {self.stop}", expected="as many axes in both")
-        if any(lo > hi for lo, hi in zip(self.start, self.stop, strict=True)):
+        if any(map(operator.gt, self.start, self.stop)):
             raise UsageError(
                 "Box", found=f"start {self.start}, stop {self.stop}", expected="start <= stop on every axis"
             )
@@ -81,14 +81,13 @@ class Box:
 
     def shift(self, offset: Sequence[int]) -> Box:
         """Return the box moved by `offset` voxels."""
-        return Box(
-            tuple(lo + by for lo, by in zip(self.start, offset, strict=True)),
-            tuple(hi + by for hi, by in zip(self.stop, offset, strict=True)),
-        )
+        if len(offset) != len(self.start):
+            raise UsageError("Box.shift", found=f"offset {tuple(offset)}", expected=f"{len(self.start)} axes")
+        return Box(tuple(map(operator.add, self.start, offset)), tuple(map(operator.add, self.stop, offset)))
 
     def relative_to(self, origin: Sequence[int]) -> Box:
         """Return the box in indices that count from `origin`."""
-        return self.shift(tuple(-index for index in origin))
+        return self.shift(tuple(map(operator.neg, origin)))
 
     def expand(self, halo: Halo) -> Box:
         """Return the box with `halo` voxels more on each side; it may reach outside the sample."""

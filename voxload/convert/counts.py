@@ -60,10 +60,9 @@ def total_of(parts: list[Counts]) -> Statistics:
     """Return the figures of one channel's voxels in at least one chunk."""
     dtype = parts[0].dtype
     keys, voxels = np.concatenate([one.found for one in parts], axis=1)
-    keys = keys.astype(np.uint16)
-    order = np.argsort(keys, kind="stable")
-    first = np.flatnonzero(np.diff(keys[order], prepend=-1))
-    keys, sums = keys[order][first], np.add.reduceat(voxels[order].astype(np.int64), first)
+    of_all = np.bincount(keys, voxels)  # as float64, which is exact for more voxels than any file has
+    keys = np.flatnonzero(of_all)
+    sums = of_all[keys].astype(np.int64)
     if is_counted_by_value(dtype):
         return _of_bits(keys.astype(f"u{dtype.itemsize}").view(dtype).astype(np.float64), sums)
     figures = sum((one.figures for one in parts[1:]), parts[0].figures)

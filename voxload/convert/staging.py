@@ -7,6 +7,7 @@ in their chunks: the tile passes through memory once less.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
@@ -25,6 +26,18 @@ BAND_BYTES = 2**21
 """Voxels read at once of a tile that is read piece by piece: with half of it, the calls take a tenth longer, and with
 more it no longer stays in a cache."""
 _ALONG_W = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Band:
+    """A piece of a tile that is read at once."""
+
+    box: Box
+    """Its voxels, in indices that count from the tile's first one."""
+    start: tuple[int, int, int]
+    """The first of them."""
+    block: Volume
+    """What they are read into."""
 
 
 class HeldTile(Protocol):
@@ -103,12 +116,10 @@ class _Held:
         first = -address(room) % LINE
         return room[first : first + size].view(self._cube.dtype)
 
-    def _read(self, box: Box, buffer: Volume) -> Volume:
-        """Read a box, laid out as the source is on disk."""
+    def _view(self, box: Box, buffer: Volume) -> Volume:
+        """Return a view of a buffer for the voxels of a box, laid out as the source is on disk."""
         shape = self._cube.order.to_stored((self._channels, *box.shape))
-        block = volume_view(self._cube.order, buffer[: prod(shape)].reshape(shape))
-        self._read_into(box, block)
-        return block
+        return volume_view(self._cube.order, buffer[: prod(shape)].reshape(shape))
 
 
 class _Whole(_Held):
@@ -116,7 +127,9 @@ class _Whole(_Held):
 
     def read(self, tile: Box, buffer: Volume) -> HeldTile:
         """Read a tile."""
-        return _Block(self._read(tile, buffer), self._width)
+        block = self._view(tile, buffer)
+        self._read_into(tile, block)
+        return _Block(block, self._width)
 
 
 class _Banded(_Held):
@@ -127,6 +140,7 @@ class _Banded(_Held):
         self._extents = self._band()
         held = [min(of_band, of_tile) for of_band, of_tile in zip(self._extents, tiling.tile, strict=True)]
         self._piece = self._room(prod(held))
+        self._known: dict[tuple[int, ...], list[_Band]] = {}
 
     def _band(self) -> tuple[int, int, int]:
         """Return the extents of a band: as many whole rows, then planes, as it may have bytes."""
@@ -146,10 +160,20 @@ class _Banded(_Held):
         grid = [extent // width for extent, width in zip(tile.shape, chunk, strict=True)]
         shape = (self._channels // self._width, *grid, self._width, *chunk)
         chunks = buffer[: prod(shape)].reshape(shape)
-        for band in parts_of(tile, self._extents, self._tiling.slowest_first):
-            d, h, w = band.relative_to(tile.start).start
-            part_into_chunks(chunks, self._read(band, self._piece), (d, h, w))
+        for band in self._bands(tile.shape):
+            self._read_into(band.box.shift(tile.start), band.block)
+            part_into_chunks(chunks, band.block, band.start)
         return _Chunks(chunks)
+
+    def _bands(self, shape: tuple[int, ...]) -> list[_Band]:
+        """Return the bands of a tile; most tiles are of one shape."""
+        if shape not in self._known:
+            found = []
+            for box in parts_of(Box.whole(shape), self._extents, self._tiling.slowest_first):
+                d, h, w = box.start
+                found.append(_Band(box, (d, h, w), self._view(box, self._piece)))
+            self._known[shape] = found
+        return self._known[shape]
 
 
 class _Block:

@@ -15,9 +15,10 @@ from voxload.units import format_bytes
 LIBRARY_BYTES = 304 * 2**20
 """Memory of the interpreter with its libraries while a conversion runs: up to 290 MiB measured, of which 132 to 187 are
 pages of shared libraries, as many as the kernel maps at once, and room for small buffers."""
-JOB_BYTES = 2**21
-"""Voxels that a thread is sent to encode, where a chunk has less: sent one by one, chunks of 256 KiB take a tenth more
-of the processors' time, and those of 108 KiB half as much again."""
+LEAST_JOB_BYTES, MOST_JOB_BYTES = 2**21, 2**23
+"""Voxels that a thread is sent to encode, where memory allows. Sent one by one, chunks of 2 MiB take a twelfth more of
+the processors' time than four at once, those of 256 KiB a tenth more than eight, and those of 108 KiB half as much
+again: each time, a thread's instructions must come back into caches that voxels have passed through."""
 WRITES = 2
 """Jobs whose compressed chunks are written at once."""
 TILE_BYTES = 2**24
@@ -127,10 +128,17 @@ def plan_tiling(layout: Layout, itemsize: int, *, demand: Demand, budget: Budget
         tile[axis] = max(tile[axis], count * chunk[axis])
         if tile[axis] < spatial[axis]:
             break
-    projected = sum(fixed.values()) + buffers * _held(tile, spatial) * voxel
-    job = max(1, min(JOB_BYTES * jobs_in_memory(budget.workers), encoding + budget.max_memory - projected) // encoding)
+    read = _held(tile, spatial) * voxel
+    projected = sum(fixed.values()) + buffers * read
+    wanted = _job_bytes((buffers - 1) * read, budget.workers) // (prod(layout.chunks) * itemsize)
+    job = max(1, min(wanted, 1 + (budget.max_memory - projected) // encoding))
     projected += (job - 1) * encoding
     return Tiling(spatial, chunk, (tile[0], tile[1], tile[2]), demand.slowest_first, buffers, projected, job)
+
+
+def _job_bytes(held: int, threads: int) -> int:
+    """Return what a thread is best sent of the tiles that are in memory: so much that each finds two jobs there."""
+    return min(max(held // (2 * threads), LEAST_JOB_BYTES), MOST_JOB_BYTES)
 
 
 def jobs_in_memory(threads: int) -> int:

@@ -7,10 +7,12 @@ the process; reading by position keeps both promises of a conversion: bounded me
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -66,10 +68,7 @@ class FlatFile:
     def open(self) -> Iterator[ReadInto]:
         """Open the file and yield the function that reads a spatial box into a (C, D, H, W) array."""
         with translated(str(self.path)), self.path.open("rb", buffering=0) as file:
-            descriptor = file.fileno()
-
-            def fill(content: memoryview, start: int) -> None:
-                fill_from(self.path, descriptor, content, start)
+            fill = partial(fill_from, self.path, file.fileno())
 
             def read_into(box: Box, out: Volume) -> None:
                 self.read(fill, box, out)
@@ -85,26 +84,29 @@ class FlatFile:
         stored = self.order.box(box, out.shape[0])
         rows = target if target.flags.c_contiguous else np.empty(stored.shape, dtype=target.dtype)
         content = rows.data.cast("B")
-        position = 0
-        for start, length in self._runs(stored):
-            fill(content[position : position + length], start)
-            position += length
+        starts, length = self._runs(stored)
+        for number, start in enumerate(starts):
+            fill(content[number * length : (number + 1) * length], start)
         if not self.dtype.isnative:
             rows.byteswap(inplace=True)
         if rows is not target:
             np.copyto(target, rows)
 
-    def _runs(self, box: Box) -> Iterator[tuple[int, int]]:
-        """Yield (file offset, bytes) of the contiguous runs of a stored `box`, in its own order."""
-        split = len(self.shape)
-        length = self.dtype.itemsize
-        while split and (split == len(self.shape) or box.shape[split] == self.shape[split]):
+    def _runs(self, box: Box) -> tuple[Iterator[int], int]:
+        """Return where the contiguous runs of a stored `box` begin in the file, in its own order, and their bytes."""
+        extents = box.shape
+        split = len(extents)
+        while split and extents[split:] == self.shape[split:]:
             split -= 1
-            length *= box.shape[split]
-        strides = [prod(self.shape[axis + 1 :]) * self.dtype.itemsize for axis in range(len(self.shape))]
-        first = self.offset + sum(lo * stride for lo, stride in zip(box.start, strides, strict=True))
-        for index in itertools.product(*(range(extent) for extent in box.shape[:split])):
-            yield first + sum(i * stride for i, stride in zip(index, strides[:split], strict=True)), length
+        strides = self._strides
+        first = self.offset + sum(map(operator.mul, box.start, strides))
+        steps = [range(0, extent * stride, stride) for extent, stride in zip(extents[:split], strides, strict=False)]
+        return map(sum, itertools.product(*steps, (first,))), prod(extents[split:]) * self.dtype.itemsize
+
+    @property
+    def _strides(self) -> tuple[int, ...]:
+        """Bytes between neighbours along each axis."""
+        return tuple(itertools.accumulate(self.shape[:0:-1], operator.mul, initial=self.dtype.itemsize))[::-1]
 
 
 @dataclass(frozen=True, slots=True)
