@@ -17,13 +17,14 @@ from numba import types, uint8, uint16, uint32, uint64
 from numba.extending import intrinsic
 
 from voxload.readers.addresses import LINE, copy
-from voxload.readers.kernels import NUMBERS, compiled
+from voxload.readers.kernels import NUMBERS, compiled, part
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 
 MOST_CHANNELS = 8
 """Beyond, vectors no longer fit the registers of a processor."""
-_UNITS = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
+UNITS = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
+"""Unsigned numbers as wide as a voxel."""
 _ZERO, _ONE = uint64(0), uint64(1)
 _INDEX = ir.IntType(32)
 
@@ -33,7 +34,7 @@ def can_part(chunk: Volume, voxels: Volume) -> bool:
     width = voxels.itemsize
     channels = len(voxels)
     return (
-        width in _UNITS
+        width in UNITS
         and 1 < channels <= MOST_CHANNELS
         and voxels.strides[0] == width
         and voxels.strides[3] == channels * width
@@ -60,12 +61,9 @@ def part_into_chunks(chunks: Volume, voxels: Volume, start: tuple[int, int, int]
     start
         Where the first voxel belongs: along w at the begin of a chunk.
     """
-    strides, width = chunks.strides, chunks.shape[4]
-    rows = tuple(channel // width * strides[0] + channel % width * strides[4] for channel in range(len(voxels)))
-    extents = (*voxels.shape[1:], *chunks.shape[5:], *start)
-    numbers = np.array((address(chunks), address(voxels), *extents, *strides[1:4], *strides[5:7], *voxels.strides[1:3]))
-    numbers = numbers.view(np.uint64)
-    if len(voxels) > 1 and voxels.strides[3] != voxels.itemsize:
+    rows = rows_of(chunks, len(voxels))
+    numbers = plan_parting(chunks, voxels, start)
+    if are_interleaved(voxels):
         _kernel(len(voxels), voxels.itemsize)(numbers, rows)
         return
     for row in rows:
@@ -73,59 +71,23 @@ def part_into_chunks(chunks: Volume, voxels: Volume, start: tuple[int, int, int]
         numbers[1] += np.uint64(voxels.strides[0])
 
 
-def _parting(channels: int, width: int) -> Callable[..., Any]:
-    """Return the kernel for voxels of so many channels and bytes, which it knows when it is compiled."""
-    size = uint64(width)
-    each, step = uint64(LINE // width), uint64(LINE * channels)
+def are_interleaved(voxels: Volume) -> bool:
+    """Tell whether one call of a kernel parts all channels of ``(C, d, h, w)`` voxels."""
+    return len(voxels) == 1 or voxels.strides[3] != voxels.itemsize
 
-    def part_(numbers: Any, rows: Any, unit: Any) -> None:
-        """Copy (d, h, w, C) voxels, channels fastest, into a row for each channel.
 
-        Parameters
-        ----------
-        numbers
-            The addresses of chunks and voxels; the extents (d, h, w) of voxels and of a chunk, and the place of the
-            first voxel; strides in bytes of chunks (3), and of d and h in a chunk and among the voxels (2 and 2).
-        rows
-            Bytes from a chunk's start to each channel's first voxel.
-        unit
-            Any array of unsigned integers as wide as a voxel.
-        """
-        # Local names: whatever is stored might be a number of the array, for all that a compiler knows.
-        at_d, to_d, in_d = numbers[1], numbers[0] + numbers[8] // numbers[5] * numbers[11], numbers[8] % numbers[5]
-        to_h, first_h = numbers[9] // numbers[6] * numbers[12], numbers[9] % numbers[6]
-        height, width, long, wide = numbers[3], numbers[4], numbers[6], numbers[7]
-        next_h, next_w = numbers[12], numbers[13]
-        stride_d, stride_h, apart_d, apart_h = numbers[14], numbers[15], numbers[16], numbers[17]
-        to_d += numbers[10] // wide * next_w
-        for _ in range(numbers[2]):
-            at_h, begin, in_h = at_d, to_d + in_d * stride_d + to_h, first_h
-            for _ in range(height):
-                at, row_begin, left = at_h, begin + in_h * stride_h, width
-                while left:
-                    count, to = min(wide, left), row_begin
-                    lines = count // each
-                    for _ in range(lines):
-                        _part_line(to, at, rows, unit)
-                        to += uint64(LINE)
-                        at += step
-                    for _ in range(count - lines * each):
-                        for row in rows:
-                            copy(to + row, at, size)
-                            at += size
-                        to += size
-                    row_begin += next_w
-                    left -= count
-                at_h += apart_h
-                in_h += _ONE
-                if in_h == long:
-                    in_h, begin = _ZERO, begin + next_h
-            at_d += apart_d
-            in_d += _ONE
-            if in_d == numbers[5]:
-                in_d, to_d = _ZERO, to_d + numbers[11]
+def rows_of(chunks: Volume, channels: int) -> tuple[int, ...]:
+    """Return how many bytes behind the chunks' begin each channel's first voxel is."""
+    strides, width = chunks.strides, chunks.shape[4]
+    return tuple(channel // width * strides[0] + channel % width * strides[4] for channel in range(channels))
 
-    return part_
+
+def plan_parting(chunks: Volume, voxels: Volume, start: tuple[int, int, int]) -> npt.NDArray[np.uint64]:
+    """Return the numbers that a kernel takes; parameters are those of `part_into_chunks`."""
+    strides = chunks.strides
+    extents = (*voxels.shape[1:], *chunks.shape[5:], *start)
+    numbers = np.array((address(chunks), address(voxels), *extents, *strides[1:4], *strides[5:7], *voxels.strides[1:3]))
+    return numbers.view(np.uint64)
 
 
 def _make_part_line(_context: Any, to: Any, at: Any, rows: Any, unit: Any) -> Any:
@@ -178,16 +140,81 @@ def _shuffled(builder: Any, low: Any, high: Any, order: Any) -> Any:
 _part_line: Any = intrinsic(_make_part_line)
 
 
+def _make_width(_context: Any, unit: Any) -> Any:
+    """Return the bytes of an array's element, as a constant for the compiler."""
+
+    def generate(_context: Any, _builder: Any, signature: Any, _arguments: Any) -> Any:
+        return ir.Constant(ir.IntType(64), signature.args[0].dtype.bitwidth // 8)
+
+    return uint64(unit), generate
+
+
+_width: Any = intrinsic(_make_width)
+
+
+@part
+def part_band(numbers: Any, rows: Any, unit: Any) -> None:
+    """Copy (d, h, w, C) voxels, channels fastest, into a row for each channel.
+
+    Parameters
+    ----------
+    numbers
+        The addresses of chunks and voxels; the extents (d, h, w) of voxels and of a chunk, and the place of the
+        first voxel; strides in bytes of chunks (3), and of d and h in a chunk and among the voxels (2 and 2).
+    rows
+        Bytes from a chunk's start to each channel's first voxel.
+    unit
+        Any array of unsigned integers as wide as a voxel.
+    """
+    size = _width(unit)
+    each, step = uint64(LINE) // size, uint64(LINE * len(rows))
+    # Local names: whatever is stored might be a number of the array, for all that a compiler knows.
+    at_d, to_d, in_d = numbers[1], numbers[0] + numbers[8] // numbers[5] * numbers[11], numbers[8] % numbers[5]
+    to_h, first_h = numbers[9] // numbers[6] * numbers[12], numbers[9] % numbers[6]
+    height, width, long, wide = numbers[3], numbers[4], numbers[6], numbers[7]
+    next_h, next_w = numbers[12], numbers[13]
+    stride_d, stride_h, apart_d, apart_h = numbers[14], numbers[15], numbers[16], numbers[17]
+    to_d += numbers[10] // wide * next_w
+    for _ in range(numbers[2]):
+        at_h, begin, in_h = at_d, to_d + in_d * stride_d + to_h, first_h
+        for _ in range(height):
+            at, row_begin, left = at_h, begin + in_h * stride_h, width
+            while left:
+                count, to = min(wide, left), row_begin
+                lines = count // each
+                for _ in range(lines):
+                    _part_line(to, at, rows, unit)
+                    to += uint64(LINE)
+                    at += step
+                for _ in range(count - lines * each):
+                    for row in rows:
+                        copy(to + row, at, size)
+                        at += size
+                    to += size
+                row_begin += next_w
+                left -= count
+            at_h += apart_h
+            in_h += _ONE
+            if in_h == long:
+                in_h, begin = _ZERO, begin + next_h
+        at_d += apart_d
+        in_d += _ONE
+        if in_d == numbers[5]:
+            in_d, to_d = _ZERO, to_d + numbers[11]
+
+
+def _part(numbers: Any, rows: Any, unit: Any) -> None:
+    part_band(numbers, rows, unit)
+
+
 @cache
 def _kernel(channels: int, width: int) -> Callable[[npt.NDArray[np.uint64], tuple[int, ...]], None]:
     """Return the copy of voxels of so many channels and bytes; takes a second the first time on a machine."""
     unit = np.empty(0, f"u{width}")
     rows: Any = types.UniTuple
-    kernel: Any = compiled(NUMBERS, rows(uint64, channels), types.Array(_UNITS[width], 1, "C"))(
-        _parting(channels, width)
-    )
+    kernel: Any = compiled(NUMBERS, rows(uint64, channels), types.Array(UNITS[width], 1, "C"))(_part)
 
-    def part(numbers: npt.NDArray[np.uint64], rows: tuple[int, ...]) -> None:
+    def part_(numbers: npt.NDArray[np.uint64], rows: tuple[int, ...]) -> None:
         kernel(numbers, rows, unit)
 
-    return part
+    return part_

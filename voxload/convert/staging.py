@@ -15,7 +15,9 @@ import numpy as np
 
 from voxload.convert.cuts import Cut
 from voxload.convert.parting import MOST_CHANNELS, part_into_chunks
+from voxload.convert.sources.flat import FlatReading
 from voxload.convert.sources.protocol import RawCube, ReadInto, volume_view
+from voxload.convert.streaming import Stream, can_stream
 from voxload.convert.tiles import Tiling, parts_of
 from voxload.geometry import Box
 from voxload.readers.addresses import LINE
@@ -25,6 +27,8 @@ from voxload.readers.scratch import address
 BAND_BYTES = 2**21
 """Voxels read at once of a tile that is read piece by piece: with half of it, the calls take a tenth longer, and with
 more it no longer stays in a cache."""
+STREAMED_BYTES = 2**18
+"""The same where there are no calls between: planes of 64 rows of 512 voxels of 8 bytes."""
 _ALONG_W = 2
 
 
@@ -79,8 +83,11 @@ def stage(cube: RawCube, tiling: Tiling, width: int, *, read_into: ReadInto) -> 
     read_into
         What reads it.
     """
-    kind = _Banded if _can_band(cube, tiling) else _Whole
-    return kind(cube, tiling, width, read_into)
+    if not _can_band(cube, tiling):
+        return _Whole(cube, tiling, width, read_into)
+    if isinstance(read_into, FlatReading) and can_stream(cube, read_into):
+        return _Streamed(cube, tiling, width, read_into)
+    return _Banded(cube, tiling, width, read_into)
 
 
 def _can_band(cube: RawCube, tiling: Tiling) -> bool:
@@ -142,12 +149,17 @@ class _Banded(_Held):
         self._piece = self._room(prod(held))
         self._known: dict[tuple[int, ...], list[_Band]] = {}
 
+    @property
+    def _band_bytes(self) -> int:
+        """What is read at once."""
+        return BAND_BYTES
+
     def _band(self) -> tuple[int, int, int]:
         """Return the extents of a band: as many whole rows, then planes, as it may have bytes."""
         first, second, _ = self._tiling.slowest_first
         tile = self._tiling.tile
         extents = [1, 1, tile[2]]
-        room = BAND_BYTES // (self._channels * self._cube.dtype.itemsize)
+        room = self._band_bytes // (self._channels * self._cube.dtype.itemsize)
         for axis in (second, first):
             extents[axis] = max(1, min(tile[axis], room // prod(extents)))
             if extents[axis] < tile[axis]:
@@ -160,10 +172,18 @@ class _Banded(_Held):
         grid = [extent // width for extent, width in zip(tile.shape, chunk, strict=True)]
         shape = (self._channels // self._width, *grid, self._width, *chunk)
         chunks = buffer[: prod(shape)].reshape(shape)
-        for band in self._bands(tile.shape):
-            self._read_into(band.box.shift(tile.start), band.block)
-            part_into_chunks(chunks, band.block, band.start)
+        self._fill(tile, chunks)
         return _Chunks(chunks)
+
+    def _fill(self, tile: Box, chunks: Volume) -> None:
+        """Read all bands of a tile into its chunks."""
+        for band in self._bands(tile.shape):
+            self._read_band(tile, chunks, band)
+
+    def _read_band(self, tile: Box, chunks: Volume, band: _Band) -> None:
+        """Read one band of a tile into its chunks."""
+        self._read_into(band.box.shift(tile.start), band.block)
+        part_into_chunks(chunks, band.block, band.start)
 
     def _bands(self, shape: tuple[int, ...]) -> list[_Band]:
         """Return the bands of a tile; most tiles are of one shape."""
@@ -174,6 +194,33 @@ class _Banded(_Held):
                 found.append(_Band(box, (d, h, w), self._view(box, self._piece)))
             self._known[shape] = found
         return self._known[shape]
+
+
+class _Streamed(_Banded):
+    """The same of a flat file: a band is so short that the nearest large cache keeps it."""
+
+    def __init__(self, cube: RawCube, tiling: Tiling, width: int, reading: FlatReading) -> None:
+        super().__init__(cube, tiling, width, reading)
+        self._reading = reading
+        self._streams: dict[tuple[int, ...], Stream] = {}
+
+    @property
+    def _band_bytes(self) -> int:
+        """What is read at once."""
+        return STREAMED_BYTES
+
+    def _fill(self, tile: Box, chunks: Volume) -> None:
+        """Read all bands of a tile into its chunks; one that the system does not give at once is asked for again."""
+        bands = self._bands(tile.shape)
+        if tile.shape not in self._streams:
+            blocks = [(band.start, band.block) for band in bands]
+            self._streams[tile.shape] = Stream(self._reading, blocks, chunks=chunks)
+        stream = self._streams[tile.shape]
+        d, h, w = tile.start
+        done = stream.read((d, h, w), chunks, first=0)
+        while done < len(bands):
+            self._read_band(tile, chunks, bands[done])
+            done = stream.read((d, h, w), chunks, first=done + 1)
 
 
 class _Block:

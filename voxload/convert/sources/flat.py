@@ -65,15 +65,13 @@ class FlatFile:
             )
 
     @contextmanager
-    def open(self) -> Iterator[ReadInto]:
-        """Open the file and yield the function that reads a spatial box into a (C, D, H, W) array."""
+    def open(self, check: Callable[[], object] | None = None) -> Iterator[ReadInto]:
+        """Open the file and yield what reads a spatial box into a (C, D, H, W) array: a `FlatReading`.
+
+        Before each reading, `check` raises where the file is no longer the one it was.
+        """
         with translated(str(self.path)), self.path.open("rb", buffering=0) as file:
-            fill = partial(fill_from, self.path, file.fileno())
-
-            def read_into(box: Box, out: Volume) -> None:
-                self.read(fill, box, out)
-
-            yield read_into
+            yield FlatReading(self, file.fileno(), check)
 
     def read(self, fill: Fill, box: Box, out: Volume) -> None:
         """Read a spatial box into a (C, D, H, W) array; the bytes are asked for in ascending order of position.
@@ -84,7 +82,7 @@ class FlatFile:
         stored = self.order.box(box, out.shape[0])
         rows = target if target.flags.c_contiguous else np.empty(stored.shape, dtype=target.dtype)
         content = rows.data.cast("B")
-        starts, length = self._runs(stored)
+        starts, length = self.runs(stored)
         for number, start in enumerate(starts):
             fill(content[number * length : (number + 1) * length], start)
         if not self.dtype.isnative:
@@ -92,7 +90,7 @@ class FlatFile:
         if rows is not target:
             np.copyto(target, rows)
 
-    def _runs(self, box: Box) -> tuple[Iterator[int], int]:
+    def runs(self, box: Box) -> tuple[Iterator[int], int]:
         """Return where the contiguous runs of a stored `box` begin in the file, in its own order, and their bytes."""
         extents = box.shape
         split = len(extents)
@@ -107,6 +105,24 @@ class FlatFile:
     def _strides(self) -> tuple[int, ...]:
         """Bytes between neighbours along each axis."""
         return tuple(itertools.accumulate(self.shape[:0:-1], operator.mul, initial=self.dtype.itemsize))[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class FlatReading:
+    """An open flat file; called, it reads a spatial box as `FlatFile.read` does."""
+
+    file: FlatFile
+    """What it holds."""
+    descriptor: int
+    """The open file, valid as long as the block of `FlatFile.open` lasts."""
+    check: Callable[[], object] | None = None
+    """Raises where the file changed; asked before each reading."""
+
+    def __call__(self, box: Box, out: Volume) -> None:
+        """Read a box into a (C, D, H, W) array."""
+        if self.check is not None:
+            self.check()
+        self.file.read(partial(fill_from, self.file.path, self.descriptor), box, out)
 
 
 @dataclass(frozen=True, slots=True)

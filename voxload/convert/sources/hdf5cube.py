@@ -13,10 +13,9 @@ from voxload.convert.sources.flat import FlatFile
 from voxload.convert.sources.probe import Hdf5Dataset
 from voxload.convert.sources.protocol import RawCube, ReadInto
 from voxload.convert.sources.volumenames import volume_names
-from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
 from voxload.readers.hdf5.reader import Hdf5Reader
-from voxload.readers.protocol import Location, Missing, Volume
+from voxload.readers.protocol import Location, Missing
 
 
 class Hdf5Cube:
@@ -59,12 +58,7 @@ class Hdf5Cube:
             if flat is None:
                 yield reader.read_into
                 return
-            with flat.open() as read_flat:
-
-                def read_into(box: Box, out: Volume) -> None:
-                    reader.source.stamp.check_unchanged()
-                    read_flat(box, out)
-
+            with flat.open(reader.source.stamp.check_unchanged) as read_into:
                 yield read_into
         finally:
             reader.close()
