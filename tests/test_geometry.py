@@ -111,6 +111,12 @@ def test_intersection_is_that_of_sets(one: Box, other: Box) -> None:
         assert not voxels_of(other) <= voxels_of(one)
 
 
+def test_a_shift_has_the_boxs_axes() -> None:
+    """Another number of axes is refused; it would silently drop some."""
+    with pytest.raises(UsageError, match="2 axes"):
+        Box((0, 0), (1, 1)).shift((1, 1, 1))
+
+
 @given(boxes(), st.tuples(st.integers(-5, 5), st.integers(-5, 5)))
 def test_shifts_undo_each_other(box: Box, offset: tuple[int, int]) -> None:
     """relative_to undoes shift, and neither changes the shape."""

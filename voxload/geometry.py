@@ -80,7 +80,7 @@ class Box:
         return tuple(map(slice, self.start, self.stop))
 
     def shift(self, offset: Sequence[int]) -> Box:
-        """Return the box moved by `offset` voxels."""
+        """Return the box moved by `offset` voxels; raises UsageError where it has other axes."""
         if len(offset) != len(self.start):
             raise UsageError("Box.shift", found=f"offset {tuple(offset)}", expected=f"{len(self.start)} axes")
         return Box(tuple(map(operator.add, self.start, offset)), tuple(map(operator.add, self.stop, offset)))

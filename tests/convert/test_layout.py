@@ -152,6 +152,15 @@ def test_ample_memory_gives_what_the_source_is_read_best_by() -> None:
     assert [(tiling.tile, tiling.buffers) for tiling in found] == [((64, 64, 512), 3), ((64, 512, 512), 2)]
 
 
+@pytest.mark.parametrize(("threads", "chunks"), [(1, 4), (2, 4), (4, 2), (8, 1), (64, 1)])
+def test_jobs_are_large_where_each_thread_still_finds_two(threads: int, chunks: int) -> None:
+    """Of the tiles that are not being read: 32 MiB of a flat source; with little memory, chunks are sent one by one."""
+    layout, demand = plan_layout(UNIVERSE, 2, is_sharded=True), Demand((512, 512, 512), (0, 1, 2))
+    assert plan_tiling(layout, 2, demand=demand, budget=Budget(2**31, threads)).job == chunks
+    little = LIBRARY_BYTES + (jobs_in_memory(threads) + 1) * prod(layout.chunks) * 2
+    assert plan_tiling(layout, 2, demand=demand, budget=Budget(little, threads)).job == 1
+
+
 def test_too_little_memory_is_refused_with_the_culprit() -> None:
     """The message gives projected and allowed bytes, the largest part, and what to ask for, which then works."""
     layout = plan_layout(UNIVERSE, 2, is_sharded=True)

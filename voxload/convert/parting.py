@@ -63,17 +63,12 @@ def part_into_chunks(chunks: Volume, voxels: Volume, start: tuple[int, int, int]
     """
     rows = rows_of(chunks, len(voxels))
     numbers = plan_parting(chunks, voxels, start)
-    if are_interleaved(voxels):
+    if len(voxels) > 1 and voxels.strides[3] != voxels.itemsize:
         _kernel(len(voxels), voxels.itemsize)(numbers, rows)
         return
     for row in rows:
         _kernel(1, voxels.itemsize)(numbers, (row,))
         numbers[1] += np.uint64(voxels.strides[0])
-
-
-def are_interleaved(voxels: Volume) -> bool:
-    """Tell whether one call of a kernel parts all channels of ``(C, d, h, w)`` voxels."""
-    return len(voxels) == 1 or voxels.strides[3] != voxels.itemsize
 
 
 def rows_of(chunks: Volume, channels: int) -> tuple[int, ...]:
