@@ -145,6 +145,16 @@ def test_wrong_splits_are_refused(tmp_path: Path, cubes: dict[str, Array]) -> No
         ConvertOptions(split=(0, 4, 5))
 
 
+def test_volumes_of_one_sample_have_one_extent(tmp_path: Path) -> None:
+    """No box could be cut alike from both: refused before any is converted, and one of them alone is taken."""
+    np.savez(tmp_path / "u.npz", density=np.zeros((8, 8, 8), "f4"), mask=np.zeros((4, 8, 8), "u1"))
+    with pytest.raises(UsageError, match=r"sample 'u': .*density \(8, 8, 8\), mask \(4, 8, 8\).*--dataset"):
+        convert(tmp_path / "u.npz", tmp_path / "out")
+    assert not list(tmp_path.glob("out/*"))
+    report = convert(tmp_path / "u.npz", tmp_path / "out", options=ConvertOptions(hints=Hints(datasets=("mask",))))
+    assert report.converted == ("u",)
+
+
 def test_a_window_beyond_what_is_stored_is_refused(tmp_path: Path, cubes: dict[str, Array]) -> None:
     """A file that was replaced by a smaller one is not read as if nothing were wrong."""
     report = convert(tmp_path / "raw/u0.npy", tmp_path / "out", options=ConvertOptions(split=(6, 8, 10)))

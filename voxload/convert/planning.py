@@ -14,12 +14,14 @@ from pathlib import Path
 
 from voxload.catalog import Entry
 from voxload.convert.finding import FoundCube, find_cubes
-from voxload.convert.gridding import GriddedSource
+from voxload.convert.gridding import GriddedSource, refuse_binary_particles
 from voxload.convert.layout import FILE_AIM, FILE_BYTES, Extents, Wishes, plan_layout
 from voxload.convert.manifest import Manifest, Member, Part
 from voxload.convert.measuring import Measured, assumed, measure
 from voxload.convert.options import ConvertOptions, Packing, StoredFormat
 from voxload.convert.sources import Source, open_sources
+from voxload.convert.sources.protocol import RawCube
+from voxload.convert.sources.volumenames import check_extents
 from voxload.convert.store import VolumePlan
 from voxload.convert.targets.sidecars import SideCars
 from voxload.convert.tiles import LIBRARY_BYTES, Budget, Demand, plan_tiling
@@ -70,11 +72,13 @@ def plan_volumes(src: Path, dst: Path, options: ConvertOptions) -> Plan:
     NotFoundError
         When there is no such path, or no raw cube under it.
     UsageError
-        When options do not fit the cubes, two files would be one volume, or the memory does not suffice.
+        When options do not fit the cubes, two files would be one volume, volumes of one sample differ in their
+        extents, or the memory does not suffice.
     DataError
         When a file is damaged, a target is not a finite number, or samples have different targets.
     """
     cubes, ignored = find_cubes(src, dst, partial(_open, options=options))
+    _check_extents(cubes)
     targets = _targets(cubes, None if options.targets is None else SideCars(options.targets, src))
     measured: dict[str, Measured] = {}
     for found in cubes:
@@ -103,7 +107,19 @@ def _open(path: Path, *, options: ConvertOptions) -> tuple[Source, ...]:
         gridded = options.gridding.source_of(path, memory=memory)
         if gridded is not None:
             return (gridded,)
-    return open_sources(path, options.hints)
+    sources = open_sources(path, options.hints)
+    if not sources and options.gridding is None:
+        refuse_binary_particles(path)
+    return sources
+
+
+def _check_extents(cubes: Sequence[FoundCube]) -> None:
+    """Refuse samples of which no box could be cut alike from all volumes, whichever files these come from."""
+    of_sample: defaultdict[str, list[RawCube]] = defaultdict(list)
+    for found in cubes:
+        of_sample[found.sample].append(found.cube)
+    for sample, volumes in of_sample.items():
+        check_extents(f"sample {sample!r}", volumes)
 
 
 def _measured(found: FoundCube, options: ConvertOptions) -> Measured:
