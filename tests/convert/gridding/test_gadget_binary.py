@@ -12,7 +12,7 @@ import pytest
 
 from tests.convert.gridding.snapshots import Types, coordinate_particles, write_binary
 from tests.laws.source import check_converts, check_source
-from voxload.convert import ConvertOptions
+from voxload.convert import ConvertOptions, convert
 from voxload.convert.gridding import Assignment, GriddedSource, Gridding, ParticleChoice, Particles, particles_of
 from voxload.convert.gridding.fortran import RecordFile
 from voxload.errors import DataError, UsageError
@@ -57,6 +57,16 @@ def test_no_axis_moves(tmp_path: Path, order: str, *, labelled: bool, dtype: str
     if order == ">" and dtype == "f4":
         options = ConvertOptions(gridding=Gridding(SHAPE, assign=Assignment.NGP))
         check_converts(tmp_path, {("snap_007", "density"): volume}, options=options)
+
+
+@pytest.mark.parametrize("labelled", LABELS)
+def test_without_a_grid_the_message_says_what_makes_one(tmp_path: Path, *, labelled: bool) -> None:
+    """A snapshot is no cube, alone or among cubes; it is not passed over as a foreign file."""
+    (tmp_path / "raw").mkdir()
+    write_binary(tmp_path / "raw/snap_007", three_types(), labelled=labelled)
+    for path in (tmp_path / "raw/snap_007", tmp_path / "raw"):
+        with pytest.raises(UsageError, match=r"snap_007: found particles, not a cube.*--grid 512 --assign cic"):
+            convert(path, tmp_path / "out")
 
 
 @pytest.mark.parametrize("labelled", LABELS)

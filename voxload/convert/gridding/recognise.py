@@ -11,6 +11,7 @@ from voxload.convert.gridding.gadget_header import header_of as binary_header_of
 from voxload.convert.gridding.particles import ParticleChoice, Particles
 from voxload.convert.gridding.pycola import PycolaNpz, is_pycola
 from voxload.convert.sources.probe import Probe
+from voxload.errors import UsageError
 
 
 def particles_of(path: Path, choice: ParticleChoice | None = None) -> Particles | None:
@@ -42,3 +43,22 @@ def particles_of(path: Path, choice: ParticleChoice | None = None) -> Particles 
     if first != path and first.is_file():
         return None
     return GadgetHdf5(header, choice) if in_hdf5 else GadgetBinary(header, choice)
+
+
+def refuse_binary_particles(path: Path) -> None:
+    """Refuse a file of particles that no source knows, with what makes a cube of it.
+
+    Raises
+    ------
+    UsageError
+        When it is a binary snapshot of Gadget; those in HDF5 and of PyCOLA are sources that refuse themselves.
+    DataError
+        When it is one, and damaged.
+    """
+    if not path.is_dir() and binary_header_of(path) is not None:
+        raise UsageError(
+            f"{path}",
+            found="particles, not a cube",
+            expected="voxels on a grid",
+            remedy="assign them to one: voxload convert --grid 512 --assign cic",
+        )
