@@ -114,6 +114,26 @@ def test_ctrl_c_ends_quietly() -> None:
             process.kill()
 
 
+def test_ctrl_c_ends_quietly_while_the_commands_load() -> None:
+    """The signal comes in the middle of the imports, before anything of the program has run."""
+    program = """if True:
+        import os, signal, sys
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        class Interrupted:
+            def find_spec(self, name, path=None, target=None):
+                if name == "typer":
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        sys.meta_path.insert(0, Interrupted())
+        from voxload.cli.start import main
+        main()
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr, done.stdout) == (130, "voxload: interrupted\n", "")
+
+
 def test_a_retry_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Who waits for a storage sees which attempt failed, why, and when the next one comes."""
     show_retries()

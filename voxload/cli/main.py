@@ -26,6 +26,7 @@ from voxload.cli.info import info
 from voxload.cli.retries import show_retries
 from voxload.cli.simulate import EPILOG as SIMULATE_EPILOG
 from voxload.cli.simulate import simulate
+from voxload.cli.start import INTERRUPTED
 from voxload.cli.train import EPILOG as TRAIN_EPILOG
 from voxload.cli.train import train
 from voxload.cli.verify import EPILOG as VERIFY_EPILOG
@@ -33,8 +34,6 @@ from voxload.cli.verify import verify
 from voxload.errors import UsageError, VoxloadError
 
 _TRACEBACK = "--traceback"
-_INTERRUPTED = 130
-"""Exit status after Ctrl-C: 128 and the signal's number, as shells have it."""
 
 app = typer.Typer(name="voxload", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command(epilog=CONVERT_EPILOG)(convert)
@@ -79,14 +78,9 @@ def run(arguments: Sequence[str]) -> int:
             raise
         return _fail(str(error), 2 if isinstance(error, UsageError) else 1)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", _INTERRUPTED)
+        return _fail("interrupted", INTERRUPTED)
     # typer itself turns Ctrl-C inside a command into this status, without a word.
-    return _fail("interrupted", _INTERRUPTED) if status == _INTERRUPTED else int(status or 0)
-
-
-def main() -> None:
-    """Run the program on the command line's arguments."""
-    sys.exit(run(sys.argv[1:]))
+    return _fail("interrupted", INTERRUPTED) if status == INTERRUPTED else int(status or 0)
 
 
 def _fail(message: str, status: int) -> int:
