@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.openfiles import open_files
 from voxload.convert import ConvertOptions, StoredFormat, convert
 from voxload.convert.lock import LOCK_NAME
 from voxload.errors import StorageError
@@ -37,12 +38,6 @@ def _mount(*arguments: str) -> str:
         return "there is no mount command"
     done = subprocess.run([command, *arguments], check=False, capture_output=True, text=True, timeout=60)
     return done.stderr if done.returncode else ""
-
-
-def _open_files() -> list[str]:
-    """Return the files that this process has open."""
-    links = [link for link in Path("/proc/self/fd").iterdir() if link.exists()]
-    return sorted(name for link in links if (name := str(link.readlink())).startswith("/"))
 
 
 @pytest.fixture
@@ -73,12 +68,12 @@ def test_full_disk(
 ) -> None:
     """A full disk ends the conversion with its own words; with more room the next run completes it."""
     out = small_disk / "out"
-    before = _open_files()
+    before = open_files()
     with pytest.raises(StorageError, match=r"No space left on device.*run the same command again") as caught:
         convert(noise, out, options=ConvertOptions(format=stored))
     assert "\n" not in str(caught.value)
     assert not [name for name in visible(out) if not name.startswith(".")]
-    assert _open_files() == before
+    assert not open_files() - before
     assert _mount("-o", "remount,size=16m", str(small_disk)) == ""
     report = convert(noise, out, options=ConvertOptions(format=stored))
     assert visible(out) == ["catalog.parquet", f"noise{stored.suffix}"]

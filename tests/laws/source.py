@@ -6,7 +6,6 @@ import itertools
 import pickle
 import random
 import tempfile
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
+from tests.openfiles import open_files
 from voxload.catalog import Catalog
 from voxload.convert import ConvertOptions, convert
 from voxload.convert.sources import Source
@@ -47,12 +47,12 @@ def check_source(source: Source, volume: Array, *, seed: int = 0) -> None:
     assert cube.dtype.isnative
     assert cube.path.exists()
     assert all(type(value) is float for value in cube.targets.values())
-    before = _open_files()
+    before = open_files()
     _check_slabs(source, volume)
     if not cube.is_sequential:
         _check_boxes(source, volume, seed)
     # Fewer are no leak: what an earlier test left may be collected meanwhile.
-    assert not _open_files() - before
+    assert not open_files() - before
     # Twice: a source may be read again, for verification.
     np.testing.assert_array_equal(read_box(source, Box.whole(volume.shape[1:])), volume)
 
@@ -125,8 +125,3 @@ def _blank(source: Source, box: Box) -> Array:
     cube = source.describe()
     shape = cube.order.to_stored((cube.volume_shape[0], *box.shape))
     return volume_view(cube.order, np.full(shape, 1, dtype=cube.dtype))
-
-
-def _open_files() -> Counter[str]:
-    links = [link for link in Path("/proc/self/fd").iterdir() if link.exists()]
-    return Counter(name for link in links if (name := str(link.readlink())).startswith("/"))

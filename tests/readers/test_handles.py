@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.openfiles import open_files
 from voxload.errors import NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Handles, Location, Missing, handles, open_reader
@@ -54,16 +55,10 @@ def value(held: Handles, place: Location) -> int:
     return int(out[0, 0, 0, 0])
 
 
-def open_files(places: list[Location]) -> int:
+def count_open(places: list[Location]) -> int:
     """Count the files that this process has open; a reader may have several descriptors of its own."""
     names = {place.path for place in places}
-    found = set()
-    for descriptor in Path("/proc/self/fd").iterdir():
-        try:
-            found.add(str(descriptor.readlink()))
-        except FileNotFoundError:
-            continue
-    return len(found & names)
+    return len(open_files().keys() & names)
 
 
 def test_a_reader_is_opened_once_and_used_again(places: list[Location], opened: list[Location]) -> None:
@@ -74,7 +69,7 @@ def test_a_reader_is_opened_once_and_used_again(places: list[Location], opened: 
     assert [value(held, places[0]) for _ in range(3)] == [0, 0, 0]
     assert opened == [places[0]]
     held.close()
-    assert open_files(places) == 0
+    assert count_open(places) == 0
     assert value(held, places[0]) == 0
     assert len(opened) == 2
     held.close()
@@ -85,7 +80,7 @@ def test_the_least_recently_used_is_closed(places: list[Location], opened: list[
     held = Handles("error", capacity=2)
     for index in (0, 1, 0, 2, 0, 1):
         assert value(held, places[index]) == index
-        assert open_files(places) <= 2
+        assert count_open(places) <= 2
     assert opened == [places[0], places[1], places[2], places[1]]
     held.close()
 
@@ -98,7 +93,7 @@ def test_a_reader_in_use_is_never_closed(places: list[Location]) -> None:
         for index in range(1, 6):
             assert value(held, places[index]) == index
         reader.read_into(FIRST, out)
-    assert open_files(places) == 1
+    assert count_open(places) == 1
     held.close()
 
 
@@ -122,13 +117,13 @@ def test_threads_keep_the_bound_and_the_bytes(places: list[Location]) -> None:
     held = Handles("error", capacity=2)
 
     def work(turn: int) -> tuple[int, int]:
-        return value(held, places[turn % 6]), open_files(places)
+        return value(held, places[turn % 6]), count_open(places)
 
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(work, range(120)))
     assert [read for read, _ in found] == [turn % 6 for turn in range(120)]
     assert max(count for _, count in found) <= 2 + 4
-    assert open_files(places) == 2
+    assert count_open(places) == 2
     held.close()
 
 
@@ -163,7 +158,7 @@ def test_a_copy_by_pickle_has_nothing_open(places: list[Location], opened: list[
     held = Handles("fill", capacity=3)
     value(held, places[0])
     copy = pickle.loads(pickle.dumps(held))  # noqa: S301 - our own bytes
-    assert open_files(places) == 1
+    assert count_open(places) == 1
     assert value(copy, places[0]) == 0
     assert opened == [places[0]] * 2
     copy.close()
