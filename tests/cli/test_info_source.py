@@ -17,6 +17,7 @@ import pytest
 from astropy.io import fits
 from matplotlib.image import imread
 
+from tests.convert.gridding.snapshots import write_binary
 from tests.laws.source import coordinates
 from voxload.cli import info_planes
 from voxload.cli.info_planes import Cube, central_planes
@@ -292,3 +293,10 @@ def test_large_planes_are_thinned(tmp_path: Path, suffix: str, band: int, *, mon
     ):
         np.testing.assert_array_equal(plane, expected)
     assert max(max(plane.shape) for plane in found.planes) <= info_planes.SCREEN
+
+
+def test_particles_are_told_from_foreign_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A binary snapshot is no cube, and the message says what makes one of it."""
+    write_binary(tmp_path / "snap_007", {1: (np.random.default_rng(0).random((9, 3)), 0.5)})
+    assert run(["info", str(tmp_path / "snap_007")]) == 2
+    assert "particles, not a cube" in capsys.readouterr().err

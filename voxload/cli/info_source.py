@@ -11,7 +11,7 @@ from typing import Any
 
 from voxload.cli.info_planes import Cube, central_planes, draw_planes
 from voxload.convert.finding import FoundCube, find_cubes
-from voxload.convert.sources import open_sources
+from voxload.convert.gridding import open_cubes
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.registry import find_format
@@ -69,7 +69,7 @@ class RawListing:
         DataError
             When a file is damaged.
         """
-        found, ignored = find_cubes(Path(path), Path(path), partial(open_sources, hints=hints))
+        found, ignored = find_cubes(Path(path), Path(path), partial(open_cubes, hints=hints))
         chosen = [one for one in found if choice.has(one)]
         if not chosen:
             raise NotFoundError(

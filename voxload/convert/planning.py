@@ -14,7 +14,7 @@ from pathlib import Path
 
 from voxload.catalog import Entry
 from voxload.convert.finding import FoundCube, find_cubes
-from voxload.convert.gridding import GriddedSource, refuse_binary_particles
+from voxload.convert.gridding import GriddedSource, open_cubes
 from voxload.convert.layout import FILE_AIM, FILE_BYTES, Extents, Wishes, plan_layout
 from voxload.convert.manifest import Manifest, Member, Part
 from voxload.convert.measuring import Measured, assumed, measure
@@ -102,15 +102,11 @@ def plan_volumes(src: Path, dst: Path, options: ConvertOptions) -> Plan:
 
 def _open(path: Path, *, options: ConvertOptions) -> tuple[Source, ...]:
     """Return the raw cubes in a file; of particles, where a grid is asked for, the cube that they make."""
-    if options.gridding is not None:
-        memory = max(0, options.max_memory - LIBRARY_BYTES) // 2
-        gridded = options.gridding.source_of(path, memory=memory)
-        if gridded is not None:
-            return (gridded,)
-    sources = open_sources(path, options.hints)
-    if not sources and options.gridding is None:
-        refuse_binary_particles(path)
-    return sources
+    if options.gridding is None:
+        return open_cubes(path, options.hints)
+    memory = max(0, options.max_memory - LIBRARY_BYTES) // 2
+    gridded = options.gridding.source_of(path, memory=memory)
+    return open_sources(path, options.hints) if gridded is None else (gridded,)
 
 
 def _check_extents(cubes: Sequence[FoundCube]) -> None:

@@ -8,5 +8,5 @@ from voxload.convert.gridding.gridding import Gridding as Gridding
 from voxload.convert.gridding.particles import ParticleChoice as ParticleChoice
 from voxload.convert.gridding.particles import Particles as Particles
 from voxload.convert.gridding.particles import Snapshot as Snapshot
+from voxload.convert.gridding.recognise import open_cubes as open_cubes
 from voxload.convert.gridding.recognise import particles_of as particles_of
-from voxload.convert.gridding.recognise import refuse_binary_particles as refuse_binary_particles

@@ -10,6 +10,7 @@ from voxload.convert.gridding.gadget_hdf5 import header_of as hdf5_header_of
 from voxload.convert.gridding.gadget_header import header_of as binary_header_of
 from voxload.convert.gridding.particles import ParticleChoice, Particles
 from voxload.convert.gridding.pycola import PycolaNpz, is_pycola
+from voxload.convert.sources import Hints, Source, open_sources
 from voxload.convert.sources.probe import Probe
 from voxload.errors import UsageError
 
@@ -45,20 +46,22 @@ def particles_of(path: Path, choice: ParticleChoice | None = None) -> Particles 
     return GadgetHdf5(header, choice) if in_hdf5 else GadgetBinary(header, choice)
 
 
-def refuse_binary_particles(path: Path) -> None:
-    """Refuse a file of particles that no source knows, with what makes a cube of it.
+def open_cubes(path: Path, hints: Hints) -> tuple[Source, ...]:
+    """Return the raw cubes in a file as `open_sources` does, but refuse particles with what makes a cube of them.
 
     Raises
     ------
     UsageError
         When it is a binary snapshot of Gadget; those in HDF5 and of PyCOLA are sources that refuse themselves.
-    DataError
-        When it is one, and damaged.
+    UsageError, NotFoundError, DataError
+        As `open_sources`.
     """
-    if not path.is_dir() and binary_header_of(path) is not None:
+    sources = open_sources(path, hints)
+    if not sources and not path.is_dir() and binary_header_of(path) is not None:
         raise UsageError(
             f"{path}",
             found="particles, not a cube",
             expected="voxels on a grid",
             remedy="assign them to one: voxload convert --grid 512 --assign cic",
         )
+    return sources
