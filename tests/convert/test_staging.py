@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.convert.staged import compare_chunks
 from voxload.convert import staging as staging_module
-from voxload.convert.cuts import cuts
 from voxload.convert.sources.protocol import RawCube
 from voxload.convert.staging import Staging, stage
 from voxload.convert.tiles import Tiling
@@ -37,17 +37,7 @@ class _Source:
 
 def _check(staging: Staging, tiling: Tiling, width: int, source: _Source) -> list[bool]:
     """Compare every chunk with the cube, and tell of each whether it may be stored as it is."""
-    buffer, found = staging.buffer(), []
-    for tile in tiling.tiles():
-        held = staging.read(tile, buffer)
-        whole = source.volume[(slice(None), *tile.slices)]
-        assert held.nbytes == whole.nbytes
-        for cut in cuts(tiling, (tile.shape[0], tile.shape[1], tile.shape[2])):
-            for group in range(len(whole) // width):
-                voxels = held.voxels(cut, group)
-                channels = slice(group * width, (group + 1) * width)
-                np.testing.assert_array_equal(voxels, whole[(channels, *cut.slices)])
-                found.append(voxels.flags.c_contiguous)
+    found = compare_chunks(staging, tiling, width, source.volume)
     assert (source.asked == 1).all()
     return found
 

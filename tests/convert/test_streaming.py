@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.convert.staged import compare_chunks
 from voxload.convert import staging as staging_module
-from voxload.convert.cuts import cuts
-from voxload.convert.sources.flat import FlatFile, describe_flat
+from voxload.convert.sources.flat import FlatFile, FlatReading, describe_flat
 from voxload.convert.staging import Staging, stage
-from voxload.convert.streaming import Stream
+from voxload.convert.streaming import Stream, can_stream
 from voxload.convert.tiles import Tiling
 from voxload.errors import DataError
 from voxload.readers.axes import AxisOrder
@@ -32,17 +33,6 @@ def _staged(
     file = FlatFile(path, 4, shape=stored.shape, dtype=stored.dtype, order=AxisOrder(order))
     with file.open(check) as read_into:
         yield stage(describe_flat(file), tiling, width, read_into=read_into)
-
-
-def _compare(staging: Staging, tiling: Tiling, width: int, volume: Volume) -> None:
-    buffer = staging.buffer()
-    for tile in tiling.tiles():
-        held = staging.read(tile, buffer)
-        whole = volume[(slice(None), *tile.slices)]
-        for cut in cuts(tiling, (tile.shape[0], tile.shape[1], tile.shape[2])):
-            for group in range(len(volume) // width):
-                channels = slice(group * width, (group + 1) * width)
-                np.testing.assert_array_equal(held.voxels(cut, group), whole[(channels, *cut.slices)])
 
 
 def _count_streams(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -92,7 +82,7 @@ def test_chunks_are_the_cubes(
         patch.setattr(staging_module, "STREAMED_BYTES", band)
         streams = _count_streams(patch)
         with _staged(tmp_path / "cube", stored, order, tiling=tiling, width=width) as staging:
-            _compare(staging, tiling, width, volume)
+            compare_chunks(staging, tiling, width, volume)
     assert streams == [0] * len(list(tiling.tiles()))
 
 
@@ -106,7 +96,7 @@ def test_others_are_not_streamed(order: str, dtype: str, tmp_path: Path, monkeyp
     tiling = Tiling((8, 8, 16), (4, 4, 8), (4, 8, 16), slowest_first, 2, 0)
     stored = np.ascontiguousarray(axes.view(volume))
     with _staged(tmp_path / "cube", stored, order, tiling=tiling, width=4) as staging:
-        _compare(staging, tiling, 4, volume)
+        compare_chunks(staging, tiling, 4, volume)
     assert not streams
 
 
@@ -146,7 +136,7 @@ def test_what_is_not_given_at_once_is_asked_for_again(tmp_path: Path, monkeypatc
             file.write(content)
 
     with _staged(path, stored, "DHWC", tiling=_TILING, width=4, check=check) as staging:
-        _compare(staging, _TILING, 4, stored.transpose(3, 0, 1, 2))
+        compare_chunks(staging, _TILING, 4, stored.transpose(3, 0, 1, 2))
     assert streams == [0, 2, 0]
 
 
@@ -161,3 +151,15 @@ def test_a_file_that_changed_is_refused_before_it_is_read(tmp_path: Path) -> Non
         pytest.raises(DataError, match="another file"),
     ):
         staging.read(next(_TILING.tiles()), staging.buffer())
+
+
+def test_a_cube_that_is_described_in_another_way_is_not_streamed(tmp_path: Path) -> None:
+    """Whoever turns the axes of a file reads through it still: bytes may be parted only as the file has them."""
+    stored = _cube()
+    file = FlatFile(tmp_path / "cube", 4, shape=stored.shape, dtype=stored.dtype, order=AxisOrder("DHWC"))
+    cube = describe_flat(file)
+    reading = FlatReading(file, 0)
+    assert can_stream(cube, reading)
+    assert not can_stream(replace(cube, order=AxisOrder("HDWC")), reading)
+    assert not can_stream(replace(cube, dtype=np.dtype("u2")), reading)
+    assert not can_stream(replace(cube, shape=(4, 16, 16, 4)), reading)

@@ -21,7 +21,7 @@ from voxload.readers.kernels import NUMBERS, TABLE, compiled
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 
-Place = tuple[int, int, int]
+_Voxel = tuple[int, int, int]
 _pread: Any = types.ExternalFunction("pread", int64(int32, uint64, uint64, int64))
 _CHUNKS, _VOXELS = 0, 1
 """Places in a plan of parting: the address of chunks, and that of voxels."""
@@ -41,7 +41,7 @@ class Stream:
         Chunks of the tile's shape, as `part_into_chunks` takes them.
     """
 
-    def __init__(self, reading: FlatReading, bands: Sequence[tuple[Place, Volume]], *, chunks: Volume) -> None:
+    def __init__(self, reading: FlatReading, bands: Sequence[tuple[_Voxel, Volume]], *, chunks: Volume) -> None:
         self._reading = reading
         _, block = bands[0]
         self._kernel, self._unit = _kernel(len(block), block.itemsize), np.empty(0, f"u{block.itemsize}")
@@ -56,7 +56,7 @@ class Stream:
         self._places, self._ends = np.array(places, np.uint64), np.array(runs, np.uint64)
         self._begin = places[0]
 
-    def read(self, tile: Place, chunks: Volume, *, first: int) -> int:
+    def read(self, tile: _Voxel, chunks: Volume, *, first: int) -> int:
         """Read bands from the `first` on into the chunks of a tile; return the band that could not be read, or the end.
 
         Parameters
@@ -75,7 +75,7 @@ class Stream:
         self._plans[:, _CHUNKS] = address(chunks)
         return self._kernel(request, self._places, self._ends, self._plans, self._rows, self._unit)
 
-    def _runs(self, start: Place, extents: Sequence[int]) -> tuple[list[int], int]:
+    def _runs(self, start: _Voxel, extents: Sequence[int]) -> tuple[list[int], int]:
         """Return where the runs of a box begin in the file, and their bytes."""
         file = self._reading.file
         d, h, w = (lo + extent for lo, extent in zip(start, extents, strict=True))
@@ -85,8 +85,10 @@ class Stream:
 
 
 def can_stream(cube: RawCube, reading: FlatReading) -> bool:
-    """Tell whether a file's bytes are voxels as they are, and one call parts all channels."""
-    return reading.file.dtype.isnative and (cube.volume_shape[0] == 1 or cube.order.axes[-1] == "C")
+    """Tell whether a file's bytes are the cube's voxels as they are, and one call parts all channels."""
+    file = reading.file
+    is_alike = (file.shape, file.order, file.dtype) == (cube.shape, cube.order, cube.dtype)
+    return is_alike and file.dtype.isnative and (cube.volume_shape[0] == 1 or cube.order.axes[-1] == "C")
 
 
 def _read(request: Any, places: Any, ends: Any, plans: Any, rows: Any, unit: Any) -> Any:
