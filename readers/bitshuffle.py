@@ -14,20 +14,19 @@ from enum import IntEnum
 from typing import Any
 
 import imagecodecs
-import numba
 import numpy as np
 import numpy.typing as npt
+from numba import int64, types
 
+from voxload.readers.compiling import compiled
 from voxload.readers.growth import check_growth
+from voxload.readers.kernels import BYTES
 from voxload.readers.scratch import Bytes, Scratch, scratch
 
 _HEADER = struct.Struct(">QI")
 _UNIT = 8
 """Elements are sorted by eights."""
 _MAX_BLOCK = 2**30
-_WALK = numba.int64(
-    numba.types.Array(numba.uint8, 1, "C", readonly=True), numba.types.Array(numba.int64, 2, "C"), numba.int64
-)
 _sorted, _row = Scratch(), Scratch()
 """Each thread's buffers for a chunk that is decompressed but still in planes of bits, and for its frames in a row."""
 
@@ -124,7 +123,8 @@ def _has_full_block(lengths: npt.NDArray[np.int64], size: int, block: int) -> bo
     return bool((lengths[:-1] == block).any()) or bool(len(lengths) and lengths[-1] == last)
 
 
-def _walk_blocks(data: Any, places: Any, start: int) -> int:
+@compiled(BYTES, types.Array(int64, 2, "C"), int64, returns=int64)
+def _walk(data: Any, places: Any, start: int) -> int:
     """Fill `places` with start and length of each block; return where the last one ends, or -1 beyond the data."""
     at, size = start, len(data)
     for index in range(len(places)):
@@ -137,10 +137,3 @@ def _walk_blocks(data: Any, places: Any, start: int) -> int:
         places[index, 0], places[index, 1] = at, length
         at += length
     return at
-
-
-_jit: Any = numba.njit
-try:
-    _walk: Callable[..., Any] = _jit(_WALK, nogil=True, cache=True)(_walk_blocks)
-except RuntimeError:  # nowhere to keep compiled code: every process compiles
-    _walk = _jit(_WALK, nogil=True)(_walk_blocks)

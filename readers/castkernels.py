@@ -16,6 +16,7 @@ import numpy as np
 from numba import boolean, float32, types, uint16, uint64
 
 from voxload.readers.addresses import pointer
+from voxload.readers.compiling import compiled, part
 from voxload.readers.floats import bfloat_of, half_of, odd_of, of_half
 from voxload.readers.kernels import (
     BY_ELEMENT,
@@ -31,9 +32,7 @@ from voxload.readers.kernels import (
     TARGET_STRIDE,
     Table,
     carray,
-    compiled,
     mapped,
-    part,
     paste_part,
 )
 from voxload.readers.protocol import CASTS

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import boolean, int64, types, uint8, uint64
 
-from voxload.readers.kernels import BYTES, TABLE, Table, compiled, part, paste_part
+from voxload.readers.compiling import compiled, part
+from voxload.readers.kernels import BYTES, TABLE, Table, paste_part
 
 _open: Any = types.ExternalFunction("open", types.int32(types.uint64, types.int32))
 _lseek: Any = types.ExternalFunction("lseek", types.int64(types.int32, types.int64, types.int32))

@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba import float32, float64, types, uint16, uint32
 from numba.extending import intrinsic
 
-from voxload.readers.kernels import part
+from voxload.readers.compiling import part
 
 _SIGN, _MAGNITUDE = 0x80000000, 0x7FFFFFFF
 _INFINITE = 0x7F800000

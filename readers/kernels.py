@@ -11,8 +11,7 @@ Python's negative ones to every access, and nothing is vectorised. Callers have 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 import numpy as np
@@ -35,8 +34,7 @@ from voxload.readers.addresses import (
     weave4,
     weave8,
 )
-
-F = TypeVar("F", bound=Callable[..., Any])
+from voxload.readers.compiling import compiled, part
 
 AXES = 4
 EXTENT, SOURCE_STRIDE, TARGET_STRIDE = 0, AXES, 2 * AXES
@@ -66,28 +64,6 @@ _ONE = uint64(1)
 _NONE = uint64(0)
 _AHEAD = uint64(8)
 """Rows that are asked for before they are copied, where they lie too far apart for the processor to guess."""
-
-
-def compiled(*arguments: Any, returns: Any = types.void) -> Callable[[F], F]:
-    """Compile for these types now, or take the code from the cache on disk."""
-
-    def compile_(function: F) -> F:
-        jit: Any = numba.njit
-        signature = returns(*arguments)
-        try:
-            found: F = jit([signature], nogil=True, boundscheck=False, cache=True)(function)
-        except RuntimeError:  # neither the package nor the home folder can be written: every process compiles
-            found = jit([signature], nogil=True, boundscheck=False)(function)
-        return found
-
-    return compile_
-
-
-def part(function: F) -> F:
-    """Compile a function as a part of the kernels that call it."""
-    jit: Any = numba.njit
-    inlined: F = jit(nogil=True, boundscheck=False)(function)
-    return inlined
 
 
 @part

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import int64, types, uint64
 
-from voxload.readers.kernels import compiled
+from voxload.readers.compiling import compiled
 
 _clock_gettime: Any = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uint64))
 _MONOTONIC = time.CLOCK_MONOTONIC

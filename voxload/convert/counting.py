@@ -15,7 +15,7 @@ from numba import float32, float64, int32, int64, types, uint16, uint32, uint64
 from voxload.convert.counts import Counts, is_counted_by_value
 from voxload.convert.tables import TABLE, TABLES, count_keys, gather
 from voxload.convert.tallying import tally
-from voxload.readers.kernels import compiled, part
+from voxload.readers.compiling import compiled, part
 from voxload.readers.protocol import Volume
 from voxload.statistics import BINS, Statistics
 

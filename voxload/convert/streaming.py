@@ -17,7 +17,8 @@ from voxload.convert.parting import UNITS, part_band, plan_parting, rows_of
 from voxload.convert.sources.flat import FlatReading
 from voxload.convert.sources.protocol import RawCube
 from voxload.geometry import Box
-from voxload.readers.kernels import NUMBERS, TABLE, compiled
+from voxload.readers.compiling import compiled
+from voxload.readers.kernels import NUMBERS, TABLE
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import int64, types, uint32, uint64
 
-from voxload.readers.kernels import part
+from voxload.readers.compiling import part
 from voxload.statistics import BINS
 
 LANES = 4

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from numba import types
 
-from voxload.readers.kernels import compiled
+from voxload.readers.compiling import compiled
 from voxload.transforms.chain import Step, columns_of, run
 from voxload.transforms.threads import share_out
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import float64, int64, types
 
-from voxload.readers.kernels import compiled, part
+from voxload.readers.compiling import compiled, part
 
 VECTOR = types.Array(float64, 1, "C")
 POINTS = types.Array(float64, 2, "C", readonly=True)

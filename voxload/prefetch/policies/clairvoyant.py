@@ -62,7 +62,7 @@ from voxload.prefetch.policies.heap import GROUP, KEY, PRIMARY, READY, SAMPLE, T
 from voxload.prefetch.policies.protocol import State
 from voxload.prefetch.policies.tables import ANSWERS, WORK, Tables
 from voxload.prefetch.policies.uses import NEVER, NUMBERS, ORDER, TABLE
-from voxload.readers.kernels import compiled, part
+from voxload.readers.compiling import compiled, part
 
 _WINDOW = 8
 """Steps ahead in which a group's need of room is seen: a relief has to come two steps before."""

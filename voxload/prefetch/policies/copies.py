@@ -35,7 +35,7 @@ from voxload.prefetch.policies.heap import (
     remove,
 )
 from voxload.prefetch.policies.uses import NEVER
-from voxload.readers.kernels import part
+from voxload.readers.compiling import part
 
 __all__ = ["COLUMNS", "FREE", "GROUP", "KEY", "NEXT", "PRIMARY", "READY", "SAMPLE", "TIER"]
 

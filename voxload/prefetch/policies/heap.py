@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from voxload.readers.kernels import part
+from voxload.readers.compiling import part
 
 GROUP, SAMPLE, TIER, READY, FREE, PRIMARY, RANK, KEY, NEXT, QUEUE, PLACE, CHILD, SIBLING, BEFORE = range(14)
 """Columns of the table of copies; `copies` says what they mean, the last three are the heap's."""

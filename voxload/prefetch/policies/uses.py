@@ -10,7 +10,7 @@ from numba import int64, types
 
 from voxload.errors import UsageError
 from voxload.prefetch.line import EpochOrder, Ints
-from voxload.readers.kernels import compiled
+from voxload.readers.compiling import compiled
 
 STEPS = types.Array(int64, 3, "C")
 ORDER = types.Array(int64, 3, "C", readonly=True)

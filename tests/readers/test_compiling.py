@@ -1,0 +1,109 @@
+"""Compiled kernels on disk: many processes at once, changed sources, disks that take nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PARTS = """
+from voxload.readers.compiling import part
+
+@part
+def scaled(value):
+    return value * {factor}
+"""
+KERNELS = """
+import sys
+from numba import float32, float64, int32, int64
+from kernels.parts import scaled
+from voxload.readers.compiling import compiled
+
+def scale(value):
+    return scaled(value)
+
+def adding(constant):
+    def add(value):
+        return value + constant
+    return add
+
+if __name__ == "__main__":
+    for kind in (int32, int64, float32, float64)[int(sys.argv[1]):int(sys.argv[2])]:
+        print(compiled(kind, returns=kind)(scale)(7), end=" ")
+    for number in range(int(sys.argv[1]), int(sys.argv[2])):
+        print(compiled(int64, returns=int64)(adding(number))(40), end=" ")
+"""
+BEGIN = """
+import os, runpy, numba, voxload.readers
+numba.config.CACHE_DIR = os.environ["KEPT"]  # after the readers have taken their kernels from the usual place
+"""
+RUN = """
+runpy.run_module("kernels.scaling", run_name="__main__")
+"""
+EACH = ("21 40 ", "21 41 ", "21.0 42 ", "21.0 43 ")
+
+
+@pytest.fixture
+def kernels(tmp_path: Path) -> Path:
+    """Return a package with one kernel for four types, and one for four constants."""
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "parts.py").write_text(PARTS.format(factor=3))
+    (folder / "scaling.py").write_text(KERNELS)
+    return folder
+
+
+def _start(kernels: Path, first: int, stop: int, *, begin: str = "") -> subprocess.Popen[str]:
+    """Start a process that compiles and runs these kernels."""
+    paths = os.pathsep.join((str(kernels.parent), *sys.path))
+    command = [sys.executable, "-c", BEGIN + begin + RUN, str(first), str(stop)]
+    environment = {**os.environ, "PYTHONPATH": paths, "KEPT": str(kernels.parent / "kept")}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _run(kernels: Path, first: int = 0, stop: int = 4, *, begin: str = "") -> str:
+    with _start(kernels, first, stop, begin=begin) as process:
+        said, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return said
+
+
+def _kept(kernels: Path) -> dict[Path, float]:
+    return {path: path.stat().st_mtime_ns for path in (kernels.parent / "kept").rglob("*.nbc")}
+
+
+def test_many_processes_keep_their_own_signatures(kernels: Path) -> None:
+    """Whatever is compiled at the same moment, no index names two kernels, and every later process finds its own."""
+    processes = [_start(kernels, number, number + 1) for number in range(4) for _ in range(2)]
+    said = [process.communicate(timeout=120) for process in processes]
+    assert [text for text, _ in said] == [text for text in EACH for _ in range(2)], said
+    kept = _kept(kernels)
+    assert len(kept) == len(list((kernels.parent / "kept").rglob("*.nbi"))) == 8
+    assert _run(kernels) == "21 21 21.0 21.0 40 41 42 43 "
+    assert _kept(kernels) == kept, "compiled again"
+
+
+def test_a_changed_part_is_compiled_anew(kernels: Path) -> None:
+    """Code that was made from an older part in another file is not taken."""
+    assert _run(kernels, 0, 1) == "21 40 "
+    (kernels / "parts.py").write_text(PARTS.format(factor=5))
+    assert _run(kernels, 0, 1) == "35 40 "
+
+
+def test_a_full_disk_costs_time_alone(kernels: Path) -> None:
+    """Where no byte can be written, every process compiles for itself."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
+    assert _run(kernels, 0, 1, begin=limit) == EACH[0]
+    assert not _kept(kernels)
+
+
+def test_half_a_file_is_not_run(kernels: Path) -> None:
+    """What a node that went down left empty is compiled for the process alone."""
+    assert _run(kernels, 0, 1) == EACH[0]
+    for path in _kept(kernels):
+        path.write_bytes(b"")
+    assert _run(kernels, 0, 1) == EACH[0]
