@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from voxload.atomic import TEMPORARY_MARK, remove, replacing, sync, temporary_beside
+from voxload.atomic import TEMPORARY_MARK, remove, remove_partials, replacing, sync, temporary_beside
 
 
 def names(folder: Path) -> list[str]:
@@ -136,6 +136,9 @@ def test_a_killed_writer_leaves_the_old_state(tmp_path: Path) -> None:
     with replacing(path) as temporary:
         temporary.write_text("new")
     assert path.read_text() == "new"
+    (tmp_path / f".xy{TEMPORARY_MARK}of-another").touch()
+    remove_partials(path)
+    assert names(tmp_path) == [f".xy{TEMPORARY_MARK}of-another", "x"]
 
 
 def test_two_processes_do_not_mix(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 
 TEMPORARY_MARK = ".partial-"
@@ -29,6 +30,12 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def remove_partials(path: Path) -> None:
+    """Remove what processes left that were killed while they replaced `path`; none may be doing so now."""
+    for left in path.parent.glob(f"{escape(f'.{path.name}{TEMPORARY_MARK}')}*"):
+        remove(left)
 
 
 def sync(path: Path) -> None:

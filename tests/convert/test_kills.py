@@ -34,6 +34,7 @@ def _options(stored: StoredFormat) -> ConvertOptions:
         pack=Packing.NEVER,
         max_memory=LIBRARY_BYTES + 2**24,
         workers=2,
+        checksums=True,
     )
 
 
@@ -71,38 +72,71 @@ def _tree(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+class _Rounds:
+    """Conversions that are killed at random moments and run again until they end; counts the kills.
+
+    Parameters
+    ----------
+    src
+        What is converted.
+    stored
+        Into what.
+    seconds
+        How long it takes undisturbed; no process is left alone for longer before `KILLS` were killed.
+    """
+
+    def __init__(self, src: Path, stored: StoredFormat, seconds: float) -> None:
+        self._src, self._stored, self._seconds = src, stored, seconds
+        self._draw = random.Random(7)
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["voxload.convert", __name__])
+        self.kills = 0
+
+    def run(self, out: Path) -> None:
+        """Convert into `out`, from nothing to the end, and check that no recorded chunk is made again."""
+        log = out.with_suffix(".log")
+        seen, before, is_done = 0, set[tuple[str, tuple[int, ...]]](), False
+        while not is_done:
+            is_done = self._attempt(out, log)
+            lines = [json.loads(line) for line in log.read_text().splitlines()[seen:]] if log.exists() else []
+            seen += len(lines)
+            twice = before & {(name, tuple(place)) for name, place in lines}
+            assert not twice, "a chunk that was recorded as stored was made again"
+            before = _recorded(out) if out.exists() else set()
+        assert seen >= 3 * 6**3
+
+    def _attempt(self, out: Path, log: Path) -> bool:
+        """Return whether a process came to its end before it was killed."""
+        started = self._context.Event()
+        process = self._context.Process(target=_convert, args=(self._src, out, self._stored, log, started))
+        process.start()
+        assert started.wait(60)
+        process.join(self._draw.uniform(0, self._seconds) if self.kills < KILLS else 120)
+        if process.exitcode is None:
+            os.kill(process.pid or 0, signal.SIGKILL)
+            process.join(60)
+        if process.exitcode == -signal.SIGKILL:
+            self.kills += 1
+            return False
+        assert process.exitcode == 0, "see what the process said"
+        return True
+
+
 @pytest.mark.parametrize("stored", list(StoredFormat))
 def test_killed_at_random_moments(tmp_path: Path, stored: StoredFormat) -> None:
     """However often and whenever it is killed, what was recorded is kept, and the end is as if nothing had been."""
-    (tmp_path / "raw").mkdir()
+    raw, expected = tmp_path / "raw", tmp_path / "expected"
+    raw.mkdir()
     for number in range(3):
         counts = np.random.default_rng(number).poisson(3, (EXTENT, EXTENT, EXTENT, 2))
-        np.save(tmp_path / f"raw/u{number}.npy", counts.astype("i2"))
+        np.save(raw / f"u{number}.npy", counts.astype("i2"))
+    convert(raw, tmp_path / "first", options=_options(stored))  # kernels compile once on a machine
     began = time.perf_counter()
-    convert(tmp_path / "raw", tmp_path / "expected", options=_options(stored))
-    undisturbed = time.perf_counter() - began
-    out, log = tmp_path / "out", tmp_path / "log"
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["voxload.convert", __name__])
-    draw, kills, seen, before = random.Random(7), 0, 0, set[tuple[str, tuple[int, ...]]]()
-    while True:
-        started = context.Event()
-        process = context.Process(target=_convert, args=(tmp_path / "raw", out, stored, log, started))
-        process.start()
-        assert started.wait(60)
-        process.join(draw.uniform(0, undisturbed / 2) if kills < KILLS else 120)
-        is_done = process.exitcode is not None
-        if not is_done:
-            os.kill(process.pid or 0, signal.SIGKILL)
-            process.join(60)
-            kills += 1
-        lines = [json.loads(line) for line in log.read_text().splitlines()[seen:]] if log.exists() else []
-        seen += len(lines)
-        twice = before & {(name, tuple(place)) for name, place in lines}
-        assert not twice, "a chunk that was recorded as stored was made again"
-        if is_done:
-            assert process.exitcode == 0
-            break
-        before = _recorded(out) if out.exists() else set()
-    assert _tree(out) == _tree(tmp_path / "expected")
-    assert seen >= 3 * 6**3
+    convert(raw, expected, options=_options(stored))
+    rounds = _Rounds(raw, stored, time.perf_counter() - began)
+    number = 0
+    while rounds.kills < KILLS:
+        out = tmp_path / f"out{number}"
+        rounds.run(out)
+        assert _tree(out) == _tree(expected)
+        number += 1

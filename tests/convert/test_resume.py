@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from voxload.atomic import TEMPORARY_MARK
 from voxload.catalog import Catalog
 from voxload.convert import ConvertOptions, ConvertReport, StoredFormat, convert
 from voxload.convert.ledger import Ledger
@@ -43,6 +44,18 @@ convert(src, dst, options=ConvertOptions(format=StoredFormat(stored)), progress=
 sys.stdout.write("complete\\n")
 """
 """A conversion that says when it has stored its STOPth slab and then waits until it is killed."""
+
+REPLACING = """
+import sys
+from pathlib import Path
+from voxload.atomic import replacing
+with replacing(Path(sys.argv[1])) as temporary:
+    temporary.write_text("half")
+    sys.stdout.write("reached\\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+"""
+"""What writes half a file and then waits until it is killed."""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +88,10 @@ def _stopped(source: Path, out: Path, stored: StoredFormat, unit: int) -> Iterat
 
 def _check_complete(report: ConvertReport, cube: npt.NDArray[np.int32], *, found: Any) -> None:
     names = {path.name for path in report.catalog.parent.iterdir()}
-    assert names - {LOCK_NAME} in ({"x.zarr", "catalog.parquet"}, {"x.h5", "catalog.parquet"})
+    assert names - {LOCK_NAME, "catalog.checksums.parquet"} in (
+        {"x.zarr", "catalog.parquet"},
+        {"x.h5", "catalog.parquet"},
+    )
     assert Catalog.read(report.catalog).samples == ("x",)
     np.testing.assert_array_equal(found[0], cube)
 
@@ -165,6 +181,23 @@ def test_leftovers_of_a_complete_sample_are_removed(
     ledger_name(tmp_path / "out/x.zarr").write_text("{}\n")
     again = convert(source, tmp_path / "out")
     assert again.skipped == ("x",)
+    _check_complete(report, cube, found=converted(report.catalog, "x"))
+
+
+@pytest.mark.parametrize("name", ["catalog.parquet", "catalog.checksums.parquet", f".x.zarr{TEMPORARY_MARK}checksums"])
+def test_what_was_replaced_when_it_was_killed_is_removed(
+    tmp_path: Path, source: Path, cube: npt.NDArray[np.int32], converted: Any, name: str
+) -> None:
+    """A file that a killed process was about to put into place has a name that no later process would take by itself."""
+    out, options = tmp_path / "out", ConvertOptions(checksums=True)
+    convert(source, out, options=options)
+    command = [sys.executable, "-c", REPLACING, str(out / name)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"reached\n"
+        child.send_signal(signal.SIGKILL)
+    assert len(list(out.glob(f".*{TEMPORARY_MARK}*"))) == 1
+    report = convert(source, out, options=options)
     _check_complete(report, cube, found=converted(report.catalog, "x"))
 
 

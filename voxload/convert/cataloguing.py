@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from voxload.atomic import remove_partials
 from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.convert.manifest import AXES, Manifest, read_manifest
 from voxload.convert.options import StoredFormat
@@ -43,7 +44,10 @@ def _own_manifest(path: Path) -> Manifest | None:
 
 
 def write_catalog(folder: Path, complete: Sequence[Complete], *, summed: Sequence[Complete], checksums: str) -> None:
-    """Write the catalogue of complete volumes; those in `summed` have checksums, in the file of that name."""
+    """Write the catalogue of complete volumes; those in `summed` have checksums, in the file of that name.
+
+    Nobody else may write it: the caller holds the folder's lock.
+    """
     with_checksums = {path for path, _ in summed}
     entries = [
         entry
@@ -52,6 +56,7 @@ def write_catalog(folder: Path, complete: Sequence[Complete], *, summed: Sequenc
     ]
     catalog = Catalog.from_entries(entries, folder)
     with writing(folder / CATALOG_NAME):
+        remove_partials(folder / CATALOG_NAME)
         catalog.write(folder / CATALOG_NAME)
 
 

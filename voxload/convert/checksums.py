@@ -16,7 +16,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from voxload.atomic import TEMPORARY_MARK, remove
+from voxload.atomic import TEMPORARY_MARK, remove, remove_partials
 from voxload.catalog import CATALOG_NAME
 from voxload.checksums import checksums_name, recording, sum_volume
 from voxload.convert.cataloguing import Complete, volume_entries
@@ -96,9 +96,10 @@ class SampleChecksums:
             self.sum((path, manifest))
 
     def remove_leftovers(self) -> None:
-        """Remove what is kept beside samples."""
+        """Remove what is kept beside samples, and what processes left that were killed while they wrote checksums."""
         with writing(self._folder):
-            for path in self._folder.glob(f"**/.*{_MARK}"):
+            remove_partials(self.path)
+            for path in self._folder.glob(f"**/.*{_MARK}*"):
                 remove(path)
 
     def _key(self, sample: Complete) -> tuple[str, str]:

@@ -19,7 +19,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
-from voxload.atomic import TEMPORARY_MARK, remove, sync, sync_folder, temporary_beside
+from voxload.atomic import remove, remove_partials, sync, sync_folder, temporary_beside
 from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.convert.manifest import stored_bytes
 from voxload.errors import StorageError, UsageError, VoxloadError
@@ -134,8 +134,7 @@ class PredictionStore:
 
 def remove_leftovers(output: Path) -> None:
     """Remove what runs that were killed left in an output folder: one run at a time writes there."""
-    for left in output.glob(f".{PREDICTIONS}{TEMPORARY_MARK}*"):
-        remove(left)
+    remove_partials(output / PREDICTIONS)
 
 
 def _name(sample: str) -> str:

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from voxload.atomic import TEMPORARY_MARK, remove, replacing
+from voxload.atomic import remove_partials, replacing
 from voxload.errors import DataError, NotFoundError, StorageError, VoxloadError
 from voxload.training.plan import TrainingPlan
 from voxload.training.progress import Progress
@@ -68,8 +68,7 @@ class Checkpoint:
         values |= {"version": FORMAT, "plan": self.plan.to_json()}
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for left in folder.glob(f".{CHECKPOINT}{TEMPORARY_MARK}*"):
-                remove(left)
+            remove_partials(path)
             with replacing(path) as temporary:
                 torch.save(values, temporary)
         except (OSError, RuntimeError) as error:  # torch's own writer raises the latter when a disk is full
