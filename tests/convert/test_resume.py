@@ -136,14 +136,15 @@ def test_torn_lines_and_unrecorded_bytes_are_mended(
     _check_complete(report, cube, found=converted(report.catalog, "x"))
 
 
-def test_lost_bytes_are_noticed(tmp_path: Path, source: Path) -> None:
-    """A file that is shorter than its record is an error that says what to do, not a volume with holes."""
+@pytest.mark.parametrize("left", [0, 1000])
+def test_lost_bytes_are_noticed(tmp_path: Path, source: Path, left: int) -> None:
+    """A file that is shorter than its record, or gone, is an error that says what to do, not a volume with holes."""
     out = tmp_path / "out"
     with _stopped(source, out, StoredFormat.ZARR, 3):
         pass
     (shard,) = (path for path in (temporary_name(out / "x.zarr") / "volume/c").rglob("*") if path.is_file())
-    os.truncate(shard, 1000)
-    with pytest.raises(StorageError, match=r"found 1000 bytes, expected the .* remove .*x\.zarr\.partial-convert"):
+    os.truncate(shard, left) if left else shard.unlink()
+    with pytest.raises(StorageError, match=rf"found {left} bytes, expected the .* remove .*x\.zarr\.partial-convert"):
         convert(source, out)
 
 
@@ -188,7 +189,7 @@ def test_leftovers_of_a_complete_sample_are_removed(
 def test_what_was_replaced_when_it_was_killed_is_removed(
     tmp_path: Path, source: Path, cube: npt.NDArray[np.int32], converted: Any, name: str
 ) -> None:
-    """A file that a killed process was about to put into place has a name that no later process would take by itself."""
+    """A file that a killed process was about to put into place has a name that no later process takes by itself."""
     out, options = tmp_path / "out", ConvertOptions(checksums=True)
     convert(source, out, options=options)
     command = [sys.executable, "-c", REPLACING, str(out / name)]

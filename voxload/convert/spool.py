@@ -75,10 +75,11 @@ class Spool:
         """
         for number, end in ends.items():
             path = self.path(number)
-            if path.stat().st_size < end:
+            size = path.stat().st_size if path.exists() else 0
+            if size < end:
                 raise StorageError(
                     f"{path}",
-                    found=f"{path.stat().st_size} bytes",
+                    found=f"{size} bytes",
                     expected=f"the {end} that were flushed to it",
                     remedy=f"the storage has lost data: remove {self._folder} and convert again",
                 )

@@ -124,8 +124,10 @@ class VolumeWriter:
     def _begin(self) -> None:
         steps = self._ledger.resume(self._manifest.identity()) if self._folder.is_dir() else None
         if steps is None:
+            self._ledger.remove()  # first: it must not tell of chunks that a new folder lacks
             remove(self._folder)
             self._storage.create(self._folder)
+            sync(self._folder)  # a power cut must leave no record without it
             self._ledger.start(self._manifest.identity())
             return
         for step in steps:

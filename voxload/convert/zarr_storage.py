@@ -20,6 +20,7 @@ import crc32c
 import numpy as np
 import zarr
 
+from voxload.atomic import TEMPORARY_MARK, sync
 from voxload.convert.compression import Compression, ZarrEncoder
 from voxload.convert.manifest import ATTRIBUTE, AXES, Manifest
 from voxload.convert.storage import Place, StoredChunk
@@ -92,7 +93,11 @@ class ZarrStorage:
         metadata = folder / "zarr.json"
         values = json.loads(metadata.read_bytes())
         values["attributes"] = {ATTRIBUTE: manifest.to_json()}
-        metadata.write_text(json.dumps(values))
+        # Under one name, so that nobody's is left: a process killed here is followed by one that begins here.
+        temporary = folder / f".{metadata.name}{TEMPORARY_MARK}finish"
+        temporary.write_text(json.dumps(values))
+        sync(temporary)
+        temporary.rename(metadata)
         return folder
 
     def size(self, folder: Path, chunks: Mapping[Place, StoredChunk]) -> int:
