@@ -114,7 +114,6 @@ def raw(tmp_path: Path) -> Path:
         counts = np.random.default_rng(number).poisson(3, (32, 32, 32, 2))
         np.save(folder / f"u{number}.npy", counts.astype("i2"))
     return folder
-    return folder
 
 
 @pytest.mark.parametrize("share", range(SHARE))
