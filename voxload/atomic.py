@@ -18,6 +18,8 @@ from pathlib import Path
 TEMPORARY_MARK = ".partial-"
 """Part of every temporary name; what carries it is never a finished result."""
 
+_WITHDRAWN = f"{TEMPORARY_MARK}withdrawn"
+
 
 def temporary_beside(path: Path) -> Path:
     """Return a temporary name beside `path` that belongs to this process, among all nodes that see the folder."""
@@ -53,22 +55,48 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; what was written there takes its place when the block succeeds.
 
     The content is flushed before the rename, so that a power cut cannot leave an empty file under the final
-    name. On any exception the temporary content is removed and `path` is as it was. A folder is put
-    into place, or replaced, after removing what is there: two renames cannot be one, and readers see it missing
-    for a moment. One thread of a process at a time may replace one path.
+    name. On any exception the temporary content is removed and `path` is as it was. Folders change places as `publish`
+    says. One thread of a process at a time may replace one path.
     """
     temporary = temporary_beside(path)
     remove(temporary)
     try:
         yield temporary
         sync(temporary)
-        if temporary.is_dir() or (path.is_dir() and not path.is_symlink()):
-            remove(path)
-        temporary.rename(path)
-        sync_folder(path.parent)
+        publish(temporary, path)
     except BaseException:
         remove(temporary)
         raise
+
+
+def publish(temporary: Path, path: Path) -> None:
+    """Give what is complete and flushed the name `path`, in place of what is there.
+
+    Where one of the two is a folder, the old one gets a temporary name before it is removed: two renames cannot be one,
+    and readers see it missing for a moment, but nobody ever sees half of it, whenever the process is killed.
+    """
+    if temporary.is_dir() or (path.is_dir() and not path.is_symlink()):
+        withdraw(path)
+    temporary.rename(path)
+    sync_folder(path.parent)
+
+
+def withdraw(path: Path) -> None:
+    """Remove a file or a folder that is complete, or not at all; a killed process leaves it under a temporary name."""
+    if path.exists() or path.is_symlink():
+        remove(_aside(path))
+        path.rename(_aside(path))
+        remove(_aside(path))
+
+
+def remove_withdrawn(folder: Path) -> None:
+    """Remove what processes that were killed left of what they withdrew from a folder."""
+    for left in folder.glob(f".*{_WITHDRAWN}"):
+        remove(left)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}{_WITHDRAWN}")
 
 
 def sync_folder(folder: Path) -> None:

@@ -23,14 +23,14 @@ CALLS = frozenset(
     ("open", "write", "pwrite", "pwritev", "truncate", "ftruncate", "rename", "replace", "unlink", "mkdir", "rmdir")
 )
 """Names of what may change a folder, in the modules below and as methods of files."""
-SHARE = 3
+SHARE = 2
 """Tests that divide the states of a format among them."""
+STEP = 4
+"""One of so many states is looked at where volumes are replaced: one by one, they would take minutes."""
 
 
-def _options(stored: StoredFormat) -> ConvertOptions:
-    return ConvertOptions(
-        format=stored, hints=Hints("DHWC"), chunks=(16, 16, 16), pack=Packing.NEVER, workers=2, checksums=True
-    )
+def _options(stored: StoredFormat, pack: Packing = Packing.NEVER) -> ConvertOptions:
+    return ConvertOptions(format=stored, hints=Hints("DHWC"), chunks=(16, 16, 16), pack=pack, workers=2, checksums=True)
 
 
 def _state(folder: Path) -> frozenset[tuple[str, int, int]]:
@@ -120,7 +120,8 @@ def raw(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("stored", list(StoredFormat))
 def test_killed_in_every_state(tmp_path: Path, raw: Path, stored: StoredFormat, share: int) -> None:
     """Whatever call was the last one, the next run ends as if there had been one run, and leaves nothing else."""
-    processes = _Processes(raw, stored)
+    source = raw / "u0.npy"
+    processes = _Processes(source, stored)
     code, states = processes.run(tmp_path / "expected", -1)
     assert code == 0
     assert states > 30
@@ -129,6 +130,30 @@ def test_killed_in_every_state(tmp_path: Path, raw: Path, stored: StoredFormat, 
     for last in range(1 + share, states + 1, SHARE):
         code, found = processes.run(out, last)
         assert code == -signal.SIGKILL or found < last  # threads may change two files between two looks
-        convert(raw, out, options=_options(stored))
+        convert(source, out, options=_options(stored))
         assert _tree(out) == expected, f"killed in state {last} of {states}"
         shutil.rmtree(out)
+
+
+@pytest.mark.parametrize("pack", [Packing.NEVER, Packing.ALWAYS])
+@pytest.mark.parametrize("stored", list(StoredFormat))
+def test_killed_while_volumes_are_replaced(tmp_path: Path, raw: Path, stored: StoredFormat, pack: Packing) -> None:
+    """Volumes that others take the place of, under their names or beside them, are never seen by halves."""
+    first, older, out = raw / "u0.npy", tmp_path / "older", tmp_path / "out"
+    content, times = first.read_bytes(), first.stat()
+    np.save(first, np.load(first) + 1)
+    convert(raw, older, options=_options(stored, pack))
+    first.write_bytes(content)
+    os.utime(first, ns=(times.st_atime_ns, times.st_mtime_ns))
+    processes = _Processes(raw, stored)
+    convert(raw, tmp_path / "expected", options=_options(stored))
+    shutil.copytree(older, out)
+    code, states = processes.run(out, -1)
+    assert code == 0
+    for last in range(1, states + 1, STEP):
+        shutil.rmtree(out)
+        shutil.copytree(older, out)
+        code, found = processes.run(out, last)
+        assert code == -signal.SIGKILL or found < last
+        convert(raw, out, options=_options(stored))
+        assert _tree(out) == _tree(tmp_path / "expected"), f"killed in state {last} of {states}"

@@ -99,8 +99,9 @@ class SampleChecksums:
         """Remove what is kept beside samples, and what processes left that were killed while they wrote checksums."""
         with writing(self._folder):
             remove_partials(self.path)
-            for path in self._folder.glob(f"**/.*{_MARK}*"):
-                remove(path)
+            for pattern in (f".*{_MARK}*", f"*/.*{_MARK}*"):  # a volume is in the folder, or in one of its folders
+                for path in self._folder.glob(pattern):
+                    remove(path)
 
     def _key(self, sample: Complete) -> tuple[str, str]:
         """Return under which id and dataset a volume's checksums are kept, as `Entry.volume` says."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from voxload.atomic import remove
+from voxload.atomic import remove_withdrawn, withdraw
 from voxload.convert.cataloguing import complete_volumes
 from voxload.convert.manifest import Manifest, read_manifest, stored_bytes
 from voxload.convert.options import StoredFormat
@@ -80,10 +80,12 @@ def outdated(folder: Path, planned: Sequence[VolumePlan]) -> list[Path]:
 
 
 def remove_outdated(folder: Path, planned: Sequence[VolumePlan]) -> None:
-    """Remove volumes in whose place planned ones have come."""
+    """Remove volumes in whose place planned ones have come, and what killed runs left of those that they removed."""
     with writing(folder):
         for path in outdated(folder, planned):
-            remove(path)
+            withdraw(path)
+        for each in (folder, *(path for path in folder.iterdir() if path.is_dir())):
+            remove_withdrawn(each)
 
 
 def _paths(manifest: Manifest) -> set[str]:

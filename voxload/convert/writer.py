@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from voxload.atomic import TEMPORARY_MARK, remove, sync, sync_folder
+from voxload.atomic import TEMPORARY_MARK, publish, remove, sync
 from voxload.convert.compression import Parts
 from voxload.convert.ledger import Ledger
 from voxload.convert.manifest import Manifest
@@ -201,11 +201,7 @@ def remove_leftovers(final: Path) -> None:
 def _publish(temporary: Path, final: Path) -> None:
     """Flush a complete volume and rename it to its final name, in place of an outdated one."""
     sync(temporary)
-    if final.is_dir():
-        # Two renames cannot be one: after a crash between them the complete temporary volume is found again.
-        remove(final)
-    temporary.rename(final)
-    sync_folder(final.parent)
+    publish(temporary, final)  # a process killed on the way is followed by one that finds the complete volume again
 
 
 @contextmanager

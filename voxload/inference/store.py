@@ -19,7 +19,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
-from voxload.atomic import remove, remove_partials, sync, sync_folder, temporary_beside
+from voxload.atomic import publish, remove_partials, sync, temporary_beside
 from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.convert.manifest import stored_bytes
 from voxload.errors import StorageError, UsageError, VoxloadError
@@ -91,9 +91,7 @@ class PredictionStore:
                     self._temporary / CATALOG_NAME
                 )
                 sync(self._temporary)
-                remove(self._final)
-                self._temporary.rename(self._final)
-                sync_folder(self._final.parent)
+                publish(self._temporary, self._final)
         _wait()
 
     def _begin(self) -> Path:
