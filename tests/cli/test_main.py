@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import stamina
 
+from voxload.cli.commands import COMMANDS, GROUPS
 from voxload.cli.main import run
 from voxload.cli.retries import show_retries
 from voxload.errors import UsageError
@@ -24,6 +25,30 @@ def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[st
         assert f"Example: voxload {command}" in " ".join(capsys.readouterr().out.split())
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("voxload ")
+
+
+def test_the_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever is loaded for a call, the program's help knows all commands, and so does the error of an unknown one."""
+    for arguments in ([], ["--help"], ["--traceback", "--help"]):
+        run(arguments)
+        printed = capsys.readouterr().out
+        assert all(f" {name} " in printed for name in (*COMMANDS, *GROUPS))
+    assert run(["confert"]) == 2
+    assert "'convert'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "call", [["--version"], ["convert", "--help"], ["verify", "--help"], ["catalog", "--help"], ["info", "--help"]]
+)
+def test_a_command_does_not_wait_for_libraries_of_others(call: list[str]) -> None:
+    """What converts, tells what is there or looks after tables loads neither torch nor matplotlib."""
+    program = "import sys; from voxload.cli.main import run; run(sys.argv[1:]); print(sorted(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *call], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "'voxload.cli.main'" in done.stdout
+    for name in ("torch", "matplotlib"):
+        assert f"'{name}'" not in done.stdout
 
 
 @pytest.fixture
@@ -83,18 +108,19 @@ def test_a_traceback_is_there_for_the_asking() -> None:
 def test_ctrl_c_ends_quietly() -> None:
     """An interrupt ends with status 130 and one line, not with a traceback."""
     program = """if True:
-        import signal, sys, threading
-        from voxload.cli import main
+        import signal, sys, threading, types
+        from voxload.cli import commands, main
 
         # A shell that starts its jobs in the background has them ignore the signal; a person's terminal does not.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-        @main.app.command("hang")
         def hang() -> None:
             sys.stdout.write("ready")
             sys.stdout.flush()
             threading.Event().wait()
 
+        commands.COMMANDS = ("hang",)
+        sys.modules["voxload.cli.hang"] = types.SimpleNamespace(EPILOG="", hang=hang)
         sys.exit(main.run(["hang"]))
     """
     with subprocess.Popen(

@@ -13,38 +13,12 @@ from typing import Annotated
 
 import typer
 
-from voxload.cli.bench import app as bench
-from voxload.cli.catalog import app as catalog
-from voxload.cli.convert import EPILOG as CONVERT_EPILOG
-from voxload.cli.convert import convert
-from voxload.cli.demo import EPILOG as DEMO_EPILOG
-from voxload.cli.demo import demo
-from voxload.cli.infer import EPILOG as INFER_EPILOG
-from voxload.cli.infer import infer
-from voxload.cli.info import EPILOG as INFO_EPILOG
-from voxload.cli.info import info
+from voxload.cli.commands import add_command, wanted
 from voxload.cli.retries import show_retries
-from voxload.cli.simulate import EPILOG as SIMULATE_EPILOG
-from voxload.cli.simulate import simulate
 from voxload.cli.start import INTERRUPTED
-from voxload.cli.train import EPILOG as TRAIN_EPILOG
-from voxload.cli.train import train
-from voxload.cli.verify import EPILOG as VERIFY_EPILOG
-from voxload.cli.verify import verify
 from voxload.errors import UsageError, VoxloadError
 
 _TRACEBACK = "--traceback"
-
-app = typer.Typer(name="voxload", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.command(epilog=CONVERT_EPILOG)(convert)
-app.command(epilog=INFO_EPILOG)(info)
-app.command(epilog=VERIFY_EPILOG)(verify)
-app.command(epilog=SIMULATE_EPILOG)(simulate)
-app.command(epilog=TRAIN_EPILOG)(train)
-app.command(epilog=INFER_EPILOG)(infer)
-app.command(epilog=DEMO_EPILOG)(demo)
-app.add_typer(bench)
-app.add_typer(catalog)
 
 
 def _show_version(is_asked: bool) -> None:
@@ -53,8 +27,7 @@ def _show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def root(
+def _root(
     show_version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -70,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     show_retries()
     given = [argument for argument in arguments if argument != _TRACEBACK]
     try:
-        status = app(args=given, standalone_mode=False)
+        status = _app(given)(args=given, standalone_mode=False)
     except typer.TyperException as error:
         return _fail(error.format_message() or "missing command; see voxload --help", error.exit_code)
     except VoxloadError as error:
@@ -81,6 +54,15 @@ def run(arguments: Sequence[str]) -> int:
         return _fail("interrupted", INTERRUPTED)
     # typer itself turns Ctrl-C inside a command into this status, without a word.
     return _fail("interrupted", INTERRUPTED) if status == INTERRUPTED else int(status or 0)
+
+
+def _app(arguments: Sequence[str]) -> typer.Typer:
+    """Return the program with the commands that these arguments need."""
+    app = typer.Typer(name="voxload", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    app.callback()(_root)
+    for name in wanted(arguments):
+        add_command(app, name)
+    return app
 
 
 def _fail(message: str, status: int) -> int:

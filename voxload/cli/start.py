@@ -1,4 +1,4 @@
-"""Start of the program: its commands take a second or two to load, in which it may be interrupted too."""
+"""Start of the program: a command takes a second or more to load, in which it may be interrupted too."""
 
 from __future__ import annotations
 
