@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from voxload.atomic import TEMPORARY_MARK, remove, remove_partials, replacing, sync, temporary_beside
+from voxload.atomic import TEMPORARY_MARK, publish, remove, remove_partials, replacing, sync, temporary_beside
 
 
 def names(folder: Path) -> list[str]:
@@ -81,6 +81,16 @@ def test_a_failure_leaves_the_old_state(tmp_path: Path, old: str, error: type[Ba
         work()
     assert names(tmp_path) == (["x"] if old else [])
     assert not old or content(path) == "old"
+
+
+def test_a_folder_that_cannot_be_put_into_place_leaves_the_old_one(tmp_path: Path) -> None:
+    """The rename itself fails, as it does for a folder in its own inside: the old folder has its name again."""
+    path = tmp_path / "x"
+    fill(path, "folder", "old")
+    with pytest.raises(OSError, match="x"):
+        publish(tmp_path, path)
+    assert content(path) == "old"
+    assert names(tmp_path) == ["x"]
 
 
 def test_nothing_written_is_an_error(tmp_path: Path) -> None:

@@ -72,20 +72,26 @@ def replacing(path: Path) -> Iterator[Path]:
 def publish(temporary: Path, path: Path) -> None:
     """Give what is complete and flushed the name `path`, in place of what is there.
 
-    Where one of the two is a folder, the old one gets a temporary name before it is removed: two renames cannot be one,
-    and readers see it missing for a moment, but nobody ever sees half of it, whenever the process is killed.
+    Where one of the two is a folder, the old one gets a temporary name first, and its own again if the new one cannot
+    have it: two renames cannot be one, and readers see it missing between them, but nobody ever sees half of it,
+    whenever the process is killed.
     """
-    if temporary.is_dir() or (path.is_dir() and not path.is_symlink()):
-        withdraw(path)
-    temporary.rename(path)
+    has_folder = temporary.is_dir() or (path.is_dir() and not path.is_symlink())
+    is_aside = has_folder and _set_aside(path)
+    try:
+        temporary.rename(path)
+    except OSError:
+        if is_aside:
+            _aside(path).rename(path)
+        raise
     sync_folder(path.parent)
+    if is_aside:
+        remove(_aside(path))
 
 
 def withdraw(path: Path) -> None:
     """Remove a file or a folder that is complete, or not at all; a killed process leaves it under a temporary name."""
-    if path.exists() or path.is_symlink():
-        remove(_aside(path))
-        path.rename(_aside(path))
+    if _set_aside(path):
         remove(_aside(path))
 
 
@@ -93,6 +99,15 @@ def remove_withdrawn(folder: Path) -> None:
     """Remove what processes that were killed left of what they withdrew from a folder."""
     for left in folder.glob(f".*{_WITHDRAWN}"):
         remove(left)
+
+
+def _set_aside(path: Path) -> bool:
+    """Give what is there its temporary name; tell whether there was anything."""
+    remove(_aside(path))
+    if not (path.exists() or path.is_symlink()):
+        return False
+    path.rename(_aside(path))
+    return True
 
 
 def _aside(path: Path) -> Path:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.convert.trees import tree
 from voxload.convert import ConvertOptions, Hints, Packing, StoredFormat, convert
 
 CALLS = frozenset(
@@ -84,10 +85,6 @@ def _convert(src: Path, dst: Path, stored: StoredFormat, last: int, states: Any)
     states.value = killer.states
 
 
-def _tree(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 class _Processes:
     """Conversions in processes of their own; the first one tells how many states there are."""
 
@@ -125,13 +122,13 @@ def test_killed_in_every_state(tmp_path: Path, raw: Path, stored: StoredFormat, 
     code, states = processes.run(tmp_path / "expected", -1)
     assert code == 0
     assert states > 30
-    expected = _tree(tmp_path / "expected")
+    expected = tree(tmp_path / "expected")
     out = tmp_path / "out"
     for last in range(1 + share, states + 1, SHARE):
         code, found = processes.run(out, last)
         assert code == -signal.SIGKILL or found < last  # threads may change two files between two looks
         convert(source, out, options=_options(stored))
-        assert _tree(out) == expected, f"killed in state {last} of {states}"
+        assert tree(out) == expected, f"killed in state {last} of {states}"
         shutil.rmtree(out)
 
 
@@ -156,4 +153,4 @@ def test_killed_while_volumes_are_replaced(tmp_path: Path, raw: Path, stored: St
         code, found = processes.run(out, last)
         assert code == -signal.SIGKILL or found < last
         convert(raw, out, options=_options(stored))
-        assert _tree(out) == _tree(tmp_path / "expected"), f"killed in state {last} of {states}"
+        assert tree(out) == tree(tmp_path / "expected"), f"killed in state {last} of {states}"

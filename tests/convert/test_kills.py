@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.convert.trees import tree
 from voxload.convert import ConvertOptions, Hints, Packing, StoredFormat, convert
 from voxload.convert.compression import Parts
 from voxload.convert.storage import Place
@@ -66,10 +67,6 @@ def _recorded(out: Path) -> set[tuple[str, tuple[int, ...]]]:
         if not volume.name.startswith(".") and volume.suffix in {".zarr", ".h5"}:
             found |= {(volume.stem, place) for place in places}
     return found
-
-
-def _tree(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 class _Rounds:
@@ -138,5 +135,5 @@ def test_killed_at_random_moments(tmp_path: Path, stored: StoredFormat) -> None:
     while rounds.kills < KILLS:
         out = tmp_path / f"out{number}"
         rounds.run(out)
-        assert _tree(out) == _tree(expected)
+        assert tree(out) == tree(expected)
         number += 1
