@@ -4,7 +4,7 @@ Every function takes and gives `Rows`, which keep the columns of other tools too
 
 >>> from voxload.catalogs import Rows, filter_rows, parse, split, write_rows
 >>> rows = Rows.read("universes/catalog.parquet")  # doctest: +SKIP
->>> parts = split(filter_rows(rows, where=parse("omega_m > 0.3")), {"train": 0.8, "test": 0.2})  # doctest: +SKIP
+>>> parts = split(filter_rows(rows, where=parse("Omega_m > 0.3")), {"train": 0.8, "test": 0.2})  # doctest: +SKIP
 """
 
 from voxload.catalogs.figures import FieldFigures, field_figures

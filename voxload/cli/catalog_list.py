@@ -16,7 +16,7 @@ from voxload.catalogs.where import parse_column
 from voxload.cli.catalog_tables import figures_table, plain, sample_table, totals
 from voxload.cli.options import parse_names
 
-EPILOG = 'Example: voxload catalog list universes/ --where "omega_m > 0.3" --statistics'
+EPILOG = 'Example: voxload catalog list universes/ --where "Omega_m > 0.3" --statistics'
 """Shown at the end of the command's help."""
 
 _SHOWN = 40

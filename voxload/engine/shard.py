@@ -82,7 +82,7 @@ def shard(
         raise UsageError("shard", found="a model that is already split", expected="an ordinary module")
     whole = tuple(shape) if shape is not None else getattr(model, "input_shape", None)
     source = Source(model, tuple(count > 1 for count in grid.spatial), columns=columns)
-    source.check()
+    source.check(whole)
     blocks = None
     if whole is not None:
         blocks = Blocks.of(grid, whole)

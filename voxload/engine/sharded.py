@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from voxload.engine.agreement import agree, ticket_of
 from voxload.engine.blocks import Blocks
 from voxload.engine.chooser import Chooser
 from voxload.engine.compiling import require_whole_graph
 from voxload.engine.exchange.protocol import Exchange
+from voxload.engine.faithful import Sample, is_faithful, require_faithful
 from voxload.engine.handshake import Greeting, agreed
 from voxload.engine.network import LocalPlan, NetworkPlan, plan_network
 from voxload.engine.passage import Passage
@@ -64,6 +66,7 @@ class Source:
         self.model = model
         self.programs: dict[tuple[bool, ...], Compiled] = {}
         self._split = split
+        self._graphs: dict[tuple[bool, ...], fx.Graph] = {}
 
     def program(self, modes: tuple[bool, ...] | None = None) -> Compiled:
         """Return the program with the given training mode of every module, by default the model's present modes."""
@@ -71,17 +74,25 @@ class Source:
         present = tuple(module.training for module in modules)
         wanted = present if modes is None else modes
         if wanted not in self.programs:
-            _set_modes(modules, wanted)
-            try:
+            with _modes_set(modules, wanted):
                 # A trace keeps one side of "if self.training"; so each combination has a trace of its own.
-                program = compile_program(self.model, trace(self.model), self._split, columns=self._columns)
-            finally:
-                _set_modes(modules, present)
+                self._graphs[wanted] = trace(self.model)
+                program = compile_program(self.model, self._graphs[wanted], self._split, columns=self._columns)
             self.programs[wanted] = Compiled(program, write_regions(self.model, program))
         return self.programs[wanted]
 
-    def check(self) -> None:
-        """Raise UsageError when the model cannot run split, in training or in evaluation."""
+    def compare(self, modes: tuple[bool, ...], sample: Sample) -> None:
+        """Raise UsageError where what was traced in these modes is not what forward does; each is compared once."""
+        if modes in self._graphs:
+            with _modes_set(list(self.model.modules()), modes):
+                require_faithful(self.model, self._graphs[modes], sample)
+            del self._graphs[modes]
+
+    def check(self, shape: Sequence[int] | None = None) -> None:
+        """Raise UsageError when the model cannot run split, in training or in evaluation; `shape` is the volume's.
+
+        What no volume could be found for is compared with its trace when the first one comes.
+        """
         count = sum(1 for _ in self.model.modules())
         if any(getattr(type(self.model), name) is not getattr(nn.Module, name) for name in _STATE_METHODS):
             raise UsageError(
@@ -93,6 +104,11 @@ class Source:
         for mode in (True, False):
             self.program((mode,) * count)
         self.program()
+        modules = list(self.model.modules())
+        for modes, graph in list(self._graphs.items()):
+            with _modes_set(modules, modes):
+                if is_faithful(self.model, graph, shape):
+                    del self._graphs[modes]
 
 
 class Sharded(nn.Module):
@@ -152,6 +168,7 @@ class Sharded(nn.Module):
         else:
             compiled = self._source.programs.get(modes) or self._source.program(modes)
             blocks, seed = self.agreed(x, compiled, modes=self._flags(x))
+            self._source.compare(modes, Sample(x.shape[1], blocks.shape))
             plan = self._plan(modes, compiled, blocks)[1]
         passage = Passage(plan, compiled.regions, self._exchange, self._chooser, seed)
         return compiled.regions.forwards[0](self, x, passage)
@@ -235,7 +252,14 @@ def _entered(module: nn.Module, *values: Any, passage: Passage, region: int) -> 
     return passage.regions.forwards[region](module, *values, passage)
 
 
-def _set_modes(modules: Sequence[nn.Module], modes: Sequence[bool]) -> None:
-    """Set the training mode of each module by itself."""
+@contextmanager
+def _modes_set(modules: Sequence[nn.Module], modes: Sequence[bool]) -> Iterator[None]:
+    """Set the training mode of each module by itself, for a while."""
+    present = [module.training for module in modules]
     for module, mode in zip(modules, modes, strict=True):
         module.training = mode
+    try:
+        yield
+    finally:
+        for module, mode in zip(modules, present, strict=True):
+            module.training = mode

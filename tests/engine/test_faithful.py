@@ -1,0 +1,163 @@
+"""A trace that computes something else than forward is refused, by whatever forward took the wrong branch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from monai.networks.nets import BasicUNet
+from torch import Tensor, fx, nn
+
+from voxload.engine import Loopback, shard
+from voxload.errors import UsageError
+from voxload.grid import ProcessGrid
+from voxload.models import CosmoFlow, UNet3D
+
+GRID = ProcessGrid((2, 1, 1), 2)
+Operation = Callable[["Net", Tensor], Tensor]
+
+
+class Net(nn.Module):
+    """Two convolutions, with an operation between them that the test gives."""
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv3d(1, 2, 3, padding=1), nn.Conv3d(2, 2, 3, padding=1)
+        self.norm = nn.BatchNorm3d(2)
+        self.operation = operation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply both and the operation."""
+        result: Tensor = self.second(self.operation(self, self.first(x)))
+        return result
+
+
+def _split(model: nn.Module, shape: tuple[int, int, int] | None = (8, 8, 8)) -> nn.Module:
+    """Return the network as rank 0 of two would run it; nothing is sent when it is made."""
+    return shard(model, GRID, shape=shape, exchange=Loopback(GRID).rank(0))
+
+
+def _shared_write(_: Net, x: Tensor) -> Tensor:
+    y = x
+    y += 1
+    return x * y
+
+
+def _written_view(_: Net, x: Tensor) -> Tensor:
+    part = x[:, :1]
+    part += 1
+    return x
+
+
+BRANCHES: dict[str, Operation] = {
+    "isinstance": lambda net, x: net.norm(x) if isinstance(x, Tensor) else x,
+    "not a proxy": lambda net, x: x if isinstance(x, fx.Proxy) else net.norm(x),
+    "exact type": lambda net, x: net.norm(x) if type(x) is Tensor else x,
+    "is_tensor": lambda net, x: net.norm(x) if torch.is_tensor(x) else x,
+    "jit": lambda net, x: net.norm(x) if torch.jit.isinstance(x, Tensor) else x,
+    "class name": lambda net, x: net.norm(x) if type(x).__name__ == "Tensor" else x,
+    "another input": lambda net, x: x + net.norm(x) if torch.is_tensor(x) else x + x,
+    "a number": lambda _, x: x * (2.0 if torch.is_tensor(x) else 3.0),
+    "shared write": _shared_write,
+    "written view": _written_view,
+    "gradient mode": lambda _, x: x * 2 if torch.is_grad_enabled() else x,
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_another_computation_is_refused(name: str) -> None:
+    """Wrong results would follow, or gradients."""
+    with pytest.raises(UsageError, match="forward of Net: found"):
+        _split(Net(BRANCHES[name]))
+
+
+@pytest.mark.parametrize("name", ["isinstance", "shared write"])
+@pytest.mark.parametrize("shape", [None, (512, 512, 512)], ids=["unknown", "huge"])
+def test_shapes_are_enough(name: str, shape: tuple[int, int, int] | None) -> None:
+    """Whatever shape is given, and whether the network is computed or only its shapes are."""
+    with pytest.raises(UsageError, match="forward of Net: found"):
+        _split(Net(BRANCHES[name]), shape)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_branch_in_one_mode_is_refused(training: bool) -> None:
+    """A network is compared in training and in evaluation, whichever it is in."""
+
+    def operation(net: Net, x: Tensor) -> Tensor:
+        result: Tensor = net.norm(x) if isinstance(x, Tensor) and net.training is training else x
+        return result
+
+    with pytest.raises(UsageError, match="forward of Net: found"):
+        _split(Net(operation).train(not training))
+
+
+def test_monai_basic_unet_is_refused_by_name() -> None:
+    """Its decoder asks torch.jit.isinstance: the trace leaves out every skip."""
+    with pytest.raises(UsageError, match="forward of BasicUNet"):
+        _split(BasicUNet(3, 1, 2, features=(4, 4, 8, 8, 8, 4)), (32, 32, 32))
+
+
+ALIKE: dict[str, Operation] = {
+    "augmented": lambda net, x: _augmented(net, x),
+    "module in place": lambda _, x: nn.functional.leaky_relu(x, inplace=True),
+    "statistics": lambda net, x: net.norm(x),
+}
+
+
+def _augmented(net: Net, x: Tensor) -> Tensor:
+    x += net.norm(x)
+    x *= 2
+    return x
+
+
+@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize("shape", [(8, 8, 8), None, (512, 512, 512)], ids=["small", "unknown", "huge"])
+def test_the_same_computation_is_accepted(name: str, shape: tuple[int, int, int] | None) -> None:
+    """Writes in place that nobody else sees compute the same, and the network is left as it was."""
+    net = Net(ALIKE[name])
+    before, random = copy.deepcopy(net.state_dict()), torch.get_rng_state()
+    _split(net, shape)
+    assert all(torch.equal(value, before[key]) for key, value in net.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+@pytest.mark.parametrize("model", [CosmoFlow(512), UNet3D(1, 2)], ids=["CosmoFlow", "UNet3D"])
+def test_large_networks_take_no_memory(model: nn.Module) -> None:
+    """What is too large to be computed is compared by shapes alone: an activation of 512^3 would be gigabytes."""
+    _split(model, None)
+
+
+class Headed(nn.Module):
+    """A dense layer that takes volumes of 6 x 6 x 6 alone, which no rank knows before the first one comes."""
+
+    def __init__(self, *, doubtful: bool) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv3d(1, 2, 3, padding=1), nn.Linear(2 * 6**3, 3)
+        self.doubtful = doubtful
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return three numbers."""
+        x = self.conv(x)
+        if self.doubtful and torch.is_tensor(x):
+            x = x * 2
+        result: Tensor = self.head(x.flatten(1))
+        return result
+
+
+@pytest.mark.parametrize("doubtful", [True, False])
+def test_the_first_volume_tells_where_none_could_be_tried(doubtful: bool) -> None:
+    """The comparison is made with the first volume's channels and extents, on every rank, before its halos are sent."""
+    world = Loopback(GRID)
+    networks = [shard(Headed(doubtful=doubtful), GRID.at(rank), exchange=world.rank(rank)) for rank in range(2)]
+
+    def run(rank: int) -> Any:
+        return networks[rank](torch.zeros(1, 1, 3, 6, 6))
+
+    if doubtful:
+        with pytest.raises(UsageError, match="mul in forward"):
+            world.run(run)
+    else:
+        assert [result.shape for result in world.run(run)] == [(1, 3)] * 2
