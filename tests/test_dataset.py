@@ -205,6 +205,12 @@ BAD: dict[str, tuple[Callable[[Path], Any], type[Exception], str]] = {
     "axes of no field": (lambda p: voxload.VolumeDataset([p], axes={"y": "DHW"}), UsageError, "field 'y'"),
     "unknown boundary": (lambda p: voxload.VolumeDataset([p], boundary="mirror"), UsageError, "'zero' or 'periodic'"),
     "unknown missing": (lambda p: voxload.VolumeDataset([p], missing="skip"), UsageError, "'error' or 'fill'"),
+    "fields in a list": (lambda p: voxload.VolumeDataset([p], fields=["x"]), UsageError, "a mapping of one name"),  # type: ignore[arg-type] # the point
+    "one number for a grid": (lambda p: voxload.VolumeDataset([p], grid=2), UsageError, "three counts"),  # type: ignore[arg-type] # the point
+    "an array": (lambda _: voxload.VolumeDataset(np.zeros((2, 2))), UsageError, "type numpy.ndarray"),  # type: ignore[arg-type] # the point
+    "a table of names": (lambda _: voxload.VolumeDataset({"density": 1}), UsageError, "type builtins.dict"),  # type: ignore[arg-type] # the point
+    "arrays in a list": (lambda _: voxload.VolumeDataset([np.zeros(1)]), UsageError, "expected paths"),  # type: ignore[list-item] # the point
+    "a slice": (lambda p: voxload.VolumeDataset([p])[0:2], UsageError, "Subset"),  # type: ignore[index] # the point
     "bad halo": (lambda p: voxload.VolumeDataset([p], halo=(1, 2)), UsageError, "one int, or three"),
     "NaN target": (_catalog_with(float("nan")), DataError, "target 'a' of sample 's': found nan"),
     "infinite target": (_catalog_with(float("inf")), DataError, "expected a finite number"),

@@ -162,6 +162,16 @@ def test_from_env_wants_three_counts(spatial: tuple[int, ...]) -> None:
         ProcessGrid.from_env(spatial, environ={})
 
 
+def test_without_a_launcher_one_process_holds_whole_samples() -> None:
+    """As a script that was started alone; a launcher that is not known would look the same, hence the warning."""
+    with pytest.warns(RuntimeWarning, match="this process holds whole samples, not one of 2 blocks"):
+        grid = ProcessGrid.from_env((2, 1, 1), environ={})
+    assert grid == ProcessGrid()
+    assert ProcessGrid.from_env(environ={}) == ProcessGrid()
+    with pytest.raises(UsageError, match="world size 1"):
+        ProcessGrid.from_env((2, 1, 1), environ={"RANK": "0", "WORLD_SIZE": "1"})
+
+
 SCRIPT = """
 import json, os
 from voxload.grid import ProcessGrid

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,7 +178,7 @@ class Catalog:
 
     @classmethod
     def read(cls, path: str | Path) -> Catalog:
-        """Read a catalogue from a Parquet file.
+        """Read a catalogue from a Parquet file, or from the folder that holds one.
 
         Raises
         ------
@@ -186,15 +187,13 @@ class Catalog:
         DataError
             When it is not Parquet or lacks columns.
         """
-        path = Path(path)
+        path = catalog_path(path)
         try:
             table = read_table(path)
             table.validate(full=True)  # or text that is none would only be noticed when it is used
             return cls(table, path.parent)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-            raise NotFoundError(
-                f"catalogue {path}", found="no such file", remedy="check the path, or voxload convert"
-            ) from error
+            raise _not_found(path) from error
         except PermissionError as error:
             raise StorageError(f"catalogue {path}", found="permission denied") from error
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -329,6 +328,24 @@ def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
     if name in table.column_names:
         return table.column(name)
     return pa.chunked_array([pa.nulls(table.num_rows, _COLUMNS[name])])
+
+
+def catalog_path(path: str | os.PathLike[str]) -> Path:
+    """Return the catalogue that a path names, itself or by its folder."""
+    path = Path(path)
+    return path / CATALOG_NAME if path.is_dir() else path
+
+
+def _not_found(path: Path) -> NotFoundError:
+    """Return what tells someone who named a folder of raw files how a catalogue comes into being."""
+    if path.name == CATALOG_NAME and path.parent.is_dir():
+        return NotFoundError(
+            f"folder {path.parent}",
+            found=f"no {CATALOG_NAME} in it",
+            expected="a catalogue, or a folder that holds one",
+            remedy=f"of raw files make one first: voxload convert {shlex.quote(str(path.parent))} FOLDER",
+        )
+    return NotFoundError(f"catalogue {path}", found="no such file", remedy="check the path, or voxload convert")
 
 
 def _is_target(column: pa.Field) -> bool:

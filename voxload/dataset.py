@@ -7,7 +7,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -215,6 +215,13 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self._handles.close()
 
     def _sample(self, index: int) -> Sample:
+        if not isinstance(index, SupportsIndex):
+            raise UsageError(
+                "index of a sample",
+                found=repr(index),
+                expected="an integer",
+                remedy="torch.utils.data.Subset(data, range(...)) holds several",
+            )
         if not -len(self) <= index < len(self):
             raise IndexError(f"sample {index} of a data set of {len(self)}")
         return self._samples.sample(index % len(self))

@@ -7,7 +7,8 @@ consecutive numbers and, under every usual launcher, sit on as few nodes as poss
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -77,7 +78,8 @@ class ProcessGrid:
         """Return the grid of the running job, from what its launcher put into the environment.
 
         Understands torchrun, Open MPI, MPICH (and the MPIs that share its process manager) and Slurm's srun,
-        in this order; without any of them the job is one process.
+        in this order. Without any of them the job is one process, which holds whole samples; where blocks were asked
+        for, a RuntimeWarning says so, since a launcher that is not known looks alike.
 
         Parameters
         ----------
@@ -91,8 +93,18 @@ class ProcessGrid:
         UsageError
             When the launcher's variables are incomplete or no numbers, or the world does not fit `spatial`.
         """
-        rank, world_size = launched_as(os.environ if environ is None else environ)
-        return cls(spatial=spatial_counts(spatial), world_size=world_size, rank=rank)
+        known = os.environ if environ is None else environ
+        rank, world_size = launched_as(known)
+        wanted = spatial_counts(spatial)
+        if prod(wanted) > 1 and not is_launched(known):
+            warnings.warn(
+                f"no launcher's variables were found: this process holds whole samples, not one of {prod(wanted)} "
+                "blocks; start it by torchrun, mpiexec or srun",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            wanted = (1, 1, 1)
+        return cls(spatial=wanted, world_size=world_size, rank=rank)
 
     @property
     def group_size(self) -> int:
@@ -172,10 +184,16 @@ class ProcessGrid:
 
 def spatial_counts(spatial: Sequence[int]) -> tuple[int, int, int]:
     """Return the number of blocks along (d, h, w); raises UsageError when they are not three counts of 1 or more."""
-    counts: tuple[Any, ...] = tuple(spatial)
+    given: Any = spatial  # what a caller hands over may be anything
+    counts: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) else ()
     if len(counts) != len(SPATIAL_AXES) or any(not isinstance(n, int) or n < 1 for n in counts):
         raise UsageError("spatial grid", found=repr(spatial), expected="three counts of 1 or more, for (d, h, w)")
     return counts[0], counts[1], counts[2]
+
+
+def is_launched(environ: Mapping[str, str]) -> bool:
+    """Tell whether a launcher gave its rank and world size."""
+    return any(rank in environ and size in environ for _, rank, size in _LAUNCHERS)
 
 
 def launched_as(environ: Mapping[str, str]) -> tuple[int, int]:

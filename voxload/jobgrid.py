@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import torch.distributed as dist
 
-from voxload.grid import ProcessGrid, spatial_counts
+from voxload.grid import ProcessGrid, launched_as, spatial_counts
 
 
 class JobGrid:
@@ -53,7 +54,8 @@ def _grid_now(spatial: tuple[int, int, int]) -> ProcessGrid:
     """Return the grid of the ranks that there are now."""
     if _is_distributed():
         return ProcessGrid(spatial=spatial, world_size=dist.get_world_size(), rank=dist.get_rank())
-    return ProcessGrid.from_env(spatial)
+    rank, world_size = launched_as(os.environ)
+    return ProcessGrid(spatial=spatial, world_size=world_size, rank=rank)
 
 
 def _is_distributed() -> bool:

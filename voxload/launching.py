@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from voxload.errors import DataError, InternalError, UsageError, VoxloadError
+from voxload.grid import launched_as
 
 Hear = Callable[[dict[str, Any]], None]
 """Hears of each event but warnings and errors."""
@@ -71,6 +72,19 @@ def launch_ranks(module: str, plan: str, *, processes: int, subject: str, hear: 
             lines = log_path.read_text(encoding="utf-8").strip().splitlines()
             last = lines[-1].strip() if lines else "nothing written"
             raise InternalError(subject, found=f"a process that died: {last}", remedy="see its memory and signals")
+
+
+def refuse_processes(processes: int) -> tuple[int, int]:
+    """Return rank and world size that a launcher gave; raise UsageError where processes are to be started besides."""
+    rank, world_size = launched_as(os.environ)
+    if processes > 1:
+        raise UsageError(
+            "--nproc",
+            found=f"{processes} under a launcher of {world_size} ranks",
+            expected="one of the two",
+            remedy="leave --nproc out, or unset the launcher's variables",
+        )
+    return rank, world_size
 
 
 def _command(module: str, plan: Path, processes: int) -> list[str]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.errors import NotFoundError, UsageError
@@ -148,14 +148,37 @@ def list_samples(source: Source, *, fields: Mapping[str, str] | None, targets: S
     DataError
         A damaged catalogue, or targets that are not finite.
     """
-    if fields is not None and not fields:
-        raise UsageError("fields", found="no field", expected='at least one, such as {"x": "full"}')
+    _check_fields(fields)
+    _check_source(source)
     catalog = source if isinstance(source, Catalog) else _catalog_at(source)
     if catalog is None:
         return FileSamples(_paths(source), fields, targets, axes)
     if axes is not None:
         raise UsageError("axes", found=f"{axes!r} with a catalogue", remedy="leave axes out: the catalogue has them")
     return CatalogSamples(catalog, fields, targets)
+
+
+def _check_fields(fields: Any) -> None:
+    """Refuse a list of names, and a mapping of none."""
+    if fields is not None and (not isinstance(fields, Mapping) or not fields):
+        found = "no field" if isinstance(fields, Mapping) else repr(fields)
+        raise UsageError("fields", found=found, expected='a mapping of one name or more, such as {"x": "full"}')
+
+
+def _check_source(source: Any) -> None:
+    """Refuse arrays, open files and tables, whose elements or keys would be taken for paths."""
+    if isinstance(source, str | os.PathLike | Catalog):
+        return
+    if not isinstance(source, Sequence) or isinstance(source, bytes):
+        raise UsageError(
+            "data set",
+            found=f"an object of type {type(source).__module__}.{type(source).__qualname__}",
+            expected="a catalogue, a path, a pattern, a URL, or a list of paths",
+            remedy="name the file that it came from, or store it first",
+        )
+    for path in source:
+        if not isinstance(path, str | os.PathLike):
+            raise UsageError("data set", found=f"{path!r} in the list", expected="paths")
 
 
 def _catalog_at(source: Source) -> Catalog | None:

@@ -71,7 +71,7 @@ def test_options_become_a_plan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         plans.append(plan)
         return _segmentation()
 
-    monkeypatch.setattr("voxload.cli.train.train_with_progress", take)
+    monkeypatch.setattr("voxload.cli.train.train_as_rank", take)
     words = "--model unet3d --variant lbann --widths 8,16,32 --dataset x --labels y --classes 3 --dtype float64"
     rest = "--spatial 2,1,1 --nproc 4 --checkpoint-every 7 --resume --output out --json"
     assert run(["train", "universes.parquet", *words.split(), *rest.split()]) == 0

@@ -52,15 +52,24 @@ def _written_view(_: Net, x: Tensor) -> Tensor:
     return x
 
 
+_is_tensor: Any = torch.is_tensor  # without what they tell type checkers of a branch
+_jit_isinstance: Any = torch.jit.isinstance
+
+
+def _when(test: Callable[[Any], bool]) -> Operation:
+    """Return an operation that normalises where a test of the volume's type holds."""
+    return lambda net, x: net.norm(x) if test(x) else x
+
+
 BRANCHES: dict[str, Operation] = {
-    "isinstance": lambda net, x: net.norm(x) if isinstance(x, Tensor) else x,
-    "not a proxy": lambda net, x: x if isinstance(x, fx.Proxy) else net.norm(x),
-    "exact type": lambda net, x: net.norm(x) if type(x) is Tensor else x,
-    "is_tensor": lambda net, x: net.norm(x) if torch.is_tensor(x) else x,
-    "jit": lambda net, x: net.norm(x) if torch.jit.isinstance(x, Tensor) else x,
-    "class name": lambda net, x: net.norm(x) if type(x).__name__ == "Tensor" else x,
-    "another input": lambda net, x: x + net.norm(x) if torch.is_tensor(x) else x + x,
-    "a number": lambda _, x: x * (2.0 if torch.is_tensor(x) else 3.0),
+    "isinstance": _when(lambda x: isinstance(x, Tensor)),
+    "not a proxy": _when(lambda x: not isinstance(x, fx.Proxy)),
+    "exact type": _when(lambda x: type(x) is Tensor),
+    "is_tensor": _when(_is_tensor),
+    "jit": _when(lambda x: bool(_jit_isinstance(x, Tensor))),
+    "class name": _when(lambda x: type(x).__name__ == "Tensor"),
+    "another input": lambda net, x: x + (net.norm(x) if _is_tensor(x) else x),
+    "a number": lambda _, x: x * (2.0 if _is_tensor(x) else 3.0),
     "shared write": _shared_write,
     "written view": _written_view,
     "gradient mode": lambda _, x: x * 2 if torch.is_grad_enabled() else x,
@@ -87,7 +96,7 @@ def test_a_branch_in_one_mode_is_refused(training: bool) -> None:
     """A network is compared in training and in evaluation, whichever it is in."""
 
     def operation(net: Net, x: Tensor) -> Tensor:
-        result: Tensor = net.norm(x) if isinstance(x, Tensor) and net.training is training else x
+        result: Tensor = net.norm(x) if _is_tensor(x) and net.training is training else x
         return result
 
     with pytest.raises(UsageError, match="forward of Net: found"):
@@ -100,17 +109,17 @@ def test_monai_basic_unet_is_refused_by_name() -> None:
         _split(BasicUNet(3, 1, 2, features=(4, 4, 8, 8, 8, 4)), (32, 32, 32))
 
 
-ALIKE: dict[str, Operation] = {
-    "augmented": lambda net, x: _augmented(net, x),
-    "module in place": lambda _, x: nn.functional.leaky_relu(x, inplace=True),
-    "statistics": lambda net, x: net.norm(x),
-}
-
-
 def _augmented(net: Net, x: Tensor) -> Tensor:
     x += net.norm(x)
     x *= 2
     return x
+
+
+ALIKE: dict[str, Operation] = {
+    "augmented": _augmented,
+    "module in place": lambda _, x: nn.functional.leaky_relu(x, inplace=True),
+    "statistics": lambda net, x: net.norm(x),
+}
 
 
 @pytest.mark.parametrize("name", ALIKE)
@@ -141,7 +150,7 @@ class Headed(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return three numbers."""
         x = self.conv(x)
-        if self.doubtful and torch.is_tensor(x):
+        if self.doubtful and _is_tensor(x):
             x = x * 2
         result: Tensor = self.head(x.flatten(1))
         return result

@@ -34,6 +34,7 @@ from voxload.models import CosmoFlow, UNet3D
 from voxload.training.checkpoint import CHECKPOINT, Checkpoint
 from voxload.training.plan import TrainingPlan
 from voxload.training.result import TrainingResult
+from voxload.training.schedule import rate_factor
 from voxload.training.worker import WEIGHTS
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +71,23 @@ def test_a_resumed_run_ends_with_the_same_bits(whole: Whole, place: tuple[int, i
     assert all(torch.equal(values, weights[name]) for name, values in whole.weights.items())
     assert result.ranks[0].bytes_needed == (6 - place[0] * 3 - place[1]) * 4 * 2 * 32**3 * 2
     CosmoFlow(32, channels=2, targets=2).load_state_dict(Checkpoint.read(tmp_path / "run").learner["network"])
+
+
+def test_a_finished_run_is_prolonged(whole: Whole, tmp_path: Path) -> None:
+    """Epochs that are behind stay; later ones follow at the step sizes of the longer run, which a warning says."""
+    shutil.copytree(stopped(Path(whole.plan.output), (2, 0)), tmp_path / "run")
+    longer = replace(whole.plan.optimisation, epochs=3)
+    plan = replace(whole.plan, output=str(tmp_path / "run"), resume=True, optimisation=longer)
+    with pytest.warns(RuntimeWarning, match="3 epochs, where 2 were planned"):
+        result, weights = train(plan)
+    assert [epoch.training_loss for epoch in result.epochs[:2]] == [e.training_loss for e in whole.result.epochs]
+    assert len(result.epochs) == 3
+    assert any(not torch.equal(values, weights[name]) for name, values in whole.weights.items())
+    rates = Checkpoint.read(tmp_path / "run").learner["schedule"]["_last_lr"]
+    assert rates == [longer.learning_rate * rate_factor(9, 9)]
+    shorter = replace(plan, optimisation=replace(longer, epochs=2))
+    with pytest.raises(UsageError, match="--resume with another epochs"):
+        train(shorter)
 
 
 def test_a_resumed_run_may_keep_blocks(whole: Whole, tmp_path: Path) -> None:
@@ -163,7 +181,7 @@ def test_split_weights_load_into_the_plain_networks(grids: Grids) -> None:
 
 
 OTHER: dict[str, tuple[Callable[[TrainingPlan], dict[str, Any]], str]] = {
-    "epochs": (lambda plan: {"optimisation": replace(plan.optimisation, epochs=3)}, "another epochs: found 3"),
+    "epochs": (lambda plan: {"optimisation": replace(plan.optimisation, epochs=1)}, "another epochs: found 1"),
     "seed": (lambda plan: {"optimisation": replace(plan.optimisation, seed=1)}, "another seed"),
     "rate": (lambda plan: {"optimisation": replace(plan.optimisation, learning_rate=1.0)}, "another learning-rate"),
     "type": (lambda plan: {"optimisation": replace(plan.optimisation, dtype="float64")}, "another dtype"),

@@ -7,11 +7,12 @@ Every function takes and gives `Rows`, which keep the columns of other tools too
 >>> parts = split(filter_rows(rows, where=parse("Omega_m > 0.3")), {"train": 0.8, "test": 0.2})  # doctest: +SKIP
 """
 
+from voxload.catalog import catalog_path
 from voxload.catalogs.figures import FieldFigures, field_figures
 from voxload.catalogs.filter import filter_rows
 from voxload.catalogs.merge import merge
 from voxload.catalogs.relocate import relocated
-from voxload.catalogs.rows import Rows, catalog_path
+from voxload.catalogs.rows import Rows
 from voxload.catalogs.split import Grouping, split
 from voxload.catalogs.universes import universes_of
 from voxload.catalogs.where import parse

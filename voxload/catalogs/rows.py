@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from voxload.catalog import CATALOG_NAME, Catalog
+from voxload.catalog import Catalog, catalog_path
 from voxload.parquet import read_table
 
 
@@ -75,11 +75,6 @@ class Rows:
         """Return the rows with other values in a column of strings."""
         place = self.table.column_names.index(name)
         return self.with_table(self.table.set_column(place, name, pa.array(values, pa.string())))
-
-
-def catalog_path(path: Path) -> Path:
-    """Return the catalogue that a path names, itself or by its folder."""
-    return path / CATALOG_NAME if path.is_dir() else path
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -10,6 +10,7 @@ import typer
 from voxload.atomic import replacing
 from voxload.benchmark.report.page import draw, page
 from voxload.benchmark.report.result import read_results
+from voxload.cli.outputs import check_file, check_folder
 
 EPILOG = "Example: voxload bench report 1-rank.json 2-ranks.json 4-ranks.json --output report.html --png plots"
 """Shown at the end of the command's help."""
@@ -24,6 +25,8 @@ def report(
     ] = None,
 ) -> None:
     """Draw results: throughput, latencies, stalls over time, bytes by tier, read amplification and epochs."""
+    check_file("--output", output)
+    check_folder("--png", png)
     found = read_results(results)
     plots = draw(found)
     with replacing(output) as temporary:

@@ -36,6 +36,7 @@ from voxload.benchmark.workload import (
     Workload,
 )
 from voxload.cli.options import parse_triple
+from voxload.cli.outputs import check_file
 from voxload.cli.progress import byte_bar, count_bar
 from voxload.errors import UsageError
 from voxload.grid import launched_as
@@ -120,6 +121,8 @@ def run(
 
     Plain, it starts its ranks itself; under torchrun, mpiexec or srun each process is a rank.
     """
+    check_file("--output", output)
+    check_file("--csv", csv)
     scaled = Scaled(preset_named(preset), shrink) if preset else None
     if scaled is None and not data:
         raise UsageError("bench run", found="no data", expected="a data set, or a --preset", remedy="see --help")

@@ -22,6 +22,7 @@ from voxload.benchmark.sweep import Factors, Setting, Spatial
 from voxload.benchmark.sweeping import Course, Swept, run_sweep
 from voxload.benchmark.workload import NEVER, Coldness, Emulation, Length, Samples, Share, Supply, Workload
 from voxload.cli.options import parse_extents, parse_names, parse_triple
+from voxload.cli.outputs import check_folder
 from voxload.cli.progress import count_bar
 from voxload.errors import UsageError
 from voxload.geometry import Boundary, Halo
@@ -57,6 +58,7 @@ def sweep(
     """Measure every combination in turns; say which to use, and why."""
     if launched_as(os.environ)[1] > 1:
         raise UsageError("bench sweep", found="a launcher", expected="one process, which starts the ranks of each run")
+    check_folder("--folder", folder)
     factors = Factors(
         threads=parse_extents("--threads", threads) if threads else (),
         spatial=_triples("--spatial", spatial),

@@ -12,12 +12,16 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from voxload.catalog import CATALOG_NAME
+from voxload.catalog import catalog_path
 from voxload.cli.options import parse_triple
+from voxload.cli.outputs import check_folder
 from voxload.cli.progress import count_bar
+from voxload.grid import ProcessGrid, is_launched
 from voxload.inference.launch import launch_inference
 from voxload.inference.plan import InferencePlan
 from voxload.inference.result import InferenceResult
+from voxload.inference.worker import infer_rank
+from voxload.launching import refuse_processes
 
 EPILOG = "Example: voxload infer universes/ --checkpoint run --spatial 2,2,1 --nproc 4 --output predicted"
 """Shown at the end of the command's help."""
@@ -49,8 +53,9 @@ def infer(
 
     A U-Net's classes go to OUTPUT/predictions, Zarr with a catalogue, and their Dice to OUTPUT/dice.csv.
     """
+    check_folder("--output", output)
     plan = InferencePlan(
-        catalog=_catalog(catalog),
+        catalog=os.fspath(catalog_path(catalog)),
         checkpoint=os.fspath(checkpoint),
         output=os.fspath(output),
         spatial=parse_triple("--spatial", spatial),
@@ -59,17 +64,15 @@ def infer(
         labels=labels,
     )
     result = _infer_with_progress(plan, processes=nproc)
+    if result is None:  # another rank than the first
+        return
     if as_json:
         print(json.dumps(result.to_dict()))
         return
     _show(result, output, console=Console())
 
 
-def _catalog(path: Path) -> str:
-    return os.fspath(path / CATALOG_NAME if path.is_dir() else path)
-
-
-def _infer_with_progress(plan: InferencePlan, *, processes: int) -> InferenceResult:
+def _infer_with_progress(plan: InferencePlan, *, processes: int) -> InferenceResult | None:
     """Run `plan` on local processes behind a progress bar; the bar shows only on a terminal."""
     with count_bar("predicting", total=0, unit="sample") as bar:
 
@@ -79,7 +82,11 @@ def _infer_with_progress(plan: InferencePlan, *, processes: int) -> InferenceRes
             else:
                 bar.update(event["samples"])
 
-        return launch_inference(plan, processes=processes, hear=show)
+        if not is_launched(os.environ):
+            return launch_inference(plan, processes=processes, hear=show)
+        rank, world_size = refuse_processes(processes)
+        ProcessGrid(spatial=plan.spatial, world_size=world_size)
+        return infer_rank(plan, show if rank == 0 else lambda _: None)
 
 
 def _show(result: InferenceResult, output: Path, *, console: Console) -> None:

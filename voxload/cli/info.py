@@ -13,6 +13,7 @@ from voxload.cli.info_source import Choice
 from voxload.cli.info_stored import Ranks
 from voxload.cli.info_subject import Given, find_subject
 from voxload.cli.options import headerless
+from voxload.cli.outputs import check_file
 from voxload.convert.sources.hints import MemoryOrder
 from voxload.geometry import Boundary, Halo
 
@@ -47,6 +48,7 @@ def info(
 
     Of a raw file, the cubes that a conversion would find in it; no voxel is read but those of a picture.
     """
+    check_file("--plot", plot)
     answer = Answer(Ranks(spatial, Halo.parse(halo), boundary), plot)
     if not is_catalog(path):
         binary = headerless(shape, dtype, order=order, header_bytes=header_bytes)

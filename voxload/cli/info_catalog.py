@@ -27,7 +27,7 @@ def is_catalog(path: str) -> bool:
 
 def read_catalog(path: str) -> Catalog:
     """Read the catalogue at a path or in that folder; raises what `Catalog.read` does."""
-    return Catalog.read(path if Path(path).suffix == ".parquet" else Path(path) / CATALOG_NAME)
+    return Catalog.read(path)
 
 
 def catalog_figures(catalog: Catalog) -> dict[str, Any]:

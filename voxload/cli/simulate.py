@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from rich.console import Console
 from tqdm import tqdm
 
 from voxload.cli.options import parse_names
+from voxload.cli.outputs import check_file
 from voxload.cli.policy_plot import Panel, draw_policies
 from voxload.cli.policy_tables import policy_table, seconds_unit
 from voxload.cli.progress import count_bar
@@ -105,6 +107,7 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print figures as JSON.")] = False,
 ) -> None:
     """Predict time, stall and bytes of each policy on a machine, and the bound that none beats."""
+    check_file("--plot", plot)
     what = _machine(machine, compute_rate)
     chosen = [policies.named(name) for name in parse_names(policy) or policies.NAMES]
     options = _Options(
@@ -119,7 +122,8 @@ def simulate(
         compute_seconds,
     )
     named = _regimes(what, options) if regimes else [("", options)]
-    cases = [_simulate(what, one, chosen, model, name=name) for name, one in named]
+    hear = None if as_json else _tell
+    cases = [_simulate(what, one, chosen, model, name=name, hear=hear) for name, one in named]
     if as_json:
         figures = [_figures(case) for case in cases]
         print(json.dumps({"regimes": figures} if regimes else figures[0]))
@@ -155,7 +159,13 @@ def _regimes(machine: Machine, options: _Options) -> list[tuple[str, _Options]]:
 
 
 def _simulate(
-    machine: Machine, options: _Options, chosen: Sequence[Policy], choice: ModelChoice, *, name: str
+    machine: Machine,
+    options: _Options,
+    chosen: Sequence[Policy],
+    choice: ModelChoice,
+    *,
+    name: str,
+    hear: Callable[[str, Outcome], None] | None,
 ) -> _Case:
     workload = _workload(machine, options)
     accesses = options.samples * options.epochs
@@ -166,9 +176,17 @@ def _simulate(
         label = f"{name.partition(':')[0]} {policy.name}".strip()
         with count_bar(label, total=workload.steps, unit="step") as bar:
             outcomes.append(run(machine, workload, policy, model=model, progress=_teller(bar)))
+        if hear is not None:
+            hear(label, outcomes[-1])
     blocks = optimum_storage_bytes(workload.orders, workload.line) // int(workload.line.sizes[0])
     optimum = blocks * int(workload.read_sizes[0]) * options.blocks
     return _Case(name, machine, workload, tuple(outcomes), optimum)
+
+
+def _tell(label: str, outcome: Outcome) -> None:
+    """Say, on standard error, what a policy takes as soon as it is known: all of them may take minutes."""
+    factor, unit = seconds_unit(outcome.seconds)
+    print(f"{label}: {outcome.seconds / factor:.4g} {unit}, AU {outcome.accelerator_utilisation:.0%}", file=sys.stderr)
 
 
 def _teller(bar: tqdm[Never]) -> Callable[[int], None]:

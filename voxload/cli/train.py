@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from voxload.catalog import CATALOG_NAME
+from voxload.catalog import catalog_path
 from voxload.cli.options import parse_extents, parse_names, parse_triple
-from voxload.cli.training import report, train_with_progress
+from voxload.cli.outputs import check_file, check_folder
+from voxload.cli.training import report, train_as_rank
 from voxload.errors import UsageError
 from voxload.loader.cache import CLAIRVOYANT, CODECS, PEERS, Cache
 from voxload.prefetch import policies
@@ -36,7 +37,9 @@ def train(
         str, typer.Option(help="Channels of the U-Net's levels, such as 8,16,32.", show_default="the variant's")
     ] = "",
     spatial: Annotated[str, typer.Option(help="Blocks d,h,w that each sample is cut into.")] = "1,1,1",
-    nproc: Annotated[int, typer.Option(help="Processes on this machine, a multiple of the blocks.", min=1)] = 1,
+    nproc: Annotated[
+        int, typer.Option(help="Processes to start here, a multiple of the blocks; 1 under a launcher.", min=1)
+    ] = 1,
     epochs: Annotated[int, typer.Option(help="Passes over the training samples.")] = Optimisation().epochs,
     batch_size: Annotated[
         int, typer.Option(help="Samples of one sample group in one step.")
@@ -44,7 +47,7 @@ def train(
     learning_rate: Annotated[
         float, typer.Option(help="Adam's step size at its highest.")
     ] = Optimisation().learning_rate,
-    dropout: Annotated[float, typer.Option(help="Share of CosmoFlow's head that is dropped.")] = 0.0,
+    dropout: Annotated[float, typer.Option(help="Share of CosmoFlow's head that is dropped.")] = Optimisation().dropout,
     validation: Annotated[float, typer.Option(help="Share of the samples that is held out.")] = 0.125,
     dataset: Annotated[str, typer.Option(help="Dataset to train on, where there are several.")] = "",
     targets: Annotated[
@@ -96,7 +99,9 @@ def train(
 ) -> None:
     """Train a network on blocks of samples that several processes share.
 
-    Runs on the CPUs of this machine. The weights in OUTPUT/model.pt load into the ordinary, unsplit network.
+    Runs on the CPUs of this machine; under torchrun, mpiexec or srun each process is a rank.
+
+    The weights in OUTPUT/model.pt load into the ordinary, unsplit network.
 
     --resume goes on from OUTPUT/checkpoint.pt as if nothing had happened, also with other --spatial and --nproc.
 
@@ -104,11 +109,10 @@ def train(
 
     Sizes are of a node; held-out samples have their share of them.
     """
-    if prometheus is not None and not prometheus.absolute().parent.is_dir():
-        raise UsageError(
-            "--prometheus", found=f"no folder {prometheus.parent}", expected="the textfile collector's folder"
-        )
+    check_file("--prometheus", prometheus)
+    check_folder("--output", output)
     if tensorboard is not None:
+        check_folder("--tensorboard", tensorboard)
         check_tensorboard()
     if model == UNET3D and dropout:
         raise UsageError("--dropout", found=f"{dropout} for {UNET3D}", expected="none: it has no such layer")
@@ -116,7 +120,7 @@ def train(
     words |= {"codec": codec, "peers": peers, "policy": policy}
     given: dict[str, Any] = {name: value for name, value in words.items() if value}
     plan = TrainingPlan(
-        catalog=os.fspath(catalog / CATALOG_NAME if catalog.is_dir() else catalog),
+        catalog=os.fspath(catalog_path(catalog)),
         output=os.fspath(output),
         model=model,
         variant=variant,
@@ -135,7 +139,9 @@ def train(
         checkpoint_every=checkpoint_every,
         resume=resume,
     )
-    result = train_with_progress(plan, processes=nproc, label="training")
+    result = train_as_rank(plan, processes=nproc, label="training")
+    if result is None:  # another rank than the first
+        return
     if as_json:
         print(result.to_json())
         return

@@ -130,12 +130,21 @@ def _on(device: str, model: nn.Module) -> nn.Module:
     """Return a copy of the model that other threads do not see, with parameters and buffers on `device`."""
     held: dict[int, Any] = {}
     for weight in model.parameters():
-        data = weight.detach().clone() if device == "cpu" else torch.empty(weight.shape, dtype=weight.dtype, device=device)
+        data = (
+            weight.detach().clone() if device == "cpu" else torch.empty(weight.shape, dtype=weight.dtype, device=device)
+        )
         held[id(weight)] = nn.Parameter(data, requires_grad=weight.requires_grad)
     for buffer in model.buffers():
         # Single numbers, such as a count of batches, are read by forward; they cost nothing.
         held[id(buffer)] = buffer.detach().to("cpu" if buffer.numel() == 1 else device, copy=True)
-    return copy.deepcopy(model, held)
+    for module in model.modules():
+        if isinstance(module, nn.SyncBatchNorm) and module.process_group is not None:
+            held[id(module.process_group)] = module.process_group  # a handle, which no copy can have
+    twin = copy.deepcopy(model, held)
+    for module in twin.modules():
+        if type(module) is nn.SyncBatchNorm:
+            module.__class__ = nn.BatchNorm3d  # type: ignore[assignment] # torch's runs on GPUs alone; of one process both compute the same
+    return twin
 
 
 class _Numbers(overrides.TorchFunctionMode):

@@ -6,15 +6,16 @@ and one with the result, once all files are in place.
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import closing
 from datetime import timedelta
 
-import torch.distributed as dist
-
-from voxload.grid import ProcessGrid
+from voxload.grid import ProcessGrid, launched_as
 from voxload.inference.plan import InferencePlan
-from voxload.inference.run import Inference
+from voxload.inference.result import InferenceResult
+from voxload.inference.run import Inference, Tell
+from voxload.joining import joined
 from voxload.rankmain import emit, run_rank
 
 COLLECTIVE_TIMEOUT = timedelta(hours=2)
@@ -23,18 +24,24 @@ COLLECTIVE_TIMEOUT = timedelta(hours=2)
 
 def infer(text: str) -> None:
     """Predict as one rank of the job, by a plan as InferencePlan.to_json writes it."""
-    plan = InferencePlan.from_json(text)
-    grid = ProcessGrid.from_env(plan.spatial)
-    if grid.world_size > 1:
-        dist.init_process_group("gloo", timeout=COLLECTIVE_TIMEOUT)
-    try:
-        with closing(Inference(plan, grid)) as run:
-            result = run.execute(emit)
-        if grid.rank == 0:
-            emit({"event": "result", **result.to_dict()})
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+    result = infer_rank(InferencePlan.from_json(text), emit)
+    if result is not None:
+        emit({"event": "result", **result.to_dict()})
+
+
+def infer_rank(plan: InferencePlan, hear: Tell) -> InferenceResult | None:
+    """Predict as the rank of the job that the launcher made of this process; rank 0 returns the result.
+
+    Raises
+    ------
+    UsageError
+        When ranks, plan and data do not fit each other.
+    """
+    rank, world_size = launched_as(os.environ)
+    grid = ProcessGrid(spatial=plan.spatial, world_size=world_size, rank=rank)
+    with joined(rank, world_size, timeout=COLLECTIVE_TIMEOUT), closing(Inference(plan, grid)) as run:
+        result = run.execute(hear)
+    return result if rank == 0 else None
 
 
 if __name__ == "__main__":

@@ -81,6 +81,9 @@ class Learner:
             self.network.load_state_dict(state["network"])
             self._optimiser.load_state_dict(state["optimiser"])
             self._schedule.load_state_dict(state["schedule"])
+            # The state holds the rates of the run as it was planned then; a prolonged one has others.
+            for group, rate in zip(self._optimiser.param_groups, self._schedule.lr_lambdas, strict=True):
+                group["lr"] = group["initial_lr"] * rate(self._schedule.last_epoch)
         except (KeyError, RuntimeError, ValueError) as error:
             raise DataError(
                 "weights and optimiser to go on from",

@@ -29,7 +29,7 @@ class Optimisation:
     """Samples of one sample group in one step."""
     learning_rate: float = 2e-4
     """Adam's step size at its highest; `schedule.rate_factor` says how it rises and falls."""
-    dropout: float = 0.5
+    dropout: float = 0.0
     """Share of the head's activations that are dropped in training; the U-Net has none."""
     seed: int = 0
     """Seed of the weights, the orders, the dropout and the split."""

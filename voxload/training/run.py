@@ -29,6 +29,7 @@ from voxload.training.sameness import (
     check_same_data,
     check_same_plan,
     check_same_samples,
+    prolonged,
     small_differences,
 )
 from voxload.training.scalars import Scalars
@@ -180,6 +181,8 @@ class Run:
         """Put everything to where the checkpoint was taken."""
         check_same_data(self.data.digest, saved.data)
         self._warn(saved)
+        if (longer := prolonged(saved.plan, self.plan)) and self.grid.rank == 0:
+            warnings.warn(f"--resume: {longer}", RuntimeWarning, stacklevel=2)
         self.learner.load(saved.learner)
         self.data.loader.load_state_dict(saved.loader)
         self.progress, self._marks = saved.progress, saved.marks

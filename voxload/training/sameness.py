@@ -31,8 +31,12 @@ class Dealing:
 
 
 def check_same_plan(saved: TrainingPlan, now: TrainingPlan) -> None:
-    """Raise UsageError that names the first setting that would change the result of the run."""
+    """Raise UsageError that names the first setting that would change the result of the run.
+
+    More epochs prolong it: those that are behind stay what they were; see `prolonged`.
+    """
     before, after = _settings(saved), _settings(now)
+    before["epochs"] = max(before["epochs"], after["epochs"])
     for name, value in after.items():
         if value != before[name]:
             raise UsageError(
@@ -41,6 +45,17 @@ def check_same_plan(saved: TrainingPlan, now: TrainingPlan) -> None:
                 expected=f"{before[name]!r}, as in the checkpoint",
                 remedy="give it as before, or start a new run without --resume",
             )
+
+
+def prolonged(saved: TrainingPlan, now: TrainingPlan) -> str:
+    """Return what a run of more epochs than were planned differs in from one that was planned so; empty for none."""
+    before, after = saved.optimisation.epochs, now.optimisation.epochs
+    if after == before:
+        return ""
+    return (
+        f"{after} epochs, where {before} were planned: the step size falls over {after} from here on, and fell over "
+        f"{before} until now"
+    )
 
 
 def check_same_samples(saved: Dealing, now: Dealing) -> None:

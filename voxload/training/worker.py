@@ -6,17 +6,19 @@ output folder, and at the end the result and the weights into that folder.
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from voxload.atomic import replacing
-from voxload.grid import ProcessGrid
+from voxload.grid import ProcessGrid, launched_as
+from voxload.joining import joined
 from voxload.rankmain import emit, run_rank
 from voxload.training.plan import TrainingPlan
 from voxload.training.result import TrainingResult
@@ -30,25 +32,30 @@ WEIGHTS = "model.pt"
 
 def train(text: str) -> TrainingResult | None:
     """Train as one rank of the job, by a plan as TrainingPlan.to_json writes it; rank 0 returns the result."""
-    plan = TrainingPlan.from_json(text)
-    grid = ProcessGrid.from_env(plan.spatial)
-    if grid.world_size > 1:
-        dist.init_process_group("gloo", timeout=COLLECTIVE_TIMEOUT)
-    try:
-        with closing(Run(plan, grid)) as run:
-            is_first = grid.rank == 0
-            result = run.execute(emit if is_first else _hush)
-            if not is_first:
-                return None
-            Path(plan.output).mkdir(parents=True, exist_ok=True)
-            with replacing(plan.report_path) as path:
-                path.write_text(result.to_json(), encoding="utf-8")
-            with replacing(Path(plan.output) / WEIGHTS) as path:
-                torch.save(run.weights(), path)
-            return result
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+    return train_rank(TrainingPlan.from_json(text), emit)
+
+
+def train_rank(plan: TrainingPlan, hear: Callable[[dict[str, Any]], None]) -> TrainingResult | None:
+    """Train as the rank of the job that the launcher made of this process; rank 0 returns the result and is heard.
+
+    Raises
+    ------
+    UsageError
+        When ranks, plan and data do not fit each other.
+    """
+    rank, world_size = launched_as(os.environ)
+    grid = ProcessGrid(spatial=plan.spatial, world_size=world_size, rank=rank)
+    with joined(rank, world_size, timeout=COLLECTIVE_TIMEOUT), closing(Run(plan, grid)) as run:
+        is_first = rank == 0
+        result = run.execute(hear if is_first else _hush)
+        if not is_first:
+            return None
+        Path(plan.output).mkdir(parents=True, exist_ok=True)
+        with replacing(plan.report_path) as path:
+            path.write_text(result.to_json(), encoding="utf-8")
+        with replacing(Path(plan.output) / WEIGHTS) as path:
+            torch.save(run.weights(), path)
+        return result
 
 
 def _hush(event: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from voxload.atomic import remove, replacing
-from voxload.catalog import CATALOG_NAME, Catalog, Entry
+from voxload.catalog import Catalog, Entry, catalog_path
 from voxload.checksums import checksums_name, recording
 from voxload.convert.lock import locked
 from voxload.convert.manifest import read_manifest
@@ -66,8 +66,7 @@ def verify(
         With `write`, when the folder takes no file.
     """
     started = time.perf_counter()
-    path = Path(catalog)
-    path = path / CATALOG_NAME if path.is_dir() else path
+    path = catalog_path(catalog)
     policy = Missing.parse(missing)
     with locked(path.parent) if write and path.is_file() else nullcontext():
         run = _Run(Catalog.read(path), VerifyReport(path), policy, progress)

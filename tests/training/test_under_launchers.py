@@ -1,0 +1,65 @@
+"""``voxload train`` and ``infer`` as the ranks that torchrun or mpiexec started: one run, not one a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.training.stops import REGRESSION, regression
+from voxload.training.checkpoint import CHECKPOINT
+from voxload.training.launch import launch
+from voxload.training.result import TrainingResult
+from voxload.training.worker import WEIGHTS
+
+BIN = Path(sys.executable).parent
+TRAINING = ["--epochs", "1", "--batch-size", "2", "--validation", "0.25", "--dtype", "float64", "--json"]
+LAUNCHERS = {
+    "torchrun": [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", "2", "--no-python"],
+    "mpiexec": [str(BIN / "mpiexec"), "-n", "2"],
+}
+
+
+def _run(launcher: str, words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run ``voxload`` as two ranks; what a launcher around the tests has set is taken away."""
+    theirs = ("RANK", "WORLD_SIZE", "PMI", "OMPI", "SLURM", "LOCAL_", "GROUP_", "TORCHELASTIC", "MASTER_")
+    environ = {key: value for key, value in os.environ.items() if not key.startswith(theirs)}
+    command = [*LAUNCHERS[launcher], str(BIN / "voxload"), *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=600, check=False, env=environ | {"OMP_NUM_THREADS": "1"}
+    )
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_ranks_of_a_launcher_share_one_run(catalog: Path, tmp_path: Path, launcher: str) -> None:
+    """Two ranks share each sample, one of them prints, and the figures are those of ranks that voxload starts."""
+    words = ["train", str(catalog), "--spatial", "2,1,1", *TRAINING, "--output", str(tmp_path / "ranks")]
+    ran = _run(launcher, words)
+    assert ran.returncode == 0, ran.stderr
+    (line,) = [line for line in ran.stdout.splitlines() if line.startswith("{")]
+    found = TrainingResult.from_json(line)
+    assert [rank.coords for rank in found.ranks] == [(0, 0, 0), (1, 0, 0)]
+    assert {path.name for path in (tmp_path / "ranks").iterdir()} >= {WEIGHTS, CHECKPOINT, "result.json"}
+    recipe = replace(REGRESSION, epochs=1, batch_size=2)
+    plan = regression(str(catalog), tmp_path / "own", spatial=(2, 1, 1), optimisation=recipe)
+    wanted = launch(plan, processes=2, on_epoch=lambda _: None)
+    assert [epoch.training_loss for epoch in found.epochs] == [epoch.training_loss for epoch in wanted.epochs]
+
+
+def test_processes_besides_those_of_a_launcher_are_refused(catalog: Path, tmp_path: Path) -> None:
+    """Each rank would start a run of its own, into the same folder."""
+    ran = _run("mpiexec", ["train", str(catalog), "--nproc", "2", "--output", str(tmp_path / "out")])
+    assert ran.returncode != 0
+    assert "--nproc: found 2 under a launcher of 2 ranks" in ran.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_grid_that_does_not_fit_the_launched_ranks_is_refused(catalog: Path, tmp_path: Path) -> None:
+    """The error counts the ranks that there are."""
+    ran = _run("mpiexec", ["infer", str(catalog), "--checkpoint", str(tmp_path), "--spatial", "3,1,1"])
+    assert ran.returncode != 0
+    assert "found 2 ranks for blocks of 3 ranks a sample" in ran.stderr
