@@ -224,7 +224,7 @@ def test_a_truncated_catalogue_is_refused(tmp_path: Path, keep: float) -> None:
 def test_a_catalogue_that_is_not_there(tmp_path: Path, name: str) -> None:
     """A missing file, a folder without one, and a path through a file are all no catalogue."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotFoundError, match="no such file|no catalog.parquet in it.*voxload convert"):
+    with pytest.raises(NotFoundError, match=r"no such file|no catalog\.parquet in it.*voxload convert"):
         Catalog.read(tmp_path / name)
 
 
