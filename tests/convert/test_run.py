@@ -311,6 +311,22 @@ def test_what_is_not_ours_is_not_replaced(tmp_path: Path) -> None:
         convert(tmp_path / "a", out, options=ConvertOptions(format=StoredFormat.HDF5))
 
 
+def test_samples_of_other_targets_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """Both kinds of sample are named; the folder is as it was, and goes on taking samples of its own targets."""
+    for folder, targets in (("two", 2), ("three", 3), ("more", 2)):
+        (tmp_path / folder).mkdir()
+        with h5py.File(tmp_path / folder / f"{folder}.hdf5", "w") as file:
+            file["full"] = np.arange(2 * 6**3, dtype=np.int16).reshape(6, 6, 6, 2)
+            file["unitPar"] = np.zeros(targets, np.float32)
+    convert(tmp_path / "two", tmp_path / "out")
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    with pytest.raises(UsageError, match=r"sample 'two' with targets .*, and sample 'three' with .*another folder"):
+        convert(tmp_path / "three", tmp_path / "out")
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+    assert convert(tmp_path / "more", tmp_path / "out").converted == ("more",)
+    assert Catalog.read(tmp_path / "out").samples == ("more", "two")
+
+
 def test_destination_inside_the_source(tmp_path: Path) -> None:
     """Results that lie under the source folder are not taken for sources."""
     np.save(tmp_path / "x.npy", np.zeros((4, 4, 4)))

@@ -79,6 +79,30 @@ def outdated(folder: Path, planned: Sequence[VolumePlan]) -> list[Path]:
     return found
 
 
+def check_same_targets(folder: Path, planned: Sequence[VolumePlan]) -> None:
+    """Refuse samples whose targets are not those of the samples that the folder keeps: they share one catalogue.
+
+    Raises
+    ------
+    UsageError
+        That names a sample of either kind. Nothing was written then, unless by a version that did not look.
+    """
+    gone = {volume.final for volume in planned} | set(outdated(folder, planned))
+    kept = [(path, manifest) for path, manifest in complete_volumes(folder) if path not in gone]
+    every = [*kept, *((volume.final, volume.manifest) for volume in planned)]
+    found = [(path, member) for path, manifest in every for member in manifest.members]
+    for path, member in found:
+        first, other = found[0]
+        if set(member.targets) != set(other.targets):
+            raise UsageError(
+                f"{folder}",
+                found=f"sample {other.sample!r} with targets {sorted(other.targets)} ({first.name}), and sample "
+                f"{member.sample!r} with {sorted(member.targets)} ({path.name})",
+                expected="samples of the same targets in one folder",
+                remedy="convert into another folder, give all the same by --targets, or move away what is there",
+            )
+
+
 def remove_outdated(folder: Path, planned: Sequence[VolumePlan]) -> None:
     """Remove volumes in whose place planned ones have come, and what killed runs left of those that they removed."""
     with writing(folder):

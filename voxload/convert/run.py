@@ -20,7 +20,7 @@ from voxload.convert.cataloguing import Complete, complete_volumes, write_catalo
 from voxload.convert.checksums import SampleChecksums
 from voxload.convert.cluster import Cluster, connected
 from voxload.convert.cluster_machines import ClusterMachines
-from voxload.convert.completion import check_replaceable, is_complete, outdated, remove_outdated
+from voxload.convert.completion import check_replaceable, check_same_targets, is_complete, remove_outdated
 from voxload.convert.lock import locked
 from voxload.convert.machines import Machines, OneMachine
 from voxload.convert.options import ConvertOptions, ConvertReport
@@ -118,6 +118,7 @@ class _Run:
 
     def run(self) -> ConvertReport:
         """Convert what is not complete, and catalogue what is."""
+        check_same_targets(self.target, self.plan.volumes)
         Tasks(self.target, self.options.share, self.plan.volumes).begin()
         share = self.options.share
         mine = [volume for number, volume in enumerate(self.plan.volumes) if share is None or share.takes(number)]
@@ -130,7 +131,6 @@ class _Run:
                 remove_lock(volume.final)
         for volume in pending:
             check_replaceable(volume)
-        outdated(self.target, self.plan.volumes)
         checksums = SampleChecksums(self.target)
         report = ConvertReport(
             converted=_samples(pending),
