@@ -6,13 +6,14 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from voxload.convert.manifest import SourceFile
 from voxload.convert.sources import Source
 from voxload.convert.sources.protocol import RawCube
 from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.names import safe_dataset, safe_name
 from voxload.readers.faults import translated
 
 _SUFFIX = re.compile(r"(\.nii)?\.[A-Za-z][A-Za-z0-9]*$")
@@ -122,7 +123,9 @@ def _cube(name: str, source: Source, root: Path) -> FoundCube:
         sample = sample_id(name)
     with translated(f"{cube.path}"):
         files = tuple(SourceFile.of(path, _relative(path, root)) for path in (cube.path, *cube.companions))
-    return FoundCube(f"{sample}_{cube.part}" if cube.part else sample, cube, source, files)
+    # Here every name of every format becomes one: what the file calls them may lead anywhere, or be no text.
+    named = replace(cube, dataset=safe_dataset(cube.dataset))
+    return FoundCube(safe_name(f"{sample}_{cube.part}" if cube.part else sample), named, source, files)
 
 
 def _relative(path: Path, root: Path) -> str:

@@ -26,6 +26,7 @@ from voxload.convert.store import VolumePlan
 from voxload.convert.targets.sidecars import SideCars
 from voxload.convert.tiles import LIBRARY_BYTES, Budget, Demand, plan_tiling
 from voxload.errors import DataError, UsageError
+from voxload.names import inside, safe_name
 
 MANY = 256
 """Small samples from which on they share volumes: a few files burden nobody."""
@@ -291,7 +292,7 @@ def _placed(volumes: Sequence[VolumePlan], dst: Path, stored: StoredFormat) -> I
     """Yield the volumes with the places where they will be; many are spread over folders."""
     seen: set[str] = set()
     for volume in volumes:
-        name = volume.manifest.name.replace("/", "_")
+        name = safe_name(volume.manifest.name)
         if name in seen:
             raise UsageError(
                 f"volume {name!r}",
@@ -301,4 +302,5 @@ def _placed(volumes: Sequence[VolumePlan], dst: Path, stored: StoredFormat) -> I
             )
         seen.add(name)
         spread = hashlib.sha256(name.encode()).hexdigest()[:2] if len(volumes) > FOLDER_ENTRIES else ""
-        yield VolumePlan(volume.manifest, volume.sources, volume.tiling, dst / spread / f"{name}{stored.suffix}")
+        final = inside(dst / spread, f"{name}{stored.suffix}")
+        yield VolumePlan(volume.manifest, volume.sources, volume.tiling, final)
