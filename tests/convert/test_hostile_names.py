@@ -78,7 +78,7 @@ def test_a_link_where_a_lock_would_be_is_not_written_through(tmp_path: Path) -> 
     np.save(tmp_path / "a.npy", CUBE)
     (out / ".voxload-convert.lock").symlink_to(mine)
     (out / ".a.zarr.partial-convert").symlink_to(tmp_path)
-    with pytest.raises(OSError, match="too many levels of symbolic links|Too many"):
+    with pytest.raises(OSError, match="symbolic links"):
         convert(tmp_path / "a.npy", out)
     assert mine.read_text() == "keep"
     (out / ".voxload-convert.lock").unlink()
