@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from voxload.atomic import replacing
@@ -42,6 +43,7 @@ from voxload.columns import column
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.parquet import read_table
 from voxload.readers.store import is_url
+from voxload.readers.within import REMEDY, is_within, leaves
 from voxload.summary import SUMMARY_TYPE, VolumeSummary
 
 CATALOG_NAME = "catalog.parquet"
@@ -65,6 +67,8 @@ _MAY_BE_EMPTY = frozenset({"dataset", "checksums", "universe"})
 """Columns in which a null means an empty string."""
 _MAY_BE_NULL = frozenset({"window", "origin", "statistics"})
 """Columns in which a null means that there is none."""
+_MAY_LEAVE = r"^/|\.\.|://"
+"""Paths that are worth a closer look: few are in a catalogue of 262,144 rows."""
 _OPTIONAL = frozenset({"checksums", "universe"}) | _MAY_BE_NULL
 """Columns that another tool need not write."""
 
@@ -123,21 +127,30 @@ class Catalog:
         The columns listed at the top of this module, and targets.
     root
         The folder that relative paths count from.
+    allow_outside
+        Whether volumes and checksums may lie outside of `root`: by ``..``, from the root on, behind a URL, or through
+        a link, which is looked at when the volume is opened. Allow it of catalogues whose maker you trust: whatever
+        is named there is read with your rights.
 
     Raises
     ------
+    UsageError
+        When a path leads out of `root` that must not.
     DataError
         When a column is missing, occurs twice, has nulls or the wrong type, or a sample names one dataset twice.
     """
 
-    def __init__(self, table: pa.Table, root: Path) -> None:
+    def __init__(self, table: pa.Table, root: Path, *, allow_outside: bool = False) -> None:
         self.root = root
+        self.allow_outside = allow_outside
         _check_columns(table, root)
         self.target_names: tuple[str, ...] = tuple(column.name for column in table.schema if _is_target(column))
         arrays = [_conform(_column(table, name), name, kind, root) for name, kind in _COLUMNS.items()]
         arrays += [table.column(name) for name in self.target_names]
         self.table = pa.Table.from_arrays(arrays, names=[*_COLUMNS, *self.target_names]).combine_chunks()
         self._rows = self._index()
+        if not allow_outside:
+            _check_paths(self.table, root)
 
     def _index(self) -> dict[tuple[str, str], int]:
         samples, datasets = (self.table.column(name).to_pylist() for name in ("sample", "dataset"))
@@ -153,10 +166,11 @@ class Catalog:
         return rows
 
     @classmethod
-    def from_entries(cls, entries: Iterable[Entry], root: Path) -> Catalog:
+    def from_entries(cls, entries: Iterable[Entry], root: Path, *, allow_outside: bool = False) -> Catalog:
         """Build a catalogue from rows; ids are sorted, so that equal rows give equal catalogues.
 
-        Raises DataError when rows have different targets or a target is not finite.
+        Raises UsageError where a path leads out of `root` that must not, DataError when rows have different targets or
+        a target is not finite.
         """
         rows = sorted(entries, key=lambda entry: (entry.sample, entry.dataset))
         names = list(rows[0].targets) if rows else []
@@ -171,16 +185,18 @@ class Catalog:
         columns["statistics"] = [entry.statistics and entry.statistics.to_row() for entry in rows]
         arrays = [column(columns[name], kind) for name, kind in _COLUMNS.items()]
         arrays += [column([entry.targets[name] for entry in rows], pa.float64()) for name in names]
-        catalog = cls(pa.Table.from_arrays(arrays, names=[*_COLUMNS, *names]), root)
+        catalog = cls(pa.Table.from_arrays(arrays, names=[*_COLUMNS, *names]), root, allow_outside=allow_outside)
         catalog.check_targets(names)
         return catalog
 
     @classmethod
-    def read(cls, path: str | Path) -> Catalog:
-        """Read a catalogue from a Parquet file.
+    def read(cls, path: str | Path, *, allow_outside: bool = False) -> Catalog:
+        """Read a catalogue from a Parquet file; `allow_outside` is that of the class.
 
         Raises
         ------
+        UsageError
+            When a path leads out of the catalogue's folder that must not.
         NotFoundError
             When there is no such file.
         DataError
@@ -190,7 +206,7 @@ class Catalog:
         try:
             table = read_table(path)
             table.validate(full=True)  # or text that is none would only be noticed when it is used
-            return cls(table, path.parent)
+            return cls(table, path.parent, allow_outside=allow_outside)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise NotFoundError(
                 f"catalogue {path}", found="no such file", remedy="check the path, or voxload convert"
@@ -270,7 +286,9 @@ class Catalog:
         if unknown:
             raise NotFoundError("catalogue", found=f"no sample {min(unknown)!r}", remedy="see Catalog.samples")
         rows = [row for (sample, _), row in self._rows.items() if sample in wanted]
-        return Catalog(self.table.take(pa.array(sorted(rows), type=pa.int64())), self.root)
+        return Catalog(
+            self.table.take(pa.array(sorted(rows), type=pa.int64())), self.root, allow_outside=self.allow_outside
+        )
 
     def check_targets(self, names: Iterable[str]) -> None:
         """Refuse targets that are null, not finite or not the same in all rows of a sample, naming the first such.
@@ -322,6 +340,17 @@ def _check_columns(table: pa.Table, root: Path) -> None:
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise DataError(f"catalogue in {root}", found=f"two columns {twice[0]!r}", expected="each name once")
+
+
+def _check_paths(table: pa.Table, root: Path) -> None:
+    """Refuse paths that lead out of `root` by what they say; links are followed when a volume is opened."""
+    for name in ("path", "checksums"):
+        odd = pc.filter(table.column(name), pc.match_substring_regex(table.column(name), _MAY_LEAVE))
+        for path in odd.unique().to_pylist():
+            if leaves(path) and not is_within(os.path.join(root, path), os.fspath(root)):  # noqa: PTH118 - may be a URL
+                raise UsageError(
+                    f"catalogue in {root}", found=f"{name} {path!r}", expected="paths in that folder", remedy=REMEDY
+                )
 
 
 def _column(table: pa.Table, name: str) -> pa.ChunkedArray:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from voxload.errors import DataError, InternalError, UsageError, VoxloadError
+from voxload.text import shown
 
 Hear = Callable[[dict[str, Any]], None]
 """Hears of each event but warnings and errors."""
@@ -96,7 +97,7 @@ def _follow(lines: Iterable[str], hear: Hear) -> VoxloadError | None:
             continue
         kind = event.get("event")
         if kind == "warning":
-            warnings.warn(event["message"], RuntimeWarning, stacklevel=4)
+            warnings.warn(shown(event["message"], keep="\n\t"), RuntimeWarning, stacklevel=4)
         elif kind == "error":
             first = first or (UsageError if event["is_usage"] else DataError)(event["message"])
         elif kind is not None:

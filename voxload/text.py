@@ -27,5 +27,14 @@ def shown(text: str, *, keep: str = "") -> str:
     return "".join(one if one.isprintable() or one in keep else _escaped(one) for one in text)
 
 
+def drawn(text: str) -> str:
+    r"""Return the same for a picture of matplotlib's, where no dollar of the data begins a formula.
+
+    >>> drawn("a$b$")
+    'a\\$b\\$'
+    """
+    return shown(text, keep="\n").replace("$", r"\$")
+
+
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")

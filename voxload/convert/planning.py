@@ -78,7 +78,7 @@ def plan_volumes(src: Path, dst: Path, options: ConvertOptions) -> Plan:
     DataError
         When a file is damaged, a target is not a finite number, or samples have different targets.
     """
-    cubes, ignored = find_cubes(src, dst, partial(_open, options=options))
+    cubes, ignored = find_cubes(src, dst, partial(_open, options=options), allow_outside=options.hints.allow_outside)
     _check_extents(cubes)
     targets = _targets(cubes, None if options.targets is None else SideCars(options.targets, src))
     measured: dict[str, Measured] = {}
