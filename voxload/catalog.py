@@ -149,8 +149,7 @@ class Catalog:
         arrays += [table.column(name) for name in self.target_names]
         self.table = pa.Table.from_arrays(arrays, names=[*_COLUMNS, *self.target_names]).combine_chunks()
         self._rows = self._index()
-        if not allow_outside:
-            _check_paths(self.table, root)
+        _check_paths(self.table, root, allow_outside=allow_outside)
 
     def _index(self) -> dict[tuple[str, str], int]:
         samples, datasets = (self.table.column(name).to_pylist() for name in ("sample", "dataset"))
@@ -342,9 +341,13 @@ def _check_columns(table: pa.Table, root: Path) -> None:
         raise DataError(f"catalogue in {root}", found=f"two columns {twice[0]!r}", expected="each name once")
 
 
-def _check_paths(table: pa.Table, root: Path) -> None:
+def _check_paths(table: pa.Table, root: Path, *, allow_outside: bool) -> None:
     """Refuse paths that lead out of `root` by what they say; links are followed when a volume is opened."""
     for name in ("path", "checksums"):
+        if pc.any(pc.match_substring(table.column(name), "\0")).as_py():
+            raise DataError(f"catalogue in {root}", found=f"{name} with a NUL", expected="names of files")
+        if allow_outside:
+            continue
         odd = pc.filter(table.column(name), pc.match_substring_regex(table.column(name), _MAY_LEAVE))
         for path in odd.unique().to_pylist():
             if leaves(path) and not is_within(os.path.join(root, path), os.fspath(root)):  # noqa: PTH118 - may be a URL

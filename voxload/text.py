@@ -27,6 +27,15 @@ def shown(text: str, *, keep: str = "") -> str:
     return "".join(one if one.isprintable() or one in keep else _escaped(one) for one in text)
 
 
+def is_text(text: str) -> bool:
+    r"""Tell whether a string can be written as UTF-8: names of files and of datasets may be any bytes.
+
+    >>> is_text("é"), is_text("a\udcff")
+    (True, False)
+    """
+    return not any("\ud800" <= one <= "\udfff" for one in text)
+
+
 def drawn(text: str) -> str:
     r"""Return the same for a picture of matplotlib's, where no dollar of the data begins a formula.
 

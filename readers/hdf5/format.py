@@ -42,8 +42,9 @@ class Hdf5Format:
         """Return the names of all datasets of three or four axes."""
         found: list[str] = []
 
-        def visit(name: str, item: object) -> None:
-            if isinstance(item, h5py.Dataset) and item.ndim in (3, 4):
+        def visit(name: str | bytes, item: object) -> None:
+            # h5py gives names that are no UTF-8 as bytes, by which nobody could ask for the dataset.
+            if isinstance(name, str) and isinstance(item, h5py.Dataset) and item.ndim in (3, 4):
                 found.append(name)
 
         with translated(path), open_source(path).open() as file:

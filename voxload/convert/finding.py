@@ -140,6 +140,19 @@ def _check_within(cube: RawCube, src: Path) -> None:
     for path in (cube.path, *cube.companions):
         if path != src:
             check_within(os.fspath(path), folder, subject=f"{cube.path}")
+    if cube.path.is_dir():
+        for link in _links(os.fspath(cube.path)):
+            check_within(link, folder, subject=f"{cube.path}")
+
+
+def _links(folder: str) -> Iterator[str]:
+    """Yield the links in a Zarr folder, each of whose chunks is a file."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                yield entry.path
+            elif entry.is_dir():
+                yield from _links(entry.path)
 
 
 def _relative(path: Path, root: Path) -> str:

@@ -27,6 +27,7 @@ from voxload.convert.targets.sidecars import SideCars
 from voxload.convert.tiles import LIBRARY_BYTES, Budget, Demand, plan_tiling
 from voxload.errors import DataError, UsageError
 from voxload.names import inside, safe_name
+from voxload.text import is_text
 
 MANY = 256
 """Small samples from which on they share volumes: a few files burden nobody."""
@@ -165,6 +166,9 @@ def _check_targets_agree(found: Mapping[str, Mapping[str, float]]) -> None:
             found="a name that the catalogue needs for itself",
             expected="another name",
         )
+    odd = sorted(name for name in names if "\0" in name or not is_text(name))
+    if odd:
+        raise DataError(f"target {odd[0]!r} of sample {first!r}", found="a NUL or no UTF-8", expected="a name of text")
     for sample, values in found.items():
         if set(values) != names:
             raise DataError(
