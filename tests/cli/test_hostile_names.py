@@ -65,8 +65,8 @@ REFUSED = {
     *(("file", name) for name in ("climb", "hidden", "dots", "dot", "empty", "backslash")),  # which are hidden as files
 }
 """Formats of which any member can be converted, but under these names."""
-FEW = ("escape", "markup", "climb", "undecodable")
-"""What the short run tries of everything."""
+RAW_SHORT, CATALOG_SHORT = "escape", "markup"
+"""What the short run tries of everything; all else is long."""
 
 
 def npz(folder: Path, name: str) -> None:
@@ -185,7 +185,7 @@ def check(capfd: pytest.CaptureFixture[str], *arguments: str) -> int:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in FEW else pytest.mark.long) for n in NAMES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == RAW_SHORT else pytest.mark.long) for n in NAMES])
 @pytest.mark.parametrize("kind", RAW)
 def test_raw_files(place: Path, capfd: pytest.CaptureFixture[str], kind: str, name: str) -> None:
     """Every format, converted to both storages, looked at, verified, and its catalogue listed, cut and merged."""
@@ -229,7 +229,7 @@ def commands(capfd: pytest.CaptureFixture[str], folder: Path, sample: str) -> No
 COLUMNS = ("sample", "path", "dataset", "universe", "checksums", "dtype", "axes", "target", "other")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in FEW[:3] else pytest.mark.long) for n in NAMES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == CATALOG_SHORT else pytest.mark.long) for n in NAMES])
 @pytest.mark.parametrize("column", COLUMNS)
 def test_catalogues(place: Path, capfd: pytest.CaptureFixture[str], column: str, name: str) -> None:
     """Every column of text, and the names of further ones, in a catalogue that anybody may have written."""
