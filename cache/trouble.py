@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import warnings
 
+from voxload.text import shown
+
 
 class Trouble:
     """What has gone wrong with one tier; may be told of from many threads at once.
@@ -27,7 +29,7 @@ class Trouble:
                 return
             self._told.add(kind)
         warnings.warn(
-            f"{self._subject}: {what}; blocks come from elsewhere, the run goes on; {remedy}",
+            shown(f"{self._subject}: {what}; blocks come from elsewhere, the run goes on; {remedy}", keep="\n\t"),
             RuntimeWarning,
             stacklevel=3,
         )

@@ -87,6 +87,9 @@ class Location:
     """Checksums that every chunk is compared with when it is read; None to read without."""
     window: Window | None = None
     """The sample's place in what is stored, where several samples share it; None where it is all of it."""
+    within: str | None = ""
+    """Folder in which the volume has to lie, links followed, and every file that it names in turn; empty where the
+    caller named the volume: then the files that it names lie in its own folder. None allows any place."""
 
     @property
     def stored(self) -> Location:

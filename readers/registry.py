@@ -16,6 +16,7 @@ from voxload.readers.remote import RemoteStore
 from voxload.readers.store import is_url
 from voxload.readers.stored import ChunkSource
 from voxload.readers.window import WindowReader
+from voxload.readers.within import check_within
 from voxload.readers.zarr import ZarrFormat
 
 ENTRY_POINTS = "voxload.readers"
@@ -81,6 +82,7 @@ def open_reader(location: Location, *, missing: str | Missing = Missing.ERROR) -
         except BaseException:
             whole.close()
             raise
+    _check_place(location)
     policy = Missing.parse(missing)
     found = find_format(location.path)
     reader = found.open(location, policy)
@@ -93,3 +95,11 @@ def open_reader(location: Location, *, missing: str | Missing = Missing.ERROR) -
             remedy="convert it, or leave the catalogue's column checksums empty for it",
         )
     return reader
+
+
+def _check_place(location: Location) -> None:
+    """Refuse a volume, or checksums of it, that lie outside of the folder in which they have to."""
+    if location.within:
+        check_within(location.path, location.within, subject=str(location))
+        if location.checksums is not None:
+            check_within(location.checksums.path, location.within, subject=f"checksums of {location}")

@@ -137,9 +137,10 @@ def test_a_catalogue_gives_paths_axes_and_targets(raw: tuple[Path, Arrays], tmp_
         Entry(f"s{index}", str(folder / f"u{index}.h5"), "full", (*SHAPE, 4), "<i2", "DHWC", 1, {"a": index, "b": 0.5})
         for index in range(5)
     ]
-    Catalog.from_entries(entries, tmp_path).write(tmp_path / "catalog.parquet")
-    for source in (tmp_path, tmp_path / "catalog.parquet", Catalog.read(tmp_path / "catalog.parquet")):
-        data = voxload.VolumeDataset(source, targets=["b", "a"])
+    path = tmp_path / "catalog.parquet"
+    Catalog.from_entries(entries, tmp_path, allow_outside=True).write(path)
+    for source in (tmp_path, path, Catalog.read(path, allow_outside=True)):
+        data = voxload.VolumeDataset(source, targets=["b", "a"], allow_outside=not isinstance(source, Catalog))
         x, y = data[3]
         data.close()
         assert np.array_equal(x.numpy(), whole["u3"])

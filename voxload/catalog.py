@@ -39,35 +39,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from voxload.atomic import replacing
+from voxload.catalog_columns import COLUMNS, check_columns, check_paths, column_of, conform, is_target
 from voxload.columns import column
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.parquet import read_table
 from voxload.readers.store import is_url
-from voxload.summary import SUMMARY_TYPE, VolumeSummary
+from voxload.summary import VolumeSummary
 
 CATALOG_NAME = "catalog.parquet"
 """File name of the catalogue in a converted folder."""
-
-_COLUMNS: dict[str, pa.DataType] = {
-    "sample": pa.string(),
-    "path": pa.string(),
-    "dataset": pa.string(),
-    "shape": pa.list_(pa.int64()),
-    "dtype": pa.string(),
-    "axes": pa.string(),
-    "stored_bytes": pa.int64(),
-    "checksums": pa.string(),
-    "window": pa.list_(pa.int64()),
-    "universe": pa.string(),
-    "origin": pa.list_(pa.int64()),
-    "statistics": SUMMARY_TYPE,
-}
-_MAY_BE_EMPTY = frozenset({"dataset", "checksums", "universe"})
-"""Columns in which a null means an empty string."""
-_MAY_BE_NULL = frozenset({"window", "origin", "statistics"})
-"""Columns in which a null means that there is none."""
-_OPTIONAL = frozenset({"checksums", "universe"}) | _MAY_BE_NULL
-"""Columns that another tool need not write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,21 +104,29 @@ class Catalog:
         The columns listed at the top of this module, and targets.
     root
         The folder that relative paths count from.
+    allow_outside
+        Whether volumes and checksums may lie outside of `root`: by ``..``, from the root on, behind a URL, or through
+        a link, which is looked at when the volume is opened. Allow it of catalogues whose maker you trust: whatever
+        is named there is read with your rights.
 
     Raises
     ------
+    UsageError
+        When a path leads out of `root` that must not.
     DataError
         When a column is missing, occurs twice, has nulls or the wrong type, or a sample names one dataset twice.
     """
 
-    def __init__(self, table: pa.Table, root: Path) -> None:
+    def __init__(self, table: pa.Table, root: Path, *, allow_outside: bool = False) -> None:
         self.root = root
-        _check_columns(table, root)
-        self.target_names: tuple[str, ...] = tuple(column.name for column in table.schema if _is_target(column))
-        arrays = [_conform(_column(table, name), name, kind, root) for name, kind in _COLUMNS.items()]
+        self.allow_outside = allow_outside
+        check_columns(table, root)
+        self.target_names: tuple[str, ...] = tuple(column.name for column in table.schema if is_target(column))
+        arrays = [conform(column_of(table, name), name, kind, root) for name, kind in COLUMNS.items()]
         arrays += [table.column(name) for name in self.target_names]
-        self.table = pa.Table.from_arrays(arrays, names=[*_COLUMNS, *self.target_names]).combine_chunks()
+        self.table = pa.Table.from_arrays(arrays, names=[*COLUMNS, *self.target_names]).combine_chunks()
         self._rows = self._index()
+        check_paths(self.table, root, allow_outside=allow_outside)
 
     def _index(self) -> dict[tuple[str, str], int]:
         samples, datasets = (self.table.column(name).to_pylist() for name in ("sample", "dataset"))
@@ -154,10 +142,11 @@ class Catalog:
         return rows
 
     @classmethod
-    def from_entries(cls, entries: Iterable[Entry], root: Path) -> Catalog:
+    def from_entries(cls, entries: Iterable[Entry], root: Path, *, allow_outside: bool = False) -> Catalog:
         """Build a catalogue from rows; ids are sorted, so that equal rows give equal catalogues.
 
-        Raises DataError when rows have different targets or a target is not finite.
+        Raises UsageError where a path leads out of `root` that must not, DataError when rows have different targets or
+        a target is not finite.
         """
         rows = sorted(entries, key=lambda entry: (entry.sample, entry.dataset))
         names = list(rows[0].targets) if rows else []
@@ -168,20 +157,22 @@ class Catalog:
                     found=f"targets {sorted(entry.targets)}",
                     expected=f"the targets of the other samples, {sorted(names)}",
                 )
-        columns: dict[str, Sequence[Any]] = {name: [getattr(entry, name) for entry in rows] for name in _COLUMNS}
+        columns: dict[str, Sequence[Any]] = {name: [getattr(entry, name) for entry in rows] for name in COLUMNS}
         columns["statistics"] = [entry.statistics and entry.statistics.to_row() for entry in rows]
-        arrays = [column(columns[name], kind) for name, kind in _COLUMNS.items()]
+        arrays = [column(columns[name], kind) for name, kind in COLUMNS.items()]
         arrays += [column([entry.targets[name] for entry in rows], pa.float64()) for name in names]
-        catalog = cls(pa.Table.from_arrays(arrays, names=[*_COLUMNS, *names]), root)
+        catalog = cls(pa.Table.from_arrays(arrays, names=[*COLUMNS, *names]), root, allow_outside=allow_outside)
         catalog.check_targets(names)
         return catalog
 
     @classmethod
-    def read(cls, path: str | Path) -> Catalog:
-        """Read a catalogue from a Parquet file, or from the folder that holds one.
+    def read(cls, path: str | Path, *, allow_outside: bool = False) -> Catalog:
+        """Read a catalogue from a Parquet file or the folder that holds one; `allow_outside` is that of the class.
 
         Raises
         ------
+        UsageError
+            When a path leads out of the catalogue's folder that must not.
         NotFoundError
             When there is no such file.
         DataError
@@ -191,7 +182,7 @@ class Catalog:
         try:
             table = read_table(path)
             table.validate(full=True)  # or text that is none would only be noticed when it is used
-            return cls(table, path.parent)
+            return cls(table, path.parent, allow_outside=allow_outside)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise _not_found(path) from error
         except PermissionError as error:
@@ -250,7 +241,7 @@ class Catalog:
                 found=f"no dataset {dataset!r}",
                 expected=f"one of {there}" if there else "a sample that is in the catalogue",
             )
-        plain = [name for name in _COLUMNS if name != "statistics"]
+        plain = [name for name in COLUMNS if name != "statistics"]
         values = {name: self.table.column(name)[row].as_py() for name in (*plain, *self.target_names)}
         targets = {name: _number(values.pop(name)) for name in self.target_names}
         lists = {name: values[name] and tuple(values[name]) for name in ("shape", "window", "origin")}
@@ -269,7 +260,9 @@ class Catalog:
         if unknown:
             raise NotFoundError("catalogue", found=f"no sample {min(unknown)!r}", remedy="see Catalog.samples")
         rows = [row for (sample, _), row in self._rows.items() if sample in wanted]
-        return Catalog(self.table.take(pa.array(sorted(rows), type=pa.int64())), self.root)
+        return Catalog(
+            self.table.take(pa.array(sorted(rows), type=pa.int64())), self.root, allow_outside=self.allow_outside
+        )
 
     def check_targets(self, names: Iterable[str]) -> None:
         """Refuse targets that are null, not finite or not the same in all rows of a sample, naming the first such.
@@ -307,29 +300,6 @@ class Catalog:
             raise UsageError("catalogue", found="no rows", expected="one sample or more")
 
 
-def _check_columns(table: pa.Table, root: Path) -> None:
-    """Refuse a table that lacks a column or has two of one name."""
-    names = table.column_names
-    missing = [name for name in _COLUMNS if name not in names and name not in _OPTIONAL]
-    if missing:
-        raise DataError(
-            f"catalogue in {root}",
-            found=f"no column {', '.join(missing)}",
-            expected=f"columns {', '.join(name for name in _COLUMNS if name not in _OPTIONAL)}",
-            remedy="make it with voxload convert or Catalog.from_entries",
-        )
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twice:
-        raise DataError(f"catalogue in {root}", found=f"two columns {twice[0]!r}", expected="each name once")
-
-
-def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """Return a column, or one of nulls where an optional one is left out."""
-    if name in table.column_names:
-        return table.column(name)
-    return pa.chunked_array([pa.nulls(table.num_rows, _COLUMNS[name])])
-
-
 def catalog_path(path: str | os.PathLike[str]) -> Path:
     """Return the catalogue that a path names, itself or by its folder."""
     path = Path(path)
@@ -346,36 +316,6 @@ def _not_found(path: Path) -> NotFoundError:
             remedy=f"of raw files make one first: voxload convert {shlex.quote(str(path.parent))} FOLDER",
         )
     return NotFoundError(f"catalogue {path}", found="no such file", remedy="check the path, or voxload convert")
-
-
-def _is_target(column: pa.Field) -> bool:
-    """Tell whether a column holds a target: a number, and not the row index that pandas may have stored."""
-    is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
-    return is_number and column.name not in _COLUMNS and not column.name.startswith("__index_level_")
-
-
-def _conform(column: pa.ChunkedArray, name: str, kind: pa.DataType, root: Path) -> pa.ChunkedArray:
-    """Return a column in its own type, whatever string or list type its writer chose; no name is an empty one.
-
-    Raises DataError when it has another type, or nulls.
-    """
-    try:
-        found = column if column.type == kind else column.cast(kind)
-    except pa.ArrowException as error:
-        raise DataError(
-            f"catalogue in {root}", found=f"column {name!r} of type {column.type}", expected=str(kind)
-        ) from error
-    if name in _MAY_BE_EMPTY and found.null_count:  # filling imports pandas, wherever that is installed
-        found = found.fill_null("")
-    has_nulls = found.null_count and name not in _MAY_BE_NULL
-    if has_nulls or (pa.types.is_list(kind) and _has_null_items(found)):
-        raise DataError(f"catalogue in {root}", found=f"a null in column {name!r}", expected="a value in every row")
-    return found
-
-
-def _has_null_items(column: pa.ChunkedArray) -> bool:
-    """Tell whether a list has a null; values of a slice are also those beside it, so these are looked at first."""
-    return any(lists.values.null_count and lists.flatten().null_count for lists in column.chunks)
 
 
 def _number(value: float | None) -> float:

@@ -80,6 +80,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     transform
         What is done to each item: a callable that takes the tuple and returns what the item becomes, or a mapping from
         field names to callables that each take that field's tensor ``(C, d, h, w)``.
+    allow_outside
+        Whether the paths that a catalogue or a file names may lead out of its folder; see `Catalog`.
 
     Raises
     ------
@@ -105,12 +107,15 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         axes: Axes = None,
         augment: Augment | None = None,
         transform: ItemTransform | Mapping[str, ItemTransform] | None = None,
+        allow_outside: bool = False,
     ) -> None:
         self._job = JobGrid(ProcessGrid() if grid is None else grid)
         self.halo = Halo.parse(halo)
         self.boundary = Boundary.parse(boundary)
         self.target_names = (targets,) if isinstance(targets, str) else tuple(targets or ())
-        self._samples = list_samples(source, fields=fields, targets=self.target_names, axes=axes)
+        self._samples = list_samples(
+            source, fields=fields, targets=self.target_names, axes=axes, allow_outside=allow_outside
+        )
         self.missing = Missing.parse(missing)
         self._handles = Handles(self.missing)
         self.augment = augment
@@ -144,7 +149,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         digest = hashlib.sha256()
         augment = () if self.augment is None else (repr(self.augment),)
         for part in (*self.field_names, *self.target_names, *self.sample_ids, *map(str, self.grid.spatial), *augment):
-            digest.update(part.encode() + b"\0")
+            digest.update(part.encode(errors="surrogateescape") + b"\0")  # of files whose names are no UTF-8, too
         return digest.hexdigest()
 
     def __len__(self) -> int:

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from voxload.text import shown
+
 
 class VoxloadError(Exception):
     """Root of every error that voxload raises on purpose.
@@ -33,15 +35,16 @@ class VoxloadError(Exception):
 
     Notes
     -----
-    ``str(error)`` is one line. An instance survives pickling and torch's worker wrapper: both rebuild it
-    from the finished message.
+    ``str(error)`` is one line, in which what is not printable is written as Python writes it: subjects and facts come
+    out of data, and no terminal shall obey them. An instance survives pickling and torch's worker wrapper: both rebuild
+    it from the finished message.
     """
 
     def __init__(self, subject: str = "", *, found: str = "", expected: str = "", remedy: str = "") -> None:
         facts = ", ".join(f"{label} {text}" for label, text in (("found", found), ("expected", expected)) if text)
         self._what = ": ".join(part for part in (subject, facts) if part)
         self._remedy = remedy
-        super().__init__(f"{self._what}; {remedy}" if remedy else self._what)
+        super().__init__(shown(f"{self._what}; {remedy}" if remedy else self._what, keep="\n\t"))
 
     def within(self, subject: str, *, remedy: str) -> Self:
         """Return the same error as one of a part of `subject`; `remedy` serves where it has none of its own.

@@ -18,6 +18,7 @@ from typing import Any
 
 from voxload.errors import DataError, InternalError, UsageError, VoxloadError
 from voxload.grid import launched_as
+from voxload.text import shown
 
 Hear = Callable[[dict[str, Any]], None]
 """Hears of each event but warnings and errors."""
@@ -110,7 +111,7 @@ def _follow(lines: Iterable[str], hear: Hear) -> VoxloadError | None:
             continue
         kind = event.get("event")
         if kind == "warning":
-            warnings.warn(event["message"], RuntimeWarning, stacklevel=4)
+            warnings.warn(shown(event["message"], keep="\n\t"), RuntimeWarning, stacklevel=4)
         elif kind == "error":
             first = first or (UsageError if event["is_usage"] else DataError)(event["message"])
         elif kind is not None:

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from voxload.atomic import replacing
 from voxload.geometry import SPATIAL_AXES, Box
 from voxload.grid import ProcessGrid
+from voxload.text import drawn
 from voxload.training.result import DiceBaseline, TrainingResult
 
 Plane = npt.NDArray[Any]
@@ -37,7 +38,7 @@ def draw_slices(planes: Sequence[Plane], path: Path, *, title: str) -> None:
     """Draw the three central planes of a volume, normal to D, H and W."""
     figure = Figure(figsize=(12.5, 4.6), layout="constrained")
     panels = figure.subplots(1, len(planes))
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(drawn(title), fontsize=11)
     for axis, (panel, plane) in enumerate(zip(np.atleast_1d(panels), planes, strict=True)):
         rows, columns = (letter for letter in SPATIAL_AXES if letter != SPATIAL_AXES[axis])
         image = _show(panel, plane)
@@ -120,7 +121,7 @@ def _draw_errors(panel: Axes, result: TrainingResult) -> None:
     numbers = range(1, len(result.epochs) + 1)
     for index, name in enumerate(result.targets):
         ratios = [epoch.validation_mae[index] / result.mean_predictor_mae[index] for epoch in result.epochs]
-        panel.plot(numbers, ratios, "o-", markersize=3, label=name)
+        panel.plot(numbers, ratios, "o-", markersize=3, label=drawn(name))
     panel.axhline(1, color=_GREY, linestyle="--", linewidth=1, label="mean predictor")
     panel.set(title="Held-out error over the mean predictor's", xlabel="epoch", ylabel="ratio of MAE")
     panel.set_ylim(bottom=0)
@@ -157,7 +158,7 @@ def draw_classes(volume: Plane, maps: Mapping[str, Plane], path: Path, *, title:
     """
     figure = Figure(figsize=(4.1 * (1 + len(maps)), 4.4), layout="constrained")
     first, *others = np.atleast_1d(figure.subplots(1, 1 + len(maps)))
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(drawn(title), fontsize=11)
     image = _show(first, volume)
     first.set(title="volume", xlabel="voxels", ylabel="voxels")
     figure.colorbar(image, ax=first, shrink=0.8, label=_scale_label(volume))
@@ -165,7 +166,7 @@ def draw_classes(volume: Plane, maps: Mapping[str, Plane], path: Path, *, title:
     colours = colormaps["viridis"].resampled(most + 1)
     for panel, (name, plane) in zip(others, maps.items(), strict=True):
         image = panel.imshow(plane, cmap=colours, vmin=-0.5, vmax=most + 0.5, interpolation="nearest")
-        panel.set(title=name, xlabel="voxels")
+        panel.set(title=drawn(name), xlabel="voxels")
     figure.colorbar(image, ax=others, shrink=0.8, label="class", ticks=range(most + 1))
     _save(figure, path)
 

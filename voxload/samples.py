@@ -60,7 +60,14 @@ class CatalogSamples:
 
     targets_in_file: tuple[str, ...] = ()
 
-    def __init__(self, catalog: Catalog, fields: Mapping[str, str] | None, targets: Sequence[str]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        fields: Mapping[str, str] | None,
+        targets: Sequence[str],
+        *,
+        allow_outside: bool = False,
+    ) -> None:
         catalog.check_not_empty()
         catalog.check_targets(targets)
         datasets = catalog.datasets
@@ -81,12 +88,15 @@ class CatalogSamples:
         self.ids = catalog.samples
         self._datasets = tuple(named.values())
         self._catalog = catalog
+        self._allow_outside = allow_outside or catalog.allow_outside
         self._targets = tuple(targets)
 
     def sample(self, index: int) -> Sample:
         """Return one sample from its rows."""
         entries = [self._catalog.entry(self.ids[index], dataset) for dataset in self._datasets]
-        locations = tuple(location_of(entry, self._catalog.root) for entry in entries)
+        locations = tuple(
+            location_of(entry, self._catalog.root, allow_outside=self._allow_outside) for entry in entries
+        )
         targets = tuple(entries[0].targets[name] for name in self._targets) if self._targets else None
         return Sample(self.ids[index], locations, targets)
 
@@ -95,7 +105,13 @@ class FileSamples:
     """Samples that are files: every field is a dataset of the same file."""
 
     def __init__(
-        self, paths: Sequence[str], fields: Mapping[str, str] | None, targets: Sequence[str], axes: Axes
+        self,
+        paths: Sequence[str],
+        fields: Mapping[str, str] | None,
+        targets: Sequence[str],
+        *,
+        axes: Axes,
+        allow_outside: bool,
     ) -> None:
         named = {"x": ""} if fields is None else dict(fields)
         by_field = axes if isinstance(axes, Mapping) else dict.fromkeys(named, axes)
@@ -107,17 +123,21 @@ class FileSamples:
         by_id = dict(sorted(zip(_ids(paths), paths, strict=True)))
         self.ids = tuple(by_id)
         self._paths = tuple(by_id.values())
+        self._within = None if allow_outside else ""
         self._datasets = tuple((dataset, by_field.get(field)) for field, dataset in named.items())
 
     def sample(self, index: int) -> Sample:
         """Return one sample: its file under each field's dataset name."""
         path = self._paths[index]
-        locations = tuple(Location(path, dataset, axes=axes) for dataset, axes in self._datasets)
+        locations = tuple(Location(path, dataset, axes=axes, within=self._within) for dataset, axes in self._datasets)
         return Sample(self.ids[index], locations, None)
 
 
-def location_of(entry: Entry, root: Path) -> Location:
-    """Return where the volume of a catalogue's row is, and its checksums; `root` is the catalogue's folder."""
+def location_of(entry: Entry, root: Path, *, allow_outside: bool = False) -> Location:
+    """Return where the volume of a catalogue's row is, and its checksums; `root` is the catalogue's folder.
+
+    What is opened there has to lie in that folder, unless `allow_outside`; see `Catalog`.
+    """
     checksums = os.fspath(root / entry.checksums) if entry.checksums else None
     return Location(
         entry.path if is_url(entry.path) else os.fspath(root / entry.path),
@@ -127,6 +147,7 @@ def location_of(entry: Entry, root: Path) -> Location:
         dtype=entry.dtype,
         checksums=ChecksumSource(checksums, entry.summed_as, entry.dataset) if checksums else None,
         window=None if entry.window is None else Window(entry.window, _spatial(entry)),
+        within=None if allow_outside else os.fspath(root),
     )
 
 
@@ -136,7 +157,14 @@ def _spatial(entry: Entry) -> tuple[int, int, int]:
     return d, h, w
 
 
-def list_samples(source: Source, *, fields: Mapping[str, str] | None, targets: Sequence[str], axes: Axes) -> Samples:
+def list_samples(
+    source: Source,
+    *,
+    fields: Mapping[str, str] | None,
+    targets: Sequence[str],
+    axes: Axes,
+    allow_outside: bool = False,
+) -> Samples:
     """Return the samples that `source` names.
 
     Raises
@@ -150,12 +178,12 @@ def list_samples(source: Source, *, fields: Mapping[str, str] | None, targets: S
     """
     _check_fields(fields)
     _check_source(source)
-    catalog = source if isinstance(source, Catalog) else _catalog_at(source)
+    catalog = source if isinstance(source, Catalog) else _catalog_at(source, allow_outside=allow_outside)
     if catalog is None:
-        return FileSamples(_paths(source), fields, targets, axes)
+        return FileSamples(_paths(source), fields, targets, axes=axes, allow_outside=allow_outside)
     if axes is not None:
         raise UsageError("axes", found=f"{axes!r} with a catalogue", remedy="leave axes out: the catalogue has them")
-    return CatalogSamples(catalog, fields, targets)
+    return CatalogSamples(catalog, fields, targets, allow_outside=allow_outside)
 
 
 def _check_fields(fields: Any) -> None:
@@ -181,15 +209,15 @@ def _check_source(source: Any) -> None:
             raise UsageError("data set", found=f"{path!r} in the list", expected="paths")
 
 
-def _catalog_at(source: Source) -> Catalog | None:
+def _catalog_at(source: Source, *, allow_outside: bool) -> Catalog | None:
     """Return the catalogue that a path names, itself or by its folder; None when it names something else."""
     if not isinstance(source, str | Path) or is_url(str(source)):
         return None
     path = Path(source)
     if path.suffix == ".parquet":
-        return Catalog.read(path)
+        return Catalog.read(path, allow_outside=allow_outside)
     inside = path / CATALOG_NAME
-    return Catalog.read(inside) if inside.is_file() else None
+    return Catalog.read(inside, allow_outside=allow_outside) if inside.is_file() else None
 
 
 def _paths(source: Source) -> list[str]:

@@ -13,6 +13,7 @@ from voxload.geometry import Box
 from voxload.readers.hdf5.mapping import REMEDY
 from voxload.readers.protocol import Volume
 from voxload.readers.stamp import Stamp
+from voxload.readers.within import check_within
 
 _PREFIX = "HDF5_EXTFILE_PREFIX"
 
@@ -27,24 +28,27 @@ class ExternalFiles:
     ----------
     dataset
         Has external storage.
+    within
+        Folder in which the files have to lie; None allows any place.
 
     Raises
     ------
     DataError
         When a file is not there, or too short; names it.
     UsageError
-        Where the environment has HDF5 look for the files elsewhere.
+        Where the environment has HDF5 look for the files elsewhere, or they lie outside of where they have to.
 
     Notes
     -----
     Source: HDF5 2.0, H5Pset_external and H5Pset_efile_prefix.
     """
 
-    def __init__(self, dataset: h5py.Dataset) -> None:
+    def __init__(self, dataset: h5py.Dataset, within: str | None) -> None:
         if os.environ.get(_PREFIX):
             raise UsageError(found=f"external storage while {_PREFIX} is set", remedy=f"unset {_PREFIX}; or {REMEDY}")
         self._dataset = dataset
         self._folder = Path.cwd()
+        self._within = within
         self._stamps: list[Stamp] = []
         self._is_relative = False
         wanted = prod(dataset.shape) * dataset.id.get_type().get_size()
@@ -68,6 +72,8 @@ class ExternalFiles:
     def _add(self, name: str, size: int) -> None:
         """Note a file of which the first `size` bytes are wanted."""
         path = self._folder / name
+        if self._within is not None:
+            check_within(str(path), self._within, subject="external storage")
         self._is_relative |= not Path(name).is_absolute()
         if not path.is_file():
             raise DataError(

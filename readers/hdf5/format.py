@@ -9,7 +9,7 @@ import h5py
 from voxload.errors import DataError, NotFoundError
 from voxload.geometry import Box
 from voxload.readers.faults import translated
-from voxload.readers.hdf5.checks import check_supported, check_written
+from voxload.readers.hdf5.checks import check_own_file, check_supported, check_written
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.lesson import Learnt, Lesson
 from voxload.readers.hdf5.metadata import known
@@ -42,8 +42,9 @@ class Hdf5Format:
         """Return the names of all datasets of three or four axes."""
         found: list[str] = []
 
-        def visit(name: str, item: object) -> None:
-            if isinstance(item, h5py.Dataset) and item.ndim in (3, 4):
+        def visit(name: str | bytes, item: object) -> None:
+            # h5py gives names that are no UTF-8 as bytes, by which nobody could ask for the dataset.
+            if isinstance(name, str) and isinstance(item, h5py.Dataset) and item.ndim in (3, 4):
                 found.append(name)
 
         with translated(path), open_source(path).open() as file:
@@ -76,6 +77,7 @@ class Hdf5Format:
         with translated(path), open_source(path).open() as file:
             item = file.get(name)
             if isinstance(item, h5py.Dataset):
+                check_own_file(item, file, f"{path}:{name}")
                 check_supported(item, Location(path, name))
                 table = ChunkTable.read(item) if item.chunks else None
                 check_written(item, table, Box.whole(item.shape), f"{path}:{name}")

@@ -75,7 +75,7 @@ class Hdf5Reader:
                 self.order, self._info = _describe(self.dataset, location)
                 check_filters(self.dataset, str(location))
                 check_volume(self._info)
-                self._linked = open_linked(self.dataset, location.path, Opening(self._missing))
+                self._linked = open_linked(self.dataset, location.path, Opening.of(location, self._missing))
         except BaseException:
             self._file.close()
             raise

@@ -22,9 +22,10 @@ from voxload.readers.hdf5.external import ExternalFiles, check_present
 from voxload.readers.hdf5.mapping import REMEDY, BoxIndex, Mapped, check_cover, read_mapping
 from voxload.readers.hdf5.openfile import open_file
 from voxload.readers.hdf5.tablecache import load_table
-from voxload.readers.protocol import Missing, Volume
+from voxload.readers.protocol import Location, Missing, Volume
 from voxload.readers.stamp import Stamp
 from voxload.readers.store import is_url
+from voxload.readers.within import check_within
 
 _PREFIX = "HDF5_VDS_PREFIX"
 _MAX_OPEN = 32
@@ -57,15 +58,23 @@ class Opening:
 
     missing: Missing
     """What to do about chunks that were never written, and voxels that no source is mapped to."""
+    within: str | None = None
+    """Folder in which the files of the voxels have to lie, see `Location.within`; None allows any place."""
     chain: tuple[Name, ...] = ()
     """The datasets that led to it, the outermost first."""
+
+    @classmethod
+    def of(cls, location: Location, missing: Missing) -> Opening:
+        """Return how the dataset at a location is opened."""
+        folder = os.path.dirname(location.path) or "."  # noqa: PTH120 - a string, as the location has it
+        return cls(missing, folder if location.within == "" else location.within)
 
     def entering(self, path: str, name: str) -> Opening:
         """Return how the sources of dataset `name` are opened; refuses a dataset that is its own source."""
         key = (str(Path(path).resolve()), name.strip("/"))
         if key in self.chain:
             raise UsageError(f"{path}:{name}", found="virtual storage that is its own source", remedy=REMEDY)
-        return Opening(self.missing, (*self.chain, key))
+        return Opening(self.missing, self.within, (*self.chain, key))
 
 
 def open_linked(dataset: h5py.Dataset, path: str, opening: Opening) -> Linked | None:
@@ -75,7 +84,7 @@ def open_linked(dataset: h5py.Dataset, path: str, opening: Opening) -> Linked | 
     ------
     UsageError
         Where HDF5 might fill in for something and it cannot be told beforehand: patterns of sources, mappings that are
-        no boxes, URLs.
+        no boxes, URLs. When a file of the voxels lies outside of where the opening allows.
     DataError
         When a source is not there or too small, or voxels have none or two.
     """
@@ -85,7 +94,11 @@ def open_linked(dataset: h5py.Dataset, path: str, opening: Opening) -> Linked | 
     if is_url(path):
         check_own_storage(dataset, subject)
     with _within(subject):
-        return VirtualSources(dataset, path, opening) if dataset.is_virtual else _Named(ExternalFiles(dataset), subject)
+        return (
+            VirtualSources(dataset, path, opening)
+            if dataset.is_virtual
+            else _Named(ExternalFiles(dataset, opening.within), subject)
+        )
 
 
 class VirtualSources:
@@ -121,6 +134,8 @@ class VirtualSources:
         mapping = read_mapping(dataset)
         self._is_covered = check_cover(mapping, dataset.shape, opening.missing)
         files = {name: find_source(name, path) for name in {mapped.file for mapped in mapping}}
+        for found in files.values() if opening.within is not None else ():
+            check_within(found, opening.within or ".", subject="virtual storage")
         try:
             self._mapping = [self._checked(mapped, files[mapped.file]) for mapped in mapping]
         except BaseException:

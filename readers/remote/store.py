@@ -15,14 +15,13 @@ from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.fsspecobjects import FsspecObjects
 from voxload.readers.remote.objects import ChangedError, Objects, Part
 from voxload.readers.remote.patience import Patience, persist
+from voxload.readers.remote.schemes import OBSTORE, check_scheme
 from voxload.readers.remote.traffic import Traffic
 from voxload.readers.scratch import Bytes
 
 T = TypeVar("T")
 S = TypeVar("S")
 
-_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https"})
-"""What obstore serves; everything else goes through fsspec."""
 _NEEDED = ("obstore", "stamina")
 PATIENCE = Patience()
 
@@ -38,14 +37,14 @@ class RemoteStore:
     Parameters
     ----------
     url
-        Of any scheme that obstore or fsspec know.
+        Of a scheme that is opened, see `voxload.readers.remote.schemes`.
     patience
         How often, and for how long, to try.
 
     Raises
     ------
     UsageError
-        When the extra `remote` is not installed, or the URL is of a kind that nobody knows.
+        When the extra `remote` is not installed, or the URL is of a kind that is not opened.
     """
 
     def __init__(self, url: str, patience: Patience | None = None) -> None:
@@ -129,8 +128,8 @@ class RemoteStore:
 
 
 def _open(url: str, patience: Patience, traffic: Traffic) -> Objects:
-    scheme = url.partition("://")[0]
-    if scheme not in _SCHEMES:
+    check_scheme(url)
+    if url.partition("://")[0] not in OBSTORE:
         return FsspecObjects(url, traffic)
     # Imported late: only the extra `remote` installs obstore.
     module = importlib.import_module("voxload.readers.remote.obstoreobjects")

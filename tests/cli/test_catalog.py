@@ -125,7 +125,8 @@ def test_split(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "80.00%" in printed
     assert max(map(len, printed.splitlines())) <= 80
-    elsewhere = Catalog.read("out/val.parquet")
+    assert "--allow-outside" in printed
+    elsewhere = Catalog.read("out/val.parquet", allow_outside=True)
     assert elsewhere.samples == parts["val"].samples
     assert elsewhere.entry(elsewhere.samples[0], "full").path == f"../in/{elsewhere.samples[0]}.zarr"
 

@@ -68,6 +68,11 @@ def npy(values: np.ndarray[Any, Any], **location: Any) -> Callable[[Path], Locat
     return make
 
 
+def beside(file: h5py.File, name: str) -> str:
+    """Return the path of another file in a file's folder."""
+    return str(Path(file.filename).with_name(name))
+
+
 def link_virtual(file: h5py.File) -> None:
     """Make a virtual dataset whose source file does not exist."""
     layout = h5py.VirtualLayout((8, 8, 8), "<i2")
@@ -92,7 +97,7 @@ def rot(file: h5py.File) -> None:
 FAULTS: dict[str, Row] = {
     "missing path": (lambda p: Location(str(p / "no.h5")), NotFoundError, ("no.h5", "no such file")),
     "missing url": (lambda p: Location(f"file://{p}/no.zarr"), NotFoundError, ("no.zarr", "no volume")),
-    "unknown protocol": (lambda _: Location("nowhere://x"), UsageError, ("nowhere", "install the package")),
+    "unknown protocol": (lambda _: Location("nowhere://x"), UsageError, ("nowhere", "VOXLOAD_URL_SCHEMES")),
     "folder of no format": (lambda p: Location(str(p)), UsageError, ("no volume that any reader knows",)),
     "file of no format": (saved("x.txt", b"words"), UsageError, ("no known header", "shape and dtype")),
     "empty file": (saved("x.h5", b""), UsageError, ("no known header",)),
@@ -143,7 +148,7 @@ FAULTS: dict[str, Row] = {
     "h5 damaged chunk": (h5(rot), DataError, ("x.h5", "chunk (1, 1, 1)", "copy or convert")),
     "h5 virtual": (h5(link_virtual), DataError, ("absent.h5", "no such file", "restore the source")),
     "h5 external": (
-        h5(lambda f: f.create_dataset("x", (8, 8, 8), "<i2", external=[("absent.raw", 0, 1024)])),
+        h5(lambda f: f.create_dataset("x", (8, 8, 8), "<i2", external=[(beside(f, "absent.raw"), 0, 1024)])),
         DataError, ("absent.raw", "no such file", "external storage"),
     ),
     "h5 unknown filter": (h5(ask_unknown_filter), UsageError, ("filter 511", "not installed")),

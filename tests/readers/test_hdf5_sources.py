@@ -377,7 +377,7 @@ def test_sources_are_found_where_hdf5_finds_them(
     link(tmp_path / "real" / "v.h5", layout)
     (tmp_path / "beside" / "v.h5").symlink_to(tmp_path / "real" / "v.h5")
     monkeypatch.chdir(tmp_path / "cwd")
-    location = Location(str(tmp_path / "beside" / "v.h5"), "x")
+    location = Location(str(tmp_path / "beside" / "v.h5"), "x", within=None)
     with h5py.File(location.path) as file:
         stored = file["x"][...]
     if (stored == -9).all():

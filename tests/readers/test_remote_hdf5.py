@@ -309,7 +309,7 @@ def put(url: str, data: bytes) -> None:
         file.write(data)
 
 
-def test_fsspec_urls_are_read(laws: ModuleType, server: Any, in_memory: str) -> None:
+def test_fsspec_urls_are_read(laws: ModuleType, server: Any, in_memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What only fsspec knows is read by the same requests, where its client needs no threads."""
     volume = publish(server, laws)
     data = (server.folder / "x.h5").read_bytes()
@@ -319,6 +319,7 @@ def test_fsspec_urls_are_read(laws: ModuleType, server: Any, in_memory: str) -> 
     assert laws.same_bits(laws.read(reader, Box.whole(SHAPE))[0], volume)
     put(f"{in_memory}/x.h5", data + b"more")
     assert "changed since it was opened" in failure(reader)[1]
+    monkeypatch.setenv("VOXLOAD_URL_SCHEMES", "simplecache")
     with pytest.raises(UsageError, match="wait for ever"):
         open_reader(Location(f"simplecache::{in_memory}/x.h5", "deep/full"))
 

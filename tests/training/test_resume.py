@@ -205,12 +205,12 @@ def test_another_run_is_not_gone_on_with(whole: Whole, name: str) -> None:
 
 def test_other_data_are_not_gone_on_with(whole: Whole, tmp_path: Path) -> None:
     """Other targets are noticed; the same samples under another path are not in the way."""
-    plan = replace(whole.plan, resume=True)
+    plan = replace(whole.plan, resume=True, allow_outside=True)
     listed = Catalog.read(plan.catalog)
-    moved = Catalog.from_entries([_moved(listed, *key, scale=1.0) for key in listed.keys], tmp_path)
+    moved = Catalog.from_entries([_moved(listed, *key, scale=1.0) for key in listed.keys], tmp_path, allow_outside=True)
     moved.write(tmp_path / "moved.parquet")
     train(replace(plan, catalog=str(tmp_path / "moved.parquet")))
-    other = Catalog.from_entries([_moved(listed, *key, scale=2.0) for key in listed.keys], tmp_path)
+    other = Catalog.from_entries([_moved(listed, *key, scale=2.0) for key in listed.keys], tmp_path, allow_outside=True)
     other.write(tmp_path / "other.parquet")
     with pytest.raises(UsageError, match="--resume with other data: found samples or targets of digest"):
         train(replace(plan, catalog=str(tmp_path / "other.parquet")))

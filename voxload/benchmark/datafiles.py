@@ -41,7 +41,13 @@ def data_files(samples: Samples) -> DataFiles:
         When a volume is not there, and what `voxload.samples.list_samples` raises.
     """
     fields = {"x": samples.dataset} if samples.dataset else None
-    listed = list_samples(samples.location, fields=fields, targets=(), axes=samples.axes or None)
+    listed = list_samples(
+        samples.location,
+        fields=fields,
+        targets=(),
+        axes=samples.axes or None,
+        allow_outside=samples.allow_outside,
+    )
     found: dict[str, None] = {}
     seen: set[str] = set()
     remote = 0

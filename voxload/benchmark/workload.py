@@ -32,6 +32,8 @@ class Samples:
     """Dataset of the catalogue or of the files; empty for the only one."""
     axes: str = ""
     """Letters of the stored axes where files do not say so, such as ``CDHW``; empty for what they say."""
+    allow_outside: bool = False
+    """Whether the paths of a catalogue may lead out of its folder; see `voxload.catalog.Catalog`."""
 
     def __post_init__(self) -> None:
         if not self.location:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from voxload.catalogs.rows import Rows
 from voxload.readers.store import is_url
+from voxload.readers.within import leaves
 
 PATHS = ("path", "checksums")
 """Columns that hold paths."""
@@ -23,6 +24,11 @@ def relocated(rows: Rows, folder: Path) -> Rows:
     for column in PATHS:
         rows = rows.with_column(column, [moved(path) for path in _named(rows, column)])
     return replace(rows, folder=folder)
+
+
+def names_outside(rows: Rows) -> bool:
+    """Tell whether paths lead out of the catalogue's folder; such a catalogue is read where that is allowed."""
+    return any(leaves(path) for column in PATHS for path in dict.fromkeys(rows.strings(column)))
 
 
 def resolved(rows: Rows, column: str) -> list[str]:

@@ -26,10 +26,10 @@ class Rows:
     """Where they come from, for messages."""
 
     @classmethod
-    def read(cls, path: str | Path) -> Rows:
-        """Read a catalogue, or that of a folder; raises as `Catalog.read` does."""
+    def read(cls, path: str | Path, *, allow_outside: bool = False) -> Rows:
+        """Read a catalogue, or that of a folder; takes and raises what `Catalog.read` does."""
         place = catalog_path(Path(path))
-        Catalog.read(place)  # its messages tell a missing file from a damaged one
+        Catalog.read(place, allow_outside=allow_outside)  # its messages tell a missing file from a damaged one
         return cls.of(read_table(place), place.parent, name=str(place))
 
     @classmethod
@@ -38,7 +38,7 @@ class Rows:
 
         What a schema says beyond names and types is dropped: pandas' notes about its index are wrong of other rows.
         """
-        catalog = Catalog(table, folder)
+        catalog = Catalog(table, folder, allow_outside=True)  # for its columns; `read` has looked at the paths
         own = [column for column in catalog.table.column_names if column not in catalog.target_names]
         others = [column for column in table.column_names if column not in own]
         arrays = [catalog.table.column(column) for column in own] + [_plain(table.column(column)) for column in others]

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from voxload.benchmark.compare import compare_results
 from voxload.benchmark.comparison_tables import comparison_tables
 from voxload.benchmark.document import Document
+from voxload.cli.console import Screen
 
 EPILOG = "Example: voxload bench compare before.json after.json"
 """Shown at the end of the command's help."""
@@ -28,4 +28,4 @@ def compare(
     if as_json:
         print(json.dumps(comparison.as_dict(), allow_nan=False))
     else:
-        Console().print(comparison_tables(comparison))
+        Screen().print(comparison_tables(comparison))

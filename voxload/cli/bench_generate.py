@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from voxload.benchmark.codec import CODECS, Codec
@@ -18,6 +17,7 @@ from voxload.benchmark.dataset_plan import TIMES_MEMORY, DatasetPlan, samples_fo
 from voxload.benchmark.generate import generate as run_generate
 from voxload.benchmark.memory_limit import memory_limit
 from voxload.benchmark.storage import Extents, Storage, StoreFormat
+from voxload.cli.console import Screen
 from voxload.cli.options import parse_extents
 from voxload.cli.progress import byte_bar
 from voxload.convert.layout import Wishes, plan_layout
@@ -92,7 +92,7 @@ def generate(
     if as_json:
         print(json.dumps(figures))
     else:
-        Console().print(_table(plan, figures))
+        Screen().print(_table(plan, figures))
 
 
 def _extents(option: str, text: str) -> Extents:

@@ -11,6 +11,7 @@ from voxload.atomic import replacing
 from voxload.benchmark.report.page import draw, page
 from voxload.benchmark.report.result import read_results
 from voxload.cli.outputs import check_file, check_folder
+from voxload.text import shown
 
 EPILOG = "Example: voxload bench report 1-rank.json 2-ranks.json 4-ranks.json --output report.html --png plots"
 """Shown at the end of the command's help."""
@@ -31,8 +32,8 @@ def report(
     plots = draw(found)
     with replacing(output) as temporary:
         temporary.write_text(page(found, plots), encoding="utf-8")
-    print(f"wrote {output}")
+    print(f"wrote {shown(str(output))}")
     if png is not None:
         png.mkdir(parents=True, exist_ok=True)
         for picture in plots.every:
-            print(f"wrote {picture.write_png(png)}")
+            print(f"wrote {shown(str(picture.write_png(png)))}")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from voxload.benchmark.coldness import METHODS
 from voxload.benchmark.document import Document
@@ -35,12 +34,14 @@ from voxload.benchmark.workload import (
     Supply,
     Workload,
 )
-from voxload.cli.options import parse_triple
+from voxload.cli.console import Screen
+from voxload.cli.options import AllowOutside, parse_triple
 from voxload.cli.outputs import check_file
 from voxload.cli.progress import byte_bar, count_bar
 from voxload.errors import UsageError
 from voxload.grid import launched_as
 from voxload.loader.cache import PEERS
+from voxload.text import shown
 from voxload.units import parse_bytes
 
 EPILOG = (
@@ -65,6 +66,7 @@ def run(
     ),
     dataset: Annotated[str, typer.Option(help="Dataset of the catalogue or the files, where there are several.")] = "",
     axes: Annotated[str, typer.Option(help="Order of the stored axes where files do not say, such as CDHW.")] = "",
+    allow_outside: AllowOutside = False,
     spatial: Annotated[
         str, typer.Option(help="Blocks d,h,w that each sample is cut into.", show_default="the preset's, or 1,1,1")
     ] = "",
@@ -130,7 +132,7 @@ def run(
     emulation = _emulation(compute, compute_time, scaled, seed)
     keeps_seed = published.clairvoyant if published else True
     workload = Workload(
-        samples=Samples(data or str(folder / _name(scaled, num_samples)), dataset, axes),
+        samples=Samples(data or str(folder / _name(scaled, num_samples)), dataset, axes, allow_outside),
         share=Share(
             spatial=parse_triple("--spatial", spatial) if spatial else (published.spatial if published else (1, 1, 1)),
             halo=halo,
@@ -236,7 +238,7 @@ def _tell(document: Document, *, output: Path | None, csv: Path | None, as_json:
     if as_json:
         print(document.to_json())
     else:
-        console = Console()
+        console = Screen()
         console.print(result_tables(document))
     wrong = [line for each in document.runs for record in each.records for line in record.wrong]
     if wrong:
@@ -251,5 +253,5 @@ def _judge(document: Document, threshold: float | None) -> None:
 
 
 def _fail(message: str) -> int:
-    print(f"voxload: {message}", file=sys.stderr)
+    print(f"voxload: {shown(message)}", file=sys.stderr)
     return 1

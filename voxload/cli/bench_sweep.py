@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from voxload.advice import advise
@@ -21,7 +20,8 @@ from voxload.benchmark.knee import Choice, best_setting, choices
 from voxload.benchmark.sweep import Factors, Setting, Spatial
 from voxload.benchmark.sweeping import Course, Swept, run_sweep
 from voxload.benchmark.workload import NEVER, Coldness, Emulation, Length, Samples, Share, Supply, Workload
-from voxload.cli.options import parse_extents, parse_names, parse_triple
+from voxload.cli.console import Screen
+from voxload.cli.options import AllowOutside, parse_extents, parse_names, parse_triple
 from voxload.cli.outputs import check_folder
 from voxload.cli.progress import count_bar
 from voxload.errors import UsageError
@@ -38,6 +38,7 @@ def sweep(
     data: Annotated[str, typer.Argument(help="A data set; one of bench generate for chunks and codecs.")],
     *,
     threads: Annotated[str, typer.Option(help="Threads of each rank to try, such as 1,2,4.")] = "",
+    allow_outside: AllowOutside = False,
     spatial: Annotated[str, typer.Option(help="Grids to try, such as '1,1,1;2,1,1'.")] = "1,1,1",
     chunks: Annotated[str, typer.Option(help="Chunks d,h,w to try, such as '32,32,32;64,64,64'.")] = "",
     codec: Annotated[str, typer.Option(help="Codecs to try, such as none,gzip,zstd.")] = "",
@@ -66,7 +67,7 @@ def sweep(
         codec=parse_names(codec),
     )
     workload = Workload(
-        samples=Samples(data, dataset),
+        samples=Samples(data, dataset, allow_outside=allow_outside),
         share=Share(spatial=factors.spatial[0], halo=halo, boundary=boundary, batch_size=batch_size),
         length=Length(steps=steps),
         supply=Supply(loader=loader),
@@ -98,7 +99,7 @@ def _run(workload: Workload, course: Course) -> tuple[Swept, ...]:
 
 
 def _show(swept: Sequence[Swept], found: Sequence[Choice], workload: Workload, folder: Path) -> None:
-    console = Console()
+    console = Screen()
     for label in swept[0].documents[0].labels:
         console.print(f"! {label}", markup=False)
     table = Table(title="Throughput by setting, medians of the rounds")

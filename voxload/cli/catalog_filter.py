@@ -10,6 +10,7 @@ import typer
 from voxload.catalogs import Rows, catalog_path, filter_rows, parse, write_rows
 from voxload.catalogs.write import check_output
 from voxload.cli.catalog_merge import print_written
+from voxload.cli.options import AllowOutside
 from voxload.errors import NotFoundError, UsageError
 
 EPILOG = "Example: voxload catalog filter universes/ sound.parquet --where 'statistics.nan_count == 0'"
@@ -25,6 +26,7 @@ def filter_catalog(
     ] = "",
     samples: Annotated[Path | None, typer.Option(help="Rows of the samples in this file, one id a line.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it is there.")] = False,
+    allow_outside: AllowOutside = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write the rows for which a condition on their columns holds, or of samples on a list; with both, of both."""
@@ -34,7 +36,7 @@ def filter_catalog(
     place = catalog_path(out)
     check_output(place, overwrite=overwrite)
     listed = _ids(samples) if samples is not None else None
-    found = filter_rows(Rows.read(catalog), where=condition, samples=listed)
+    found = filter_rows(Rows.read(catalog, allow_outside=allow_outside), where=condition, samples=listed)
     if not len(found):
         raise UsageError("voxload catalog filter", found="no row for which this holds", remedy="nothing was written")
     write_rows({place: found}, overwrite=overwrite)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from voxload.catalogs import FieldFigures, Rows, field_figures, filter_rows, parse
 from voxload.catalogs.operands import Column
 from voxload.catalogs.where import parse_column
 from voxload.cli.catalog_tables import figures_table, plain, sample_table, totals
+from voxload.cli.console import Screen
 from voxload.cli.options import parse_names
 
 EPILOG = 'Example: voxload catalog list universes/ --where "Omega_m > 0.3" --statistics'
@@ -37,7 +37,7 @@ def list_catalog(
     as_json: Annotated[bool, typer.Option("--json", help="Print rows and figures as JSON.")] = False,
 ) -> None:
     """List samples with totals; these and the figures are of all rows for which --where holds, shown or not."""
-    rows = Rows.read(catalog)
+    rows = Rows.read(catalog, allow_outside=True)  # opens nothing that it names
     if where:
         rows = filter_rows(rows, where=parse(where))
     shown = _shown(rows, parse_names(columns), is_short=not as_json)
@@ -45,7 +45,7 @@ def list_catalog(
     if as_json:
         _print_json(rows, shown, limit, figures)
         return
-    console = Console()
+    console = Screen()
     console.print(sample_table(rows, shown, _SHOWN if limit is None else limit))
     console.print(totals(rows))
     if figures is not None:

@@ -9,8 +9,11 @@ from typing import Annotated
 import typer
 
 from voxload.catalogs import Rows, catalog_path, merge, write_rows
+from voxload.catalogs.relocate import names_outside
 from voxload.catalogs.write import check_output
 from voxload.cli.catalog_tables import totals
+from voxload.cli.options import AllowOutside
+from voxload.text import shown
 
 EPILOG = "Example: voxload catalog merge all.parquet campaign1/ campaign2/"
 """Shown at the end of the command's help."""
@@ -24,12 +27,15 @@ def merge_catalogs(
         bool, typer.Option("--common-targets", help="Keep only the targets that all have, where they differ.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it is there.")] = False,
+    allow_outside: AllowOutside = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write the rows of several catalogues into one; paths are rewritten, nothing else is copied."""
     place = catalog_path(out)
     check_output(place, overwrite=overwrite)
-    rows = merge([Rows.read(path) for path in catalogs], place.parent, common_targets=common_targets)
+    rows = merge(
+        [Rows.read(path, allow_outside=allow_outside) for path in catalogs], place.parent, common_targets=common_targets
+    )
     write_rows({place: rows}, overwrite=overwrite)
     print_written(place, rows, as_json=as_json)
 
@@ -40,4 +46,12 @@ def print_written(place: Path, rows: Rows, *, as_json: bool) -> None:
         counts = {"samples": len(set(rows.samples)), "volumes": len(rows), "stored_bytes": rows.stored_bytes}
         print(json.dumps({"catalog": str(place), **counts, "targets": rows.targets}))
     else:
-        print(f"{place}: {totals(rows)}")
+        print(f"{shown(str(place))}: {totals(rows)}")
+        tell_outside([place])
+
+
+def tell_outside(places: list[Path]) -> None:
+    """Say of catalogues that name files outside of their folder how they are read."""
+    outside = [place for place in places if names_outside(Rows.read(place, allow_outside=True))]
+    if outside:
+        print("files lie outside of its folder: read it with --allow-outside")

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from voxload.catalogs import Grouping, Rows, catalog_path, split, universes_of, write_rows
+from voxload.cli.catalog_merge import tell_outside
 from voxload.cli.catalog_tables import parts_table
+from voxload.cli.console import Screen
+from voxload.cli.options import AllowOutside
 from voxload.errors import UsageError
 
 EPILOG = "Example: voxload catalog split universes/ --train 0.8 --val 0.1 --test 0.1 --seed 7"
@@ -32,6 +34,7 @@ def split_catalog(
     by: Annotated[Grouping, typer.Option(help="What is never parted.")] = Grouping.UNIVERSE,
     out: Annotated[Path | None, typer.Option(help="Folder for the parts, if not the catalogue's own.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace parts that are there.")] = False,
+    allow_outside: AllowOutside = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what went where as JSON.")] = False,
 ) -> None:
     """Write train.parquet, val.parquet and test.parquet: 0.8, 0.1 and 0.1 of the samples unless told otherwise.
@@ -42,7 +45,7 @@ def split_catalog(
     given = {"train": train, "val": val, "test": test}
     shares = {name: share or 0.0 for name, share in given.items()}
     place = catalog_path(catalog)
-    rows = Rows.read(place)
+    rows = Rows.read(place, allow_outside=allow_outside)
     universes = universes_of(rows)
     parts = split(rows, shares if any(shares.values()) else _USUAL, seed=seed, by=by)
     folder = place.parent if out is None else out
@@ -54,7 +57,8 @@ def split_catalog(
     if as_json:
         print(json.dumps({"seed": seed, "by": by.value, "parts": figures, "universes_torn": torn}))
         return
-    Console().print(parts_table(figures))
+    Screen().print(parts_table(figures))
+    tell_outside(list(paths.values()))
     if torn:
         print(f"{torn} universes have samples in several parts; --by universe keeps them together")
 

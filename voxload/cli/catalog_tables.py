@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -12,6 +12,7 @@ from rich.table import Table
 from voxload.catalogs import FieldFigures, Rows
 from voxload.catalogs.operands import Column
 from voxload.summary import Summary
+from voxload.text import shown as visible
 from voxload.units import format_bytes
 
 _TEXT = frozenset({"sample", "dataset", "path", "dtype", "axes", "checksums", "universe"})
@@ -21,7 +22,9 @@ def sample_table(rows: Rows, shown: Mapping[str, Column], limit: int) -> Table:
     """Return the first rows with the columns to show."""
     table = _table("")
     for name in shown:
-        table.add_column("stored" if name == "stored_bytes" else name, justify="left" if name in _TEXT else "right")
+        table.add_column(
+            "stored" if name == "stored_bytes" else visible(name), justify="left" if name in _TEXT else "right"
+        )
     values = {name: column.of(rows.table)[:limit].to_pylist() for name, column in shown.items()}
     for line in zip(*values.values(), strict=True):
         table.add_row(*(_cell(name, value) for name, value in zip(shown, line, strict=True)))
@@ -43,7 +46,7 @@ def figures_table(figures: Mapping[str, FieldFigures]) -> Table:
         table.add_column(name, justify="left" if name == "field" else "right", overflow="fold")
     for name, field in figures.items():
         parts = dict(enumerate(field.channels)) if len(field.channels) != 1 else {}
-        table.add_row(name or "(unnamed)", "all", *_figures(field.whole), end_section=not parts)
+        table.add_row(visible(name) or "(unnamed)", "all", *_figures(field.whole), end_section=not parts)
         for number, channel in parts.items():
             table.add_row("", str(number), *_figures(channel), end_section=number == len(parts) - 1)
     unknown = sum(field.unknown for field in figures.values())
@@ -88,14 +91,18 @@ def _figures(summary: Summary | None) -> list[str]:
     return [str(summary.count), *shown, str(summary.nan_count), str(summary.inf_count)]
 
 
+def _side(name: str) -> Literal["left", "right"]:
+    return "left" if name in _TEXT else "right"
+
+
 def _cell(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if name == "stored_bytes":
         return format_bytes(value)
     if isinstance(value, list):
-        return ",".join(map(str, value))
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+        return visible(",".join(map(str, value)))
+    return f"{value:.6g}" if isinstance(value, float) else visible(str(value))
 
 
 def _table(title: str) -> Table:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from voxload.cli.console import Screen
 from voxload.cli.convert_tables import plan_figures, plan_table, report_table
-from voxload.cli.options import headerless, parse_extents, parse_names, parse_triple
+from voxload.cli.options import AllowOutside, headerless, parse_extents, parse_names, parse_triple
 from voxload.cli.progress import byte_bar
 from voxload.convert import (
     Assignment,
@@ -93,6 +93,7 @@ def convert(
         bool, typer.Option("--verify", help="Read every stored voxel again and compare it with its source.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    allow_outside: AllowOutside = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Convert raw cubes into Zarr or HDF5 samples and a catalogue.
@@ -102,7 +103,7 @@ def convert(
     binary = headerless(shape, dtype, order=order, header_bytes=header_bytes)
     options = ConvertOptions(
         format=stored,
-        hints=Hints(axes or None, binary, parse_names(datasets), kind),
+        hints=Hints(axes or None, binary, parse_names(datasets), kind, allow_outside),
         gridding=_gridding(grid, assign, unit, grid_points, ParticleChoice(_types(particle_types), box_size)),
         targets=targets,
         chunks=parse_triple("--chunks", chunks) if chunks else None,
@@ -131,7 +132,7 @@ def _print(figures: dict[str, Any], *, as_json: bool, table: Any) -> None:
     if as_json:
         print(json.dumps(figures))
     else:
-        Console().print(table)
+        Screen().print(table)
 
 
 def _gridding(

@@ -10,9 +10,9 @@ from time import perf_counter
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from voxload.catalog import Catalog
+from voxload.cli.console import Screen
 from voxload.cli.progress import byte_bar, count_bar
 from voxload.cli.training import LEARNING, TIMELINE, report, train_with_progress
 from voxload.convert import ConvertOptions, convert
@@ -61,7 +61,7 @@ def demo(
     Ends with status 1 if the network, trained by the recipe, does not beat the mean predictor on sigma_8 of
     held-out universes, or if it does with shuffled labels.
     """
-    console = Console(stderr=as_json)
+    console = Screen(stderr=as_json)
     raw, converted = folder / f"raw-{size}-{universes}-{seed}", folder / f"converted-{size}-{universes}-{seed}"
     start = perf_counter()
     _make(raw, count=universes, size=size, seed=seed)
@@ -127,7 +127,7 @@ def _draw(catalog: Path, path: Path) -> None:
     draw_blocks(plane, path, grid=grid, shape=found.spatial, depth=depth)
 
 
-def _judge(result: TrainingResult, *, is_control: bool, console: Console) -> None:
+def _judge(result: TrainingResult, *, is_control: bool, console: Screen) -> None:
     """Say whether the network learnt what the universes can teach; raises InternalError when the recipe failed.
 
     Fewer universes or epochs than the recipe's are reported, not judged.

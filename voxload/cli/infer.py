@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from voxload.catalog import catalog_path
-from voxload.cli.options import parse_triple
+from voxload.cli.console import Screen
+from voxload.cli.options import AllowOutside, parse_triple
 from voxload.cli.outputs import check_folder
 from voxload.cli.progress import count_bar
 from voxload.grid import ProcessGrid, is_launched
@@ -43,6 +43,7 @@ def infer(
         str, typer.Option(help="Dataset with true classes.", show_default="the one trained on, where it is there")
     ] = "",
     output: Annotated[Path, typer.Option(help="Folder for the predictions.")] = Path("infer-report"),
+    allow_outside: AllowOutside = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Predict from whole samples that several processes share.
@@ -62,6 +63,7 @@ def infer(
         batch_size=batch_size,
         dataset=dataset,
         labels=labels,
+        allow_outside=allow_outside,
     )
     result = _infer_with_progress(plan, processes=nproc)
     if result is None:  # another rank than the first
@@ -69,7 +71,7 @@ def infer(
     if as_json:
         print(json.dumps(result.to_dict()))
         return
-    _show(result, output, console=Console())
+    _show(result, output, console=Screen())
 
 
 def _infer_with_progress(plan: InferencePlan, *, processes: int) -> InferenceResult | None:
@@ -89,7 +91,7 @@ def _infer_with_progress(plan: InferencePlan, *, processes: int) -> InferenceRes
         return infer_rank(plan, show if rank == 0 else lambda _: None)
 
 
-def _show(result: InferenceResult, output: Path, *, console: Console) -> None:
+def _show(result: InferenceResult, output: Path, *, console: Screen) -> None:
     """Print the figures, and where the files are."""
     if result.targets:
         console.print("Mean absolute error, of samples whose truth the catalogue has")

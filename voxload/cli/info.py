@@ -12,7 +12,7 @@ from voxload.cli.info_catalog import CatalogRow, is_catalog, read_catalog
 from voxload.cli.info_source import Choice
 from voxload.cli.info_stored import Ranks
 from voxload.cli.info_subject import Given, find_subject
-from voxload.cli.options import headerless
+from voxload.cli.options import AllowOutside, headerless
 from voxload.cli.outputs import check_file
 from voxload.convert.sources.hints import MemoryOrder
 from voxload.geometry import Boundary, Halo
@@ -42,6 +42,7 @@ def info(
     halo: Annotated[int, typer.Option(help="Voxels wanted around each block.", min=0)] = 0,
     boundary: Annotated[Boundary, typer.Option(help="What lies outside the sample.")] = Boundary.ZERO,
     plot: Annotated[Path | None, typer.Option(help="Draw the three central planes into this PNG file.")] = None,
+    allow_outside: AllowOutside = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print figures as JSON.")] = False,
 ) -> None:
     """Say what a file is, how it is stored, and what reading it costs.
@@ -53,9 +54,11 @@ def info(
     if not is_catalog(path):
         binary = headerless(shape, dtype, order=order, header_bytes=header_bytes)
         choice = Choice(sample, dataset, part)
-        answer.add_subject(find_subject(Given(path, choice, axes=axes, headerless=binary, kind=kind)))
+        answer.add_subject(
+            find_subject(Given(path, choice, axes=axes, headerless=binary, kind=kind, allow_outside=allow_outside))
+        )
     elif sample or plot is not None or spatial:
-        answer.add_row(CatalogRow.find(read_catalog(path), sample, dataset))
+        answer.add_row(CatalogRow.find(read_catalog(path, allow_outside=allow_outside), sample, dataset))
     else:
-        answer.add_catalog(read_catalog(path))
+        answer.add_catalog(read_catalog(path, allow_outside=True))  # opens nothing that it names
     answer.show(as_json=as_json)

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, RenderableType
-from rich.markup import escape
+from rich.console import RenderableType
 
 from voxload.catalog import Catalog
+from voxload.cli.console import Screen
 from voxload.cli.info_catalog import CatalogRow, catalog_figures, catalog_table
 from voxload.cli.info_source import RawListing
 from voxload.cli.info_source_tables import listing_tables
@@ -57,14 +57,14 @@ class Answer:
             self.tables.append(listing_tables(listing))
         if subject.refusal:
             self.figures["refusal"] = subject.refusal
-            self.tables.append(f"voxload convert would not take it: {escape(subject.refusal)}")
+            self.tables.append(f"voxload convert would not take it: {subject.refusal}")
 
     def show(self, *, as_json: bool) -> None:
         """Print figures or tables."""
         if as_json:
             print(json.dumps(self.figures))
             return
-        console = Console()
+        console = Screen()
         for table in self.tables:
             console.print(table)
 

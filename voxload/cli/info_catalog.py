@@ -25,9 +25,9 @@ def is_catalog(path: str) -> bool:
     return Path(path).suffix == ".parquet" or (Path(path) / CATALOG_NAME).is_file()
 
 
-def read_catalog(path: str) -> Catalog:
-    """Read the catalogue at a path or in that folder; raises what `Catalog.read` does."""
-    return Catalog.read(path)
+def read_catalog(path: str, *, allow_outside: bool) -> Catalog:
+    """Read the catalogue at a path or in that folder; takes and raises what `Catalog.read` does."""
+    return Catalog.read(path, allow_outside=allow_outside)
 
 
 def catalog_figures(catalog: Catalog) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class CatalogRow:
     @property
     def location(self) -> Location:
         """Where it is stored, with its window of the volume."""
-        return location_of(self.entry, self.catalog.root)
+        return location_of(self.entry, self.catalog.root, allow_outside=self.catalog.allow_outside)
 
     def figures(self) -> dict[str, Any]:
         """Return what the catalogue says of it, as plain values."""

@@ -69,7 +69,9 @@ class RawListing:
         DataError
             When a file is damaged.
         """
-        found, ignored = find_cubes(Path(path), Path(path), partial(open_cubes, hints=hints))
+        found, ignored = find_cubes(
+            Path(path), Path(path), partial(open_cubes, hints=hints), allow_outside=hints.allow_outside
+        )
         chosen = [one for one in found if choice.has(one)]
         if not chosen:
             raise NotFoundError(

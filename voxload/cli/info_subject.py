@@ -30,12 +30,14 @@ class Given:
     """Shape, type and order of a file without a header."""
     kind: str = ""
     """Name of the raw format; empty to find out."""
+    allow_outside: bool = False
+    """Whether files that a header names may lie outside of its folder."""
 
     @property
     def hints(self) -> Hints:
         """The same for raw formats."""
         datasets = (self.choice.dataset,) if self.choice.dataset else ()
-        return Hints(self.axes or None, self.headerless, datasets, self.kind)
+        return Hints(self.axes or None, self.headerless, datasets, self.kind, self.allow_outside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ def _location(given: Given, dataset: str, listing: RawListing | None) -> Locatio
         axes=given.axes or (listing.cubes[0].cube.order.axes if listing is not None else None),
         shape=facts.shape if facts is not None else None,
         dtype=facts.dtype if facts is not None else None,
+        within=None if given.allow_outside else "",
     )
 
 

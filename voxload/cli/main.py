@@ -17,6 +17,7 @@ from voxload.cli.commands import add_command, wanted
 from voxload.cli.retries import show_retries
 from voxload.cli.start import INTERRUPTED
 from voxload.errors import UsageError, VoxloadError
+from voxload.text import shown
 
 _TRACEBACK = "--traceback"
 
@@ -66,5 +67,5 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _fail(message: str, status: int) -> int:
-    print(f"voxload: {' '.join(message.split())}", file=sys.stderr)
+    print(f"voxload: {shown(' '.join(message.split()))}", file=sys.stderr)
     return status

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from voxload.convert.sources.hints import Headerless, MemoryOrder
 from voxload.errors import UsageError
+
+AllowOutside = Annotated[
+    bool,
+    typer.Option(
+        "--allow-outside",
+        help="Open files outside of the folder that the catalogue or header names them in: you trust its maker.",
+    ),
+]
+"""Whether paths that data name may lead out of their folder."""
 
 
 def parse_extents(option: str, text: str) -> tuple[int, ...]:

@@ -9,6 +9,8 @@ from typing import Never, Protocol
 
 from tqdm import tqdm
 
+from voxload.text import shown
+
 
 class Progress(Protocol):
     """How far a command is."""
@@ -36,7 +38,7 @@ def byte_bar(label: str = "") -> Iterator[Callable[[Progress], None]]:
 
         def show(progress: Progress) -> None:
             bar.total = progress.bytes_total
-            bar.set_description(f"{label}{progress.sample}", refresh=False)
+            bar.set_description(f"{label}{shown(progress.sample)}", refresh=False)
             bar.update(progress.bytes_done - bar.n)
 
         yield show

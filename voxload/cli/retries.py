@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 
+from voxload.text import shown
+
 _LONGEST = 100
 """Characters of a cause: one line on most terminals; the error at the end has it whole."""
 
@@ -20,7 +22,7 @@ class _RetryLines(logging.Handler):
         facts = vars(record)
         cause = " ".join(str(facts.get("stamina.caused_by", "no answer")).split())
         number, wait = facts.get("stamina.retry_num", "?"), facts.get("stamina.wait_for", "?")
-        print(f"voxload: attempt {number} failed, next in {wait} s: {cause[:_LONGEST]}", file=sys.stderr)
+        print(f"voxload: attempt {number} failed, next in {wait} s: {shown(cause[:_LONGEST])}", file=sys.stderr)
 
 
 def show_retries() -> None:

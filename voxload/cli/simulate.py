@@ -12,9 +12,9 @@ from typing import Annotated, Any, Never
 
 import numpy as np
 import typer
-from rich.console import Console
 from tqdm import tqdm
 
+from voxload.cli.console import Screen
 from voxload.cli.options import parse_names
 from voxload.cli.outputs import check_file
 from voxload.cli.policy_plot import Panel, draw_policies
@@ -270,7 +270,7 @@ def _title(case: _Case) -> str:
 def _show(case: _Case) -> None:
     bound = case.outcomes[0].bound
     title = f"{case.name}; {_title(case)}" if case.name else f"{case.machine.name}: {_title(case)}"
-    console = Console()
+    console = Screen()
     console.print(policy_table(title, case.outcomes))
     factor, unit = seconds_unit(bound.seconds)
     parts = (

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from voxload.catalog import catalog_path
-from voxload.cli.options import parse_extents, parse_names, parse_triple
+from voxload.cli.console import Screen
+from voxload.cli.options import AllowOutside, parse_extents, parse_names, parse_triple
 from voxload.cli.outputs import check_file, check_folder
 from voxload.cli.training import report, train_as_rank
 from voxload.errors import UsageError
@@ -95,6 +95,7 @@ def train(
         int, typer.Option(help="Steps between checkpoints, besides those of each epoch.", min=0, show_default=False)
     ] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUTPUT.")] = False,
+    allow_outside: AllowOutside = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a network on blocks of samples that several processes share.
@@ -138,6 +139,7 @@ def train(
         tensorboard="" if tensorboard is None else os.fspath(tensorboard),
         checkpoint_every=checkpoint_every,
         resume=resume,
+        allow_outside=allow_outside,
     )
     result = train_as_rank(plan, processes=nproc, label="training")
     if result is None:  # another rank than the first
@@ -145,6 +147,6 @@ def train(
     if as_json:
         print(result.to_json())
         return
-    console = Console()
+    console = Screen()
     report(result, output, console=console)
     console.print(f"Weights, result and pictures are in {output}/.")

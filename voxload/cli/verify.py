@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from voxload.cli.console import Screen
+from voxload.cli.options import AllowOutside
 from voxload.cli.progress import byte_bar
 from voxload.readers import Missing
 from voxload.units import format_bytes
@@ -37,6 +38,7 @@ def verify(
     missing: Annotated[
         Missing, typer.Option(help="Chunks never written, where no checksums know them: a fault, or as they should be.")
     ] = Missing.ERROR,
+    allow_outside: AllowOutside = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Read every stored chunk of every sample and list what is damaged.
@@ -44,7 +46,7 @@ def verify(
     Ends with status 1 if anything is. Where the catalogue has no checksums, chunks are decoded instead.
     """
     with byte_bar() as show:
-        report = run_verify(catalog, write=write, missing=missing, progress=show)
+        report = run_verify(catalog, write=write, missing=missing, progress=show, allow_outside=allow_outside)
     if as_json:
         print(json.dumps({**dataclasses.asdict(report), "catalog": str(report.catalog)}))
     else:
@@ -64,7 +66,7 @@ def _show(report: VerifyReport) -> None:
     if report.recorded:
         table.add_row("checksums recorded", f"{report.recorded} volumes")
     table.add_row("damaged", str(report.damaged) if report.damaged else "nothing")
-    console = Console()
+    console = Screen()
     console.print(table)
     if report.faults:
         console.print(_faults(report))

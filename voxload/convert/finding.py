@@ -6,14 +6,16 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from voxload.convert.manifest import SourceFile
 from voxload.convert.sources import Source
 from voxload.convert.sources.protocol import RawCube
 from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.names import safe_dataset, safe_name
 from voxload.readers.faults import translated
+from voxload.readers.within import check_within
 
 _SUFFIX = re.compile(r"(\.nii)?\.[A-Za-z][A-Za-z0-9]*$")
 _PROMISING = frozenset({".h5", ".hdf5", ".npy", ".npz", ".nii", ".fits", ".nrrd", ".mha", ".mhd", ".asdf", ".tfrecord"})
@@ -49,7 +51,7 @@ class FoundCube:
         return None
 
 
-def find_cubes(src: Path, dst: Path, open_: Open) -> tuple[list[FoundCube], list[str]]:
+def find_cubes(src: Path, dst: Path, open_: Open, *, allow_outside: bool = False) -> tuple[list[FoundCube], list[str]]:
     """Look at every file under `src`, or at the file `src`; return its cubes by sample id, and files that are none.
 
     A file that belongs to another one, such as the data file of a header, is not looked at by itself.
@@ -79,6 +81,8 @@ def find_cubes(src: Path, dst: Path, open_: Open) -> tuple[list[FoundCube], list
             continue
         for source in sources:
             cube = _cube(name, source, root)
+            if not allow_outside:
+                _check_within(cube.cube, src)
             described.update(companion.resolve() for companion in cube.cube.companions)
             before = found.setdefault((cube.sample, cube.cube.dataset), cube)
             if before is not cube:
@@ -122,7 +126,33 @@ def _cube(name: str, source: Source, root: Path) -> FoundCube:
         sample = sample_id(name)
     with translated(f"{cube.path}"):
         files = tuple(SourceFile.of(path, _relative(path, root)) for path in (cube.path, *cube.companions))
-    return FoundCube(f"{sample}_{cube.part}" if cube.part else sample, cube, source, files)
+    # Here every name of every format becomes one: what the file calls them may lead anywhere, or be no text.
+    named = replace(cube, dataset=safe_dataset(cube.dataset))
+    return FoundCube(safe_name(f"{sample}_{cube.part}" if cube.part else sample), named, source, files)
+
+
+def _check_within(cube: RawCube, src: Path) -> None:
+    """Refuse a cube of which a file lies outside of what is converted: a stranger's folder may name the user's files.
+
+    The path that the caller named may itself be a link.
+    """
+    folder = os.fspath(src if src.is_dir() else src.parent)
+    for path in (cube.path, *cube.companions):
+        if path != src:
+            check_within(os.fspath(path), folder, subject=f"{cube.path}")
+    if cube.path.is_dir():
+        for link in _links(os.fspath(cube.path)):
+            check_within(link, folder, subject=f"{cube.path}")
+
+
+def _links(folder: str) -> Iterator[str]:
+    """Yield the links in a Zarr folder, each of whose chunks is a file."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                yield entry.path
+            elif entry.is_dir():
+                yield from _links(entry.path)
 
 
 def _relative(path: Path, root: Path) -> str:

@@ -39,12 +39,13 @@ class Ledger:
             return None
         # A line that was cut short must not be continued.
         os.truncate(self._path, whole.rfind(b"\n") + 1)
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
         return steps
 
     def start(self, identity: dict[str, Any]) -> None:
         """Begin an empty record."""
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._descriptor = os.open(self._path, flags)
         try:
             self.add(identity)
         except OSError:

@@ -133,7 +133,8 @@ def _try_alone(path: Path) -> int | None:
 
 def _open(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # Not through a link: the folder may be a stranger's, and the file is emptied.
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise StorageError(f"{path.parent}", found=os.strerror(error.errno or 0)) from error
 

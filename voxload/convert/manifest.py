@@ -17,6 +17,7 @@ import numpy as np
 from voxload.convert.results import SampleResult
 from voxload.errors import DataError
 from voxload.geometry import Box
+from voxload.names import stays_inside
 from voxload.readers.faults import translated
 
 ATTRIBUTE = "voxload"
@@ -137,6 +138,8 @@ class Manifest:
         try:
             if values["version"] != VERSION:
                 raise ValueError(f"version {values['version']}, not {VERSION}")  # noqa: TRY301 - as below
+            if not stays_inside(values["dataset"]):
+                raise ValueError(f"dataset {values['dataset']!r}")  # noqa: TRY301 - as below
             shards = values["shards"]
             return cls(
                 **{
@@ -149,7 +152,7 @@ class Manifest:
                     "results": tuple(map(SampleResult.from_json, values["results"])),
                 }
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(
                 subject,
                 found=f"a damaged manifest ({error})",

@@ -26,6 +26,8 @@ from voxload.convert.store import VolumePlan
 from voxload.convert.targets.sidecars import SideCars
 from voxload.convert.tiles import LIBRARY_BYTES, Budget, Demand, plan_tiling
 from voxload.errors import DataError, UsageError
+from voxload.names import inside, safe_name
+from voxload.text import is_text
 
 MANY = 256
 """Small samples from which on they share volumes: a few files burden nobody."""
@@ -77,7 +79,7 @@ def plan_volumes(src: Path, dst: Path, options: ConvertOptions) -> Plan:
     DataError
         When a file is damaged, a target is not a finite number, or samples have different targets.
     """
-    cubes, ignored = find_cubes(src, dst, partial(_open, options=options))
+    cubes, ignored = find_cubes(src, dst, partial(_open, options=options), allow_outside=options.hints.allow_outside)
     _check_extents(cubes)
     targets = _targets(cubes, None if options.targets is None else SideCars(options.targets, src))
     measured: dict[str, Measured] = {}
@@ -164,6 +166,9 @@ def _check_targets_agree(found: Mapping[str, Mapping[str, float]]) -> None:
             found="a name that the catalogue needs for itself",
             expected="another name",
         )
+    odd = sorted(name for name in names if "\0" in name or not is_text(name))
+    if odd:
+        raise DataError(f"target {odd[0]!r} of sample {first!r}", found="a NUL or no UTF-8", expected="a name of text")
     for sample, values in found.items():
         if set(values) != names:
             raise DataError(
@@ -291,7 +296,7 @@ def _placed(volumes: Sequence[VolumePlan], dst: Path, stored: StoredFormat) -> I
     """Yield the volumes with the places where they will be; many are spread over folders."""
     seen: set[str] = set()
     for volume in volumes:
-        name = volume.manifest.name.replace("/", "_")
+        name = safe_name(volume.manifest.name)
         if name in seen:
             raise UsageError(
                 f"volume {name!r}",
@@ -301,4 +306,5 @@ def _placed(volumes: Sequence[VolumePlan], dst: Path, stored: StoredFormat) -> I
             )
         seen.add(name)
         spread = hashlib.sha256(name.encode()).hexdigest()[:2] if len(volumes) > FOLDER_ENTRIES else ""
-        yield VolumePlan(volume.manifest, volume.sources, volume.tiling, dst / spread / f"{name}{stored.suffix}")
+        final = inside(dst / spread, f"{name}{stored.suffix}")
+        yield VolumePlan(volume.manifest, volume.sources, volume.tiling, final)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from voxload.convert.tiles import WRITES
 from voxload.errors import StorageError
+from voxload.names import inside
 
 OPEN_FILES = 64
 """Files kept open: a slab of a volume is of fewer shards, and other work of the process needs descriptors, too."""
@@ -66,7 +67,7 @@ class Spool:
 
     def path(self, number: int) -> Path:
         """Return where a file is."""
-        return self._folder / self._name_of(number)
+        return inside(self._folder, self._name_of(number))
 
     def resume(self, ends: Mapping[int, int]) -> None:
         """Take up files of an interrupted run: what is behind their recorded ends is cut off.
@@ -126,7 +127,7 @@ class Spool:
     def _start(self, number: int) -> int:
         path = self.path(number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(path, flags, 0o644)
         # What an interrupted run wrote and did not record is no part of the file.
         os.ftruncate(descriptor, self._ends.get(number, 0))

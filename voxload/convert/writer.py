@@ -122,7 +122,9 @@ class VolumeWriter:
         remove(self._folder)
 
     def _begin(self) -> None:
-        steps = self._ledger.resume(self._manifest.identity()) if self._folder.is_dir() else None
+        # A link under the name of the unfinished volume is nobody's work, and would lead the writing elsewhere.
+        is_there = self._folder.is_dir() and not self._folder.is_symlink()
+        steps = self._ledger.resume(self._manifest.identity()) if is_there else None
         if steps is None:
             self._ledger.remove()  # first: it must not tell of chunks that a new folder lacks
             remove(self._folder)

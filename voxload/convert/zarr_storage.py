@@ -24,6 +24,7 @@ from voxload.atomic import TEMPORARY_MARK, sync
 from voxload.convert.compression import Compression, ZarrEncoder
 from voxload.convert.manifest import ATTRIBUTE, AXES, Manifest
 from voxload.convert.storage import Place, StoredChunk
+from voxload.names import inside
 
 _NONE = np.uint64(2**64 - 1)
 """Offset and length of a chunk that a shard does not have, beyond the volume's border."""
@@ -60,6 +61,7 @@ class ZarrStorage:
 
     def create(self, folder: Path) -> None:
         """Write the metadata; zarr-python does."""
+        inside(folder, self.manifest.dataset)
         group = zarr.create_group(folder, zarr_format=3)
         group.create_array(
             self.manifest.dataset,
@@ -89,7 +91,7 @@ class ZarrStorage:
         for place, chunk in chunks.items():
             of_file[chunk.file].append((place, chunk))
         for number, found in of_file.items():
-            _append(folder / self.file_name(number), self._index(found))
+            _append(inside(folder, self.file_name(number)), self._index(found))
         metadata = folder / "zarr.json"
         values = json.loads(metadata.read_bytes())
         values["attributes"] = {ATTRIBUTE: manifest.to_json()}

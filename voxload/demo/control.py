@@ -25,4 +25,4 @@ def shuffled_labels(catalog: Catalog, samples: Sequence[str], *, seed: int) -> C
     for target in catalog.target_names:
         place = table.column_names.index(target)
         table = table.set_column(place, target, table.column(target).take(rows))
-    return Catalog(table, catalog.root)
+    return Catalog(table, catalog.root, allow_outside=catalog.allow_outside)

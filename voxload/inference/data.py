@@ -64,7 +64,7 @@ class InferenceData:
     """
 
     def __init__(self, plan: InferencePlan, trained: Trained, grid: ProcessGrid) -> None:
-        self.catalog = Catalog.read(plan.catalog)
+        self.catalog = Catalog.read(plan.catalog, allow_outside=plan.allow_outside)
         self.catalog.check_not_empty()
         self.dataset, labels = _datasets(plan, trained, self.catalog)
         self.samples = self.catalog.samples

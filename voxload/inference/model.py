@@ -16,7 +16,7 @@ from voxload.errors import DataError, NotFoundError, UsageError, VoxloadError
 from voxload.grid import ProcessGrid
 from voxload.inference.plan import InferencePlan
 from voxload.models import CosmoFlow, UNet3D
-from voxload.training.checkpoint import CHECKPOINT, FORMAT, Checkpoint
+from voxload.training.checkpoint import CHECKPOINT, FORMAT, Checkpoint, what_is_wrong
 from voxload.training.plan import UNET3D, TrainingPlan
 from voxload.training.statistics import Moments, TargetScale
 
@@ -141,7 +141,7 @@ def _checkpoint(path: Path) -> Checkpoint:
     except DataError as error:
         raise DataError(
             subject,
-            found=(str(error.__cause__) or "a file that is none").splitlines()[0],
+            found=what_is_wrong(error.__cause__ or error),
             expected=f"what voxload train wrote, format {FORMAT}",
             remedy="restore it, or name another",
         ) from error

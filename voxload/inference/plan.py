@@ -28,6 +28,8 @@ class InferencePlan:
     """Dataset to predict from; empty for the one that was trained on, or the only one."""
     labels: str = ""
     """Dataset with a class for each voxel to compare with; empty for the one that was trained on, where it is there."""
+    allow_outside: bool = False
+    """Whether the catalogue's paths may lead out of its folder."""
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:

@@ -27,6 +27,7 @@ from voxload.geometry import SPATIAL_AXES
 from voxload.grid import ProcessGrid
 from voxload.inference.chunks import Chunking
 from voxload.inference.model import Extents
+from voxload.names import short_name
 
 PREDICTIONS = "predictions"
 """Name of the folder in the output folder, and of the dataset in its catalogue."""
@@ -137,7 +138,7 @@ def remove_leftovers(output: Path) -> None:
 
 def _name(sample: str) -> str:
     """Return the name of a sample's folder: ids may hold what names of folders may not."""
-    return f"{quote(sample, safe='')}.zarr"
+    return f"{short_name(quote(sample, safe='', errors='surrogatepass'))}.zarr"
 
 
 def _wait() -> None:

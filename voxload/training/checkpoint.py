@@ -100,10 +100,21 @@ class Checkpoint:
         except (*_DAMAGE, OSError) as error:
             raise DataError(
                 f"checkpoint {path}",
-                found=(str(error) or type(error).__name__).splitlines()[0],
+                found=what_is_wrong(error),
                 expected=f"what voxload train wrote, format {FORMAT}",
                 remedy="restore it, or start without --resume",
             ) from error
+
+
+def what_is_wrong(error: BaseException) -> str:
+    """Say what is wrong with a file that is no checkpoint.
+
+    Of one that holds more than numbers and text, torch says how its protection is switched off: that is no advice about
+    a file of which nothing is known, and is not passed on.
+    """
+    if isinstance(error, pickle.UnpicklingError) or "weights_only" in str(error):
+        return "a pickle of more than tensors, numbers and text, or a damaged one, of which nothing was run"
+    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def read_together(folder: Path, *, rank: int) -> Checkpoint:

@@ -39,7 +39,7 @@ class TrainingData:
     """
 
     def __init__(self, plan: TrainingPlan, grid: ProcessGrid, *, moments: Moments | None = None) -> None:
-        catalog = Catalog.read(plan.catalog)
+        catalog = Catalog.read(plan.catalog, allow_outside=plan.allow_outside)
         self.fields = Fields.of(plan, catalog)
         self.digest = _digest(catalog)
         recipe = plan.optimisation

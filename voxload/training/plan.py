@@ -89,6 +89,8 @@ class TrainingPlan:
     """Steps of an epoch between checkpoints inside it; 0 for one at each epoch's end only."""
     resume: bool = False
     """Whether to go on from the checkpoint in `output`."""
+    allow_outside: bool = False
+    """Whether the catalogue's paths may lead out of its folder."""
 
     def __post_init__(self) -> None:
         if self.checkpoint_every < 0:

@@ -10,7 +10,18 @@ from voxload.errors import UsageError
 from voxload.training.plan import TrainingPlan
 
 _FREE = frozenset(
-    {"catalog", "output", "spatial", "cache", "prometheus", "tensorboard", "checkpoint_every", "resume", "batch_size"}
+    {
+        "catalog",
+        "output",
+        "spatial",
+        "cache",
+        "prometheus",
+        "tensorboard",
+        "checkpoint_every",
+        "resume",
+        "batch_size",
+        "allow_outside",
+    }
 )
 """Settings that may change: the numbers stay the same. Data and samples of a step are compared by themselves."""
 

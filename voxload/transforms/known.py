@@ -30,7 +30,7 @@ def standardize_by(catalog: str | Path, dataset: str | None = None) -> Standardi
     DataError
         When a sample has no statistics, samples have other channels, or a channel is the same everywhere.
     """
-    rows = Rows.read(catalog)
+    rows = Rows.read(catalog, allow_outside=True)
     figures = field_figures(rows)
     name = next(iter(figures), "") if dataset is None and len(figures) == 1 else dataset
     if name not in figures:

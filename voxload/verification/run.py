@@ -36,6 +36,7 @@ def verify(
     write: bool = False,
     missing: str | Missing = Missing.ERROR,
     progress: OnProgress | None = None,
+    allow_outside: bool = False,
 ) -> VerifyReport:
     """Read every stored chunk of every volume and say which are not what they should be.
 
@@ -53,6 +54,8 @@ def verify(
         Whether chunks that were never written are faults; where there are checksums, these say it.
     progress
         Told how far it is.
+    allow_outside
+        Whether the catalogue's paths may lead out of its folder; see `Catalog`.
 
     Raises
     ------
@@ -69,7 +72,7 @@ def verify(
     path = catalog_path(catalog)
     policy = Missing.parse(missing)
     with locked(path.parent) if write and path.is_file() else nullcontext():
-        run = _Run(Catalog.read(path), VerifyReport(path), policy, progress)
+        run = _Run(Catalog.read(path, allow_outside=allow_outside), VerifyReport(path), policy, progress)
         if write and any(not entry.checksums for entry in run.entries):
             _record(run, path)
         else:
@@ -87,6 +90,7 @@ class _Run:
         self.entries = _stored_volumes(self.rows)
         self.report = report
         self.root = catalog.root
+        self._allow_outside = catalog.allow_outside
         self._missing = missing
         self._progress = progress
         self._total = sum(entry.stored_bytes for entry in self.entries)
@@ -100,7 +104,7 @@ class _Run:
                 # By the catalogue's sizes: what is read besides chunks, such as indices, is not counted.
                 self._progress(VerifyProgress(entry.sample, self._before + min(done, entry.stored_bytes), self._total))
 
-        location = location_of(entry, self.root).stored
+        location = location_of(entry, self.root, allow_outside=self._allow_outside).stored
         found = VolumeCheck(entry, location, report=self.report, on_bytes=show).run(self._missing)
         show(entry.stored_bytes)
         self._before += entry.stored_bytes

@@ -26,6 +26,7 @@ def dataset_of(workload: Workload, grid: ProcessGrid) -> VolumeDataset:
         samples.location,
         fields={"x": samples.dataset} if samples.dataset else None,
         axes=samples.axes or None,
+        allow_outside=samples.allow_outside,
         grid=grid,
         halo=share.halo,
         boundary=share.boundary,

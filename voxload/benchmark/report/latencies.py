@@ -15,6 +15,7 @@ from voxload.benchmark.record import Steps
 from voxload.benchmark.report.colours import SERIES
 from voxload.benchmark.report.picture import Picture, blank, legend, tidy
 from voxload.benchmark.report.result import Result
+from voxload.text import drawn
 
 MARKED = (50, 90, 99)
 """Percentiles with a mark on each line."""
@@ -76,7 +77,7 @@ def _draw(panel: Axes, results: Sequence[Result], times: Sequence[npt.NDArray[np
             continue
         colour, style = SERIES[place % len(SERIES)].light, _STYLES[place // len(SERIES) % len(_STYLES)]
         line = np.maximum(np.quantile(found, _SHARES), _LEAST)
-        panel.plot(line, 100 * _SHARES, style, color=colour, linewidth=1.5, label=result.short)
+        panel.plot(line, 100 * _SHARES, style, color=colour, linewidth=1.5, label=drawn(result.short))
         marks = np.maximum(np.percentile(found, MARKED), _LEAST)
         panel.plot(marks, MARKED, "o", color=colour, markersize=4)
 

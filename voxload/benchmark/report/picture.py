@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from voxload.atomic import replacing
 from voxload.benchmark.report.colours import INK, LINE, MUTED, as_variables
+from voxload.text import drawn
 
 WIDTH = 4.0
 """Inches, 288 points: a phone shows them a little larger than they are drawn, a desktop half as large again."""
@@ -69,7 +70,7 @@ class Picture:
         """Write the plot with its title as ``KEY.png``; the file appears whole or not at all."""
         path = folder / f"{self.key}.png"
         FigureCanvasAgg(self.figure)
-        heading = self.figure.suptitle(self.title, fontsize=10.5, color=INK.light)
+        heading = self.figure.suptitle(drawn(self.title), fontsize=10.5, color=INK.light)
         heading.set(visible=True, in_layout=True)
         with replacing(path) as temporary:
             self.figure.savefig(temporary, format="png", dpi=200, facecolor="white")

@@ -15,6 +15,7 @@ from voxload.benchmark.measures import number
 from voxload.benchmark.report.colours import LINE, MUTED, SERIES
 from voxload.benchmark.report.picture import Picture, blank, legend, note, tidy
 from voxload.benchmark.report.result import Result
+from voxload.text import drawn
 
 SPEED = "samples_per_second"
 _SCALE = ("share.spatial", "share.ranks_of", "share.seed", "emulation.seed", "length.epochs", "length.steps")
@@ -59,7 +60,7 @@ def _draw_lines(panel: Axes, series: dict[str, list[Result]]) -> None:
         colour, marker = SERIES[place % len(SERIES)].light, _MARKERS[place % len(_MARKERS)]
         ranks = [result.document.ranks for result in results]
         middles = [result.document.median(SPEED) for result in results]
-        panel.plot(ranks, middles, marker=marker, color=colour, markersize=5, linewidth=1.6, label=name)
+        panel.plot(ranks, middles, marker=marker, color=colour, markersize=5, linewidth=1.6, label=drawn(name))
         for count, result in zip(ranks, results, strict=True):
             speeds = result.document.values(SPEED)
             panel.plot([count] * len(speeds), speeds, ".", color=colour, markersize=3.5, alpha=0.6)

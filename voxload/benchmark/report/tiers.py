@@ -12,6 +12,7 @@ from voxload.benchmark.measures import BYTES, GB, middle, number
 from voxload.benchmark.report.colours import PANEL, SOURCES
 from voxload.benchmark.report.picture import TICKS, Picture, blank, legend, tidy
 from voxload.benchmark.report.result import Result
+from voxload.text import drawn
 
 _LABELS = {"storage": "storage", "memory": "node memory", "disk": "node disk", "peer": "other ranks"}
 _KERNEL = ("devices", "page cache or network")
@@ -36,7 +37,7 @@ def tier_picture(results: Sequence[Result]) -> Picture:
             left=starts,
             height=0.62,
             color=colour,
-            label=name,
+            label=drawn(name),
             hatch=hatch,
             edgecolor=PANEL.light,
             linewidth=0,

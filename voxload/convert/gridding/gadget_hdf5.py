@@ -23,6 +23,7 @@ from voxload.convert.gridding.positions import check_masses, mass_of, native, ru
 from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError, UsageError
 from voxload.readers.faults import translated
+from voxload.readers.hdf5.checks import check_own_file
 
 KIND = "Gadget HDF5"
 _POSITIONS, _MASSES = "Coordinates", "Masses"
@@ -150,7 +151,9 @@ class GadgetHdf5:
                     raise DataError(subject, found="neither Masses nor a mass in MassTable", expected="masses")
                 wanted = {_POSITIONS: (count, 3), **({_MASSES: (count,)} if _MASSES in group else {})}
                 for name, shape in wanted.items():
-                    largest = max(largest, _check_dataset(f"{subject}/{name}", group.get(name), shape))
+                    dataset = group.get(name)
+                    largest = max(largest, _check_dataset(f"{subject}/{name}", dataset, shape))
+                    check_own_file(dataset, file, f"{subject}/{name}")
         return largest
 
 

@@ -27,6 +27,8 @@ class Hdf5Cube:
         The dataset.
     cube
         What is known of it; see `describe_dataset`.
+    within
+        Where the files that it names may lie; see `Location`.
 
     Raises
     ------
@@ -37,8 +39,8 @@ class Hdf5Cube:
         When the file is damaged.
     """
 
-    def __init__(self, name: str, cube: RawCube) -> None:
-        self._location = Location(str(cube.path), dataset=name, axes=cube.order.axes)
+    def __init__(self, name: str, cube: RawCube, *, within: str | None = "") -> None:
+        self._location = Location(str(cube.path), dataset=name, axes=cube.order.axes, within=within)
         self._cube = cube
         Hdf5Reader(self._location, Missing.ERROR).close()
 

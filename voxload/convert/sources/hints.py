@@ -57,3 +57,10 @@ class Hints:
     """Names of the datasets that are wanted, of files that hold several; empty for all that are volumes."""
     kind: str = ""
     """Name of the format, as ``docs/formats.md`` lists it; empty to find out."""
+    allow_outside: bool = False
+    """Whether files that a header names, and links, may lead out of the folder that is converted."""
+
+    @property
+    def within(self) -> str | None:
+        """The same as `Location.within` says it of a file."""
+        return None if self.allow_outside else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,7 +87,8 @@ class Probe:
         groups: dict[str, Mapping[str, Any]] = {}
         datasets: dict[str, Hdf5Dataset] = {}
 
-        def visit(name: str, item: object) -> None:
+        def visit(stored: str | bytes, item: object) -> None:
+            name = os.fsdecode(stored)  # h5py gives names that are no UTF-8 as bytes
             if isinstance(item, h5py.Group):
                 groups[name] = _attributes(item)
             elif isinstance(item, h5py.Dataset) and item.shape is not None:
@@ -111,7 +113,7 @@ def _attributes(item: Any) -> dict[str, Any]:
         except (OSError, TypeError, ValueError):  # of a type that h5py does not know, such as a reference
             continue
         if value.size <= _LARGEST_ATTRIBUTE and value.dtype.kind in "biufSUO":
-            found[name] = _plain(value)
+            found[os.fsdecode(name)] = _plain(value)
     return found
 
 

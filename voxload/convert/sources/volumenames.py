@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.protocol import RawCube
 from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.text import is_text
 
 _LISTED = 10
 """Names that a message lists at most."""
@@ -43,7 +44,7 @@ def chosen(subject: str, names: Sequence[str], hints: Hints) -> dict[str, str]:
     NotFoundError
         When the caller names one that is not there; lists those that are.
     DataError
-        When two datasets would get the same name.
+        When two datasets would get the same name, or one has a name that is no text.
     """
     volumes = volume_names(names)
     twice = [name for name, count in Counter(volumes.values()).items() if count > 1]
@@ -58,7 +59,16 @@ def chosen(subject: str, names: Sequence[str], hints: Hints) -> dict[str, str]:
             expected=f"one of {listed(volumes)}",
             remedy="name one of them with --dataset",
         )
-    return {name: short for name, short in volumes.items() if not wanted or {name, short} & wanted}
+    found = {name: short for name, short in volumes.items() if not wanted or {name, short} & wanted}
+    odd = next((name for name in found if not is_text(name)), None)
+    if odd is not None:
+        raise DataError(
+            subject,
+            found=f"dataset {odd!r}, a name that is no UTF-8",
+            expected="names that are text",
+            remedy="rename it, or name those that are wanted with --dataset",
+        )
+    return found
 
 
 def check_extents(subject: str, cubes: Sequence[RawCube]) -> None:
