@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from voxload.readers.bits import unpack
+import numpy as np
+
+from voxload.readers.bits import Numbers, unpack
 from voxload.readers.scratch import Bytes, scratch
 
 _PARAMETERS = 8
 _ATOMIC = 1
-_WIDTHS = (1, 2, 4, 8)
+_WIDTHS, _MOST_BYTES = (1, 2, 4, 8), 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class NBit:
         """Return the filter of these parameters; None when they are not ones for numbers of `itemsize` bytes."""
         if len(values) > 1 and values[1]:
             return cls(itemsize, is_big=False, precision=0, offset=0)
-        if len(values) != _PARAMETERS or values[3] != _ATOMIC or itemsize not in _WIDTHS:
+        if len(values) != _PARAMETERS or values[3] != _ATOMIC or itemsize > _MOST_BYTES:
             return None
         _, _, _, _, size, order, precision, offset = values
         if size != itemsize or order not in (0, 1) or not 0 < precision <= precision + offset <= 8 * size:
@@ -48,10 +50,20 @@ class NBit:
             return data
         if size < 0 or size % self.itemsize:
             raise ValueError(f"{size} bytes for elements of {self.itemsize}")
-        numbers = scratch.decoded(size).view(f"<u{self.itemsize}")
+        if self.itemsize in _WIDTHS:
+            numbers = scratch.decoded(size).view(f"<u{self.itemsize}")
+            self._fill(data, numbers)
+            if self.is_big:
+                numbers.byteswap(inplace=True)
+            return numbers.view("u1")
+        longest = np.empty(size // self.itemsize, "<u8")
+        self._fill(data, longest)
+        parts = longest.view("u1").reshape(-1, 8)[:, : self.itemsize]
+        out = scratch.decoded(size)
+        np.copyto(out.reshape(-1, self.itemsize), parts[:, ::-1] if self.is_big else parts)
+        return out
+
+    def _fill(self, data: Bytes, numbers: Numbers) -> None:
         unpack(data, self.precision, numbers)
         if self.offset:
             numbers <<= self.offset
-        if self.is_big:
-            numbers.byteswap(inplace=True)
-        return numbers.view("u1")
