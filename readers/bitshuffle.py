@@ -49,7 +49,7 @@ class Bitshuffle:
     """Elements of a block where no header tells; 0 means the library's default."""
     compressor: Compressor
     """How blocks are compressed."""
-    grows: int = 0
+    grows: int | None = None
 
     @classmethod
     def parse(cls, values: tuple[int, ...], itemsize: int) -> Bitshuffle | None:

@@ -29,7 +29,7 @@ _decode: Callable[..., Any] = imagecodecs.blosc_decode
 class Blosc:
     """Blosc 1; its header is checked here, for the library believes it and would read beyond truncated data."""
 
-    grows: int = 0
+    grows: int | None = None
 
     def undo(self, data: Bytes, size: int) -> Bytes:
         """Return the decompressed bytes, in this thread's scratch."""

@@ -47,7 +47,7 @@ class Blosc2:
 
     extents: tuple[int, ...] | None
     """Shape of a chunk, where the filter's parameters tell."""
-    grows: int = 0
+    grows: int | None = None
 
     @classmethod
     def parse(cls, values: tuple[int, ...]) -> Blosc2 | None:

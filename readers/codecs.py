@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -19,13 +19,16 @@ import numpy as np
 
 from voxload.errors import DataError
 from voxload.readers.blosc import Blosc
-from voxload.readers.growth import check_growth
-from voxload.readers.scratch import Bytes, address, scratch
+from voxload.readers.bzip2 import Bzip2
+from voxload.readers.growth import check_growth, longest_stored, within_growth
+from voxload.readers.scratch import Bytes, Scratch, address, scratch
 
 _CHECKSUM_BYTES = 4
 _SIZE = struct.Struct("<I")
 _MEMBER_PIECE = 2**14
 """Bytes fed to zlib at once: what it leaves behind a member is copied for each."""
+_between = Scratch()
+"""Each thread's buffer for what one compressor made of another's bytes."""
 _fletcher32: Callable[[Bytes], int] = cast("Any", imagecodecs.h5checksum_fletcher32)
 _gzip_decode: Callable[..., Any] = imagecodecs.gzip_decode
 _lz4_decode: Callable[..., Any] = imagecodecs.lz4_decode
@@ -35,12 +38,16 @@ class Step(Protocol):
     """One filter that changes the bytes of a chunk."""
 
     @property
-    def grows(self) -> int:
-        """Bytes that writing adds to data of any size: a checksum's; 0 for a compressor."""
+    def grows(self) -> int | None:
+        """Bytes that writing adds to data of any size: a checksum's, or 0; None for a compressor."""
         ...
 
     def undo(self, data: Bytes, size: int) -> Bytes:
-        """Return the `size` bytes that the filter was given; raises ValueError or RuntimeError on bad data."""
+        """Return the `size` bytes that the filter was given; raises ValueError or RuntimeError on bad data.
+
+        A negative size says that they are -`size` at most: of what a compressor made no more is known. Only checksums
+        and what `may_follow` names are asked so.
+        """
         ...
 
 
@@ -54,15 +61,36 @@ class Decompress:
     """imagecodecs' function."""
     options: tuple[tuple[str, Any], ...] = ()
     """Keyword arguments of `decode`."""
-    grows: int = 0
+    grows: int | None = None
 
     def undo(self, data: Bytes, size: int) -> Bytes:
         """Return the decompressed bytes, in this thread's scratch."""
         check_growth(self.name, len(data), size)
-        out = scratch.decoded(size)
+        out = scratch.decoded(size if size >= 0 else within_growth(len(data), -size))
         found = self.decode(data, out=out, **dict(self.options))
+        if size < 0:
+            return out[: len(found)]
         if len(found) != size:
             raise ValueError(f"{self.name} gave {len(found)} bytes instead of {size}")
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Unshuffle:
+    """The byte shuffle behind another filter: bytes in planes, one for each place in an element, then the rest."""
+
+    width: int
+    """Bytes of an element."""
+    grows: int | None = 0
+
+    def undo(self, data: Bytes, size: int) -> Bytes:
+        """Return the bytes of elements, in an array of their own."""
+        if size >= 0 and len(data) != size:
+            raise ValueError(f"{len(data)} shuffled bytes instead of {size}")
+        count = len(data) // self.width
+        out = data.copy()
+        body = count * self.width
+        out[:body].reshape(count, self.width)[...] = data[:body].reshape(self.width, count).T
         return out
 
 
@@ -70,7 +98,7 @@ class Decompress:
 class SizedLz4:
     """numcodecs' LZ4: the decoded size in four little-endian bytes, then one block; the size is checked here first."""
 
-    grows: int = 0
+    grows: int | None = None
 
     def undo(self, data: Bytes, size: int) -> Bytes:
         """Return the decompressed bytes, in this thread's scratch."""
@@ -91,7 +119,7 @@ class Gzip:
     Source: RFC 1952, section 2.2: a file is a series of members, and decodes to what they decode to in turn.
     """
 
-    grows: int = 0
+    grows: int | None = None
 
     def undo(self, data: Bytes, size: int) -> Bytes:
         """Return the decompressed bytes, in this thread's scratch."""
@@ -136,7 +164,7 @@ def _member(data: Bytes, start: int, out: Bytes, done: int) -> tuple[int, int]:
 class Fletcher32:
     """The checksum of HDF5's filter 3: the data, then four bytes, low half first."""
 
-    grows: int = _CHECKSUM_BYTES
+    grows: int | None = _CHECKSUM_BYTES
 
     def undo(self, data: Bytes, size: int) -> Bytes:
         """Return the data if they have their checksum; raises ValueError otherwise."""
@@ -151,7 +179,7 @@ class Fletcher32:
 class Crc32c:
     """Zarr's crc32c codec: the data, then their checksum as four little-endian bytes."""
 
-    grows: int = _CHECKSUM_BYTES
+    grows: int | None = _CHECKSUM_BYTES
 
     def undo(self, data: Bytes, size: int) -> Bytes:
         """Return the data if they have their checksum; raises ValueError otherwise."""
@@ -163,8 +191,8 @@ class Crc32c:
 
 
 def _split(data: Bytes, size: int) -> tuple[Bytes, int]:
-    """Part data from the checksum behind it; `size` is -1 where only the compressor inside knows it."""
-    if len(data) < _CHECKSUM_BYTES or size not in (-1, len(data) - _CHECKSUM_BYTES):
+    """Part data from the checksum behind it; `size` is negative where only the compressor inside knows it."""
+    if len(data) < _CHECKSUM_BYTES or (size >= 0 and size != len(data) - _CHECKSUM_BYTES):
         raise ValueError(f"{len(data)} bytes where {size} and a checksum of {_CHECKSUM_BYTES} belong")
     return data[:-_CHECKSUM_BYTES], int(data[-_CHECKSUM_BYTES:].view("<u4")[0])
 
@@ -176,6 +204,18 @@ BLOSC = Blosc()
 LZ4_HDF5 = Decompress("lz4", imagecodecs.lz4h5_decode)
 LZ4_NUMCODECS = SizedLz4()
 LZF = Decompress("lzf", imagecodecs.lzf_decode)
+BZIP2 = Bzip2()
+
+
+def may_follow(step: Step) -> bool:
+    """Tell whether `step` can be undone where all that is known of its result is how long it is at most."""
+    return step.grows is not None or isinstance(step, Decompress | Bzip2)
+
+
+def first_unsized(steps: Sequence[Step]) -> Step | None:
+    """Return the first step that stands behind a compressor and cannot; None where all can be undone."""
+    inner = [number for number, step in enumerate(steps) if step.grows is None]
+    return next((step for step in steps[inner[0] + 1 :] if not may_follow(step)), None) if inner else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +231,11 @@ class Pipeline:
     shift: int = 0
     """Place of the first step in the filter mask: 1 where the shuffle has place 0."""
 
+    @property
+    def has_filters(self) -> bool:
+        """Whether chunks are stored otherwise than as their bytes."""
+        return bool(self.steps) or self.is_shuffled
+
     def decode(self, data: Bytes, *, mask: int = 0, span: tuple[int, int] | None = None) -> tuple[Bytes, bool]:
         """Return a chunk's bytes, and whether they are still shuffled.
 
@@ -202,11 +247,18 @@ class Pipeline:
         DataError
             When the data are damaged or not as many as they should be; nothing beyond `nbytes` is ever written.
         """
+        is_decompressed = False
         try:
             for place in reversed(range(len(self.steps))):
                 if mask >> (place + self.shift) & 1:
                     continue
                 step = self.steps[place]
+                if step.grows is None:
+                    if is_decompressed:  # it lies where this step would write
+                        moved = _between.stored(len(data))
+                        np.copyto(moved, data)
+                        data = moved
+                    is_decompressed = True
                 if place == 0 and span and not self.is_shuffled and isinstance(step, Blosc):
                     data = step.undo_part(data, self.nbytes, span)
                 else:
@@ -235,12 +287,12 @@ class Pipeline:
         return is_shuffled
 
     def _size_below(self, place: int, mask: int) -> int:
-        """Return how many bytes step `place` was given, or -1 where a compressor before it decides that."""
-        size = self.nbytes
+        """Return how many bytes step `place` was given; negative, and the most, where a compressor decides that."""
+        size, is_known = self.nbytes, True
         for earlier in range(place):
             if mask >> (earlier + self.shift) & 1:
                 continue
-            if not self.steps[earlier].grows:
-                return -1
-            size += self.steps[earlier].grows
-        return size
+            grows = self.steps[earlier].grows
+            is_known &= grows is not None
+            size = longest_stored(size, is_plain=False) if grows is None else size + grows
+        return size if is_known else -size

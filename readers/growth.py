@@ -30,3 +30,8 @@ def check_growth(name: str, stored: int, size: int) -> None:
 def longest_stored(decoded: int, *, is_plain: bool) -> int:
     """Return the most bytes that a chunk of `decoded` ones can take in storage: a longer object is no chunk."""
     return decoded if is_plain else decoded + decoded // _EXPANSION + _SLACK
+
+
+def within_growth(stored: int, most: int) -> int:
+    """Return how many bytes `stored` ones can decode to, where `most` is all that is known."""
+    return min(most, _MOST * stored)

@@ -39,7 +39,7 @@ class Szip:
     """Samples in a block."""
     line: int
     """Samples in a scan line."""
-    grows: int = 0
+    grows: int | None = None
 
     @classmethod
     def parse(cls, values: tuple[int, ...], itemsize: int) -> Szip | None:

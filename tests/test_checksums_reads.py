@@ -58,14 +58,18 @@ BLOSC = BloscCodec(cname="lz4", clevel=5, typesize=2)
 NATIVE: dict[str, tuple[Callable[..., None], dict[str, Any]]] = {
     "hdf5": (_hdf5, {}),
     "hdf5 gzip": (_hdf5, {"compression": "gzip", "shuffle": True}),
+    "hdf5 scaleoffset": (_hdf5, {"scaleoffset": 0}),
     "zarr raw": (_zarr, {"chunks": CHUNKS, "compressors": None}),
     "zarr blosc": (_zarr, {"chunks": CHUNKS, "compressors": BLOSC}),
     "zarr crc32c": (_zarr, {"chunks": CHUNKS, "compressors": [BLOSC, Crc32cCodec()]}),
     "zarr sharded": (_zarr, {"chunks": CHUNKS, "shards": (8, 10, 12), "compressors": BLOSC}),
     "zarr sharded raw": (_zarr, {"chunks": CHUNKS, "shards": (8, 10, 12), "compressors": None}),
 }
+_ODD = h5py.h5t.STD_I16LE.copy()
+_ODD.set_pad(h5py.h5t.PAD_ONE, h5py.h5t.PAD_ONE)
+"""Sixteen bits as numpy has them, and not the same type to libhdf5."""
 LIBRARY: dict[str, tuple[Callable[..., None], dict[str, Any]]] = {
-    "hdf5 scaleoffset": (_hdf5, {"scaleoffset": 0}),
+    "hdf5 odd type": (_hdf5, {"dtype": h5py.Datatype(_ODD), "compression": "gzip"}),
     "zarr v2 filters": (_zarr_v2, {"filters": [numcodecs.Delta("<i2")], "compressors": None}),
 }
 KINDS = NATIVE | LIBRARY

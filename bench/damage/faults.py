@@ -93,7 +93,20 @@ def _forms(*names: str) -> list[Form]:
     return [FORMS[name] for name in names]
 
 
-_FILTERS = ("gzip", "fletcher32", "zstd", "blosc", "blosc2", "lz4", "lzf", "bitshuffle", "szip")
+_FILTERS = (
+    "gzip",
+    "fletcher32",
+    "zstd",
+    "blosc",
+    "blosc2",
+    "lz4",
+    "lzf",
+    "bitshuffle",
+    "szip",
+    "bzip2",
+    "nbit",
+    "scaleoffset",
+)
 _H5_FILTERED = _forms(*(f"HDF5 {name}" for name in _FILTERS))
 _H5 = [*_forms("HDF5 raw"), *_H5_FILTERED]
 _ZARR = [form for form in FORMS.values() if form.suffix == "zarr" and not form.is_sharded]
@@ -163,7 +176,7 @@ def _truncated() -> Iterator[Row]:
         yield Row("shard cut to half an index", form, _on_key(form, lambda p: os.truncate(p, 20)), SHARD, _key(form))
     for form in _H5:
         yield Row("truncated chunk", form, _cut_chunk, PLACE)
-    for form in (*_forms("HDF5 contiguous", "HDF5 scaleoffset", "npy"), *_H5):
+    for form in (*_forms("HDF5 contiguous", "npy"), *_H5):
         yield Row("truncated file", form, lambda path: patches.cut(path, 0.7), None)
 
 
@@ -183,6 +196,10 @@ def _flipped() -> Iterator[Row]:
     yield Row("flipped bit in a header", FORMS["HDF5 bitshuffle"], _flip_h5(7), PLACE)
     yield Row("flipped bit in a header", FORMS["HDF5 blosc2"], _flip_h5(37), PLACE)
     yield Row("flipped bit in a header", FORMS["HDF5 szip"], _flip_h5(0), PLACE)
+    yield Row("flipped bit in a header", FORMS["HDF5 scaleoffset"], _flip_h5(0), PLACE)
+    yield Row("flipped bit under bzip2's crc32", FORMS["HDF5 bzip2"], _flip_h5(-10), PLACE)
+    for name in ("bzip2", "nbit", "scaleoffset"):
+        yield Row("chunk of one byte", FORMS[f"HDF5 {name}"], lambda p: patches.store_in_hdf5(p, START, b"B"), PLACE)
     for checksum, name in (
         ("adler32", "Zarr v2 zlib"),
         ("gzip's crc32", "Zarr v3 gzip"),
@@ -218,7 +235,7 @@ def _flip_inner(path: Path) -> None:
 
 
 def _pointers() -> Iterator[Row]:
-    for form in (*_H5, *_forms("HDF5 scaleoffset")):
+    for form in _H5:
         for fault, offset in (("offset beyond the end of the file", _HUGE), ("offset + size beyond 2^64", _LAST)):
             yield Row(fault, form, _point_h5(offset), PLACE)
     for form in _SHARDED:

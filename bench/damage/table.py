@@ -20,9 +20,9 @@ are compared with the file's size before anything is read or allocated, and a ch
 bytes can hold. `missing="fill"` gives the fill value for what was never written, and changes nothing for damage. A Zarr
 chunk without an object counts as never written: that is how Zarr stores chunks that hold nothing but the fill value.
 
-Uncompressed chunks, and those of blosc, lz4, lzf, bitshuffle and zstd without its checksum, have no checksum of their
-own: a bit that flips in their data gives wrong voxels and no error. Zarr's `crc32c` codec, HDF5's `fletcher32` filter,
-gzip, or a catalogue with checksums find it.
+Uncompressed chunks, and those of scale-offset, n-bit, blosc, lz4, lzf, bitshuffle and zstd without its checksum, have
+no checksum of their own: a bit that flips in their data gives wrong voxels and no error. Zarr's `crc32c` codec, HDF5's
+`fletcher32` filter, gzip, or a catalogue with checksums find it.
 """
 
 

@@ -91,6 +91,13 @@ def _v3(name: str, *codecs: Any, covers: bool = False, is_sharded: bool = False)
 _BITSHUFFLE = {"compression": hdf5plugin.Bitshuffle(cname="lz4")}
 _BLOSC = {"compression": hdf5plugin.Blosc(cname="lz4", clevel=5, shuffle=hdf5plugin.Blosc.SHUFFLE)}
 
+_SHORT = h5py.h5t.STD_I16LE.copy()
+_SHORT.set_precision(12)
+_TWELVE_BITS = h5py.Datatype(_SHORT)
+"""Values of the cubes here fit in them."""
+_N_BIT = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+_N_BIT.set_filter(h5py.h5z.FILTER_NBIT)
+
 FORMS: dict[str, Form] = {
     form.name: form
     for form in (
@@ -106,7 +113,9 @@ FORMS: dict[str, Form] = {
         _h5("bitshuffle", **_BITSHUFFLE),
         _h5("blosc2", compression=hdf5plugin.Blosc2(cname="lz4")),
         _h5("szip", compression="szip"),
+        _h5("bzip2", compression=hdf5plugin.BZip2(), covers=True),
         _h5("scaleoffset", scaleoffset=0, shuffle=True),
+        _h5("nbit", dtype=_TWELVE_BITS, dcpl=_N_BIT),
         _h5("latest raw", is_latest=True),
         _h5("latest gzip", is_latest=True, compression="gzip", shuffle=True, covers=True),
         _h5("latest fletcher32", is_latest=True, fletcher32=True, covers=True),
@@ -126,4 +135,4 @@ FORMS: dict[str, Form] = {
         Form("npy", "npy"),
     )
 }  # fmt: skip
-"""Formats and filters: nearly all are read natively, scale-offset through h5py, bz2 through zarr-python."""
+"""Formats and filters: nearly all are read natively, types of twelve bits through h5py, bz2 through zarr-python."""

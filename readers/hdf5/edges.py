@@ -36,6 +36,11 @@ def have_partial_chunks(dataset: h5py.Dataset) -> bool:
     return any(extent % width for extent, width in zip(dataset.shape, dataset.chunks, strict=True))
 
 
+def has_unknown_edges(dataset: h5py.Dataset) -> bool:
+    """Tell whether there are partial chunks of which none can tell whether they were stored without the filters."""
+    return have_partial_chunks(dataset) and are_unfiltered(dataset) is None
+
+
 def mark_partial(masks: npt.NDArray[np.uint32], dataset: h5py.Dataset) -> None:
     """Note in a table of filter masks that partial chunks were stored without any filter."""
     for axis, (extent, width) in enumerate(zip(dataset.shape, dataset.chunks, strict=True)):

@@ -7,10 +7,9 @@ from pathlib import Path
 import h5py
 
 from voxload.errors import DataError, NotFoundError
-from voxload.geometry import Box
 from voxload.readers.faults import translated
-from voxload.readers.hdf5.checks import check_own_file, check_supported, check_written
-from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.checks import check_own_file, check_supported
+from voxload.readers.hdf5.decoded import read_whole
 from voxload.readers.hdf5.lesson import Learnt, Lesson
 from voxload.readers.hdf5.metadata import known
 from voxload.readers.hdf5.native import NativeHdf5Reader
@@ -79,9 +78,9 @@ class Hdf5Format:
             if isinstance(item, h5py.Dataset):
                 check_own_file(item, file, f"{path}:{name}")
                 check_supported(item, Location(path, name))
-                table = ChunkTable.read(item) if item.chunks else None
-                check_written(item, table, Box.whole(item.shape), f"{path}:{name}")
-                return as_vector(f"{path}:{name}", item)
+                subject = f"{path}:{name}"
+                is_vector = item.ndim < 2 and item.dtype.kind in "biuf"
+                return as_vector(subject, read_whole(item, subject) if is_vector else item)
             raise NotFoundError(path, found=f"no dataset {name!r}", expected=f"one of {sorted(file)}")
 
 

@@ -39,7 +39,7 @@ def check_parameters(subject: str, dataset: h5py.Dataset, filters: Sequence[tupl
     """
     if dataset.chunks is None:
         return
-    elements, itemsize = prod(dataset.chunks), dataset.dtype.itemsize
+    elements, itemsize = prod(dataset.chunks), dataset.id.get_type().get_size()
     for number, values in filters:
         fits = _FITS.get(number)
         if fits is not None and not fits(values, elements, itemsize):
@@ -61,7 +61,9 @@ def _szip(values: _Values, _elements: int, _itemsize: int) -> bool:
 
 def _nbit(values: _Values, elements: int, itemsize: int) -> bool:
     """Tell whether elements and their bits are those of numbers; source: HDF5 2.0, H5Znbit.c."""
-    if len(values) != 8 or values[0] != len(values) or values[2] != elements or values[3] != _ATOMIC:
+    if len(values) >= 3 and values[0] == len(values) and values[1] == 1 and values[2] == elements:
+        return True  # nothing is done
+    if len(values) != 8 or values[0] != len(values) or values[1] or values[2] != elements or values[3] != _ATOMIC:
         return False
     _, _, _, _, size, order, precision, offset = values
     return size == itemsize and order in (0, 1) and precision > 0 and precision + offset <= 8 * size

@@ -15,6 +15,7 @@ from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.checks import check_filters, check_own_file, check_written, filters_of
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.decoded import DecodedChunks
 from voxload.readers.hdf5.source import Source, open_source
 from voxload.readers.hdf5.sources import Linked, Opening, open_linked
 from voxload.readers.hdf5.stored import library_chunks
@@ -54,8 +55,9 @@ class Hdf5Reader:
     NotFoundError
         No such file or dataset; the message lists the datasets there are.
     UsageError
-        Axes without names, an element type that is no number, a link to another file, or a virtual or external
-        dataset of which HDF5 might fill in parts unseen; see `open_linked`.
+        Axes without names, an element type that is no number, filters that only a plugin decodes and that were not
+        allowed, a link to another file, or a virtual or external dataset of which HDF5 might fill in parts unseen; see
+        `open_linked`.
     DataError
         A truncated or damaged file, one that differs from its catalogue row, or one whose sources are gone.
     """
@@ -65,6 +67,7 @@ class Hdf5Reader:
         self._lock = threading.Lock()
         self._table: ChunkTable | None = None
         self._linked: Linked | None = None
+        self._decoded: DecodedChunks | None = None
         self._is_closed = False
         with translated(location.path):
             self.source = source or open_source(location.path)
@@ -75,6 +78,8 @@ class Hdf5Reader:
                 self.order, self._info = _describe(self.dataset, location)
                 check_filters(self.dataset, str(location))
                 check_volume(self._info)
+                if self.dataset.chunks and not self.dataset.is_virtual:
+                    self._decoded = DecodedChunks(self.dataset, str(location))
                 self._linked = open_linked(self.dataset, location.path, Opening.of(location, self._missing))
         except BaseException:
             self._file.close()
@@ -126,8 +131,11 @@ class Hdf5Reader:
         self._file.close()
 
     def _read(self, stored: Box, scratch: Volume) -> None:
-        unit = self.dataset.chunks or self.dataset.shape
-        with naming_chunk(str(self._info.location), stored, unit, lambda part: self.dataset[part.slices]):
+        table = self.table()
+        if self._decoded is not None and table is not None:
+            self._decoded.read_into(table, stored, scratch)
+            return
+        with naming_chunk(str(self._info.location), stored, self.dataset.shape, lambda part: self.dataset[part.slices]):
             self.dataset.read_direct(scratch, stored.slices)
 
     def table(self) -> ChunkTable | None:
@@ -151,7 +159,9 @@ class Hdf5Reader:
     def stored_chunks(self) -> StoredChunks | None:
         """Return the chunks as they are stored; None when storage is contiguous."""
         table = self.table()
-        return None if table is None else library_chunks(self.dataset, table, self.source.ranges(may_map=False))
+        if table is None or self._decoded is None:
+            return None
+        return library_chunks(self._decoded, self.dataset, table, self.source.ranges(may_map=False))
 
     def require(self, box: Box) -> Box:
         """Return `box` in stored indices; refuses voxels never written unless they are to be filled."""

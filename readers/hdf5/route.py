@@ -7,19 +7,37 @@ from math import prod
 from typing import Any
 
 import h5py
+import numpy as np
 
 from voxload.readers.bitshuffle import Bitshuffle
 from voxload.readers.blosc2 import Blosc2
-from voxload.readers.codecs import BLOSC, DEFLATE, LZ4_HDF5, LZF, ZSTD, Fletcher32, Pipeline, Step
-from voxload.readers.hdf5.edges import are_unfiltered, have_partial_chunks
+from voxload.readers.codecs import (
+    BLOSC,
+    BZIP2,
+    DEFLATE,
+    LZ4_HDF5,
+    LZF,
+    ZSTD,
+    Fletcher32,
+    Pipeline,
+    Step,
+    Unshuffle,
+    first_unsized,
+)
+from voxload.readers.hdf5.edges import has_unknown_edges
+from voxload.readers.hdf5.plugins import NAMES, Plugin, allowed
+from voxload.readers.nbit import NBit
 from voxload.readers.parts import ChunkShape
+from voxload.readers.scaleoffset import ScaleOffset
 from voxload.readers.szip import Szip
 
 _SHUFFLE = 2
-_SZIP, _BITSHUFFLE, _BLOSC2 = 4, 32008, 32026
+_SZIP, _NBIT, _SCALE_OFFSET, _BITSHUFFLE, _BLOSC2 = 4, 5, 6, 32008, 32026
+_WIDTHS = (1, 2, 4, 8)
 _STEPS: dict[int, Step] = {
     1: DEFLATE,
     3: Fletcher32(),
+    307: BZIP2,
     32000: LZF,
     32001: BLOSC,
     32004: LZ4_HDF5,
@@ -46,38 +64,63 @@ def find_route(dataset: h5py.Dataset) -> NativeRoute | str:
         return f"virtual dataset of {dataset.id.get_create_plist().get_virtual_count()} sources"
     if dataset.external:
         return "external storage"
-    itemsize = dataset.dtype.itemsize
-    if itemsize not in (1, 2, 4, 8) or dataset.dtype.kind not in "biuf":
+    if dataset.dtype.itemsize not in _WIDTHS or dataset.dtype.kind not in "biuf":
         return f"elements of type {dataset.dtype}"
     if not dataset.id.get_type().equal(h5py.h5t.py_create(dataset.dtype, logical=True)):
         return "elements whose stored form is not numpy's"
     if dataset.chunks is None:
         return _contiguous(dataset)
-    filters = _filters(dataset)
-    if filters and have_partial_chunks(dataset) and are_unfiltered(dataset) is None:
+    pipeline = find_pipeline(dataset)
+    if isinstance(pipeline, str):
+        return pipeline
+    if pipeline.has_filters and has_unknown_edges(dataset):
         return "chunks at the edges that may have skipped the filters"
-    is_shuffled = bool(filters) and filters[0][0] == _SHUFFLE
-    if is_shuffled and filters[0][1][:1] != (itemsize,):
-        return f"a shuffle of {filters[0][1][:1]} bytes for elements of {itemsize}"
-    found = [(number, _step(number, values, itemsize)) for number, values in filters[is_shuffled:]]
-    unknown = [number for number, step in found if step is None]
-    if unknown:
-        return f"filter {unknown[0]}" + (" after another" if unknown[0] == _SHUFFLE else "")
-    steps = tuple(step for _, step in found if step is not None)
-    if sum(not step.grows for step in steps) > 1:
-        return "a compressor behind another"
-    pipeline = Pipeline(steps, prod(dataset.chunks) * itemsize, is_shuffled and itemsize > 1, int(is_shuffled))
     return NativeRoute(ChunkShape.of(dataset.chunks, dataset.dtype), pipeline, None)
 
 
-def _step(number: int, values: tuple[int, ...], itemsize: int) -> Step | None:
+def find_pipeline(dataset: h5py.Dataset) -> Pipeline | str:
+    """Return how a chunk of `dataset` is decoded to elements of its stored type, or the reason why that is not known.
+
+    The stored type need not be one of numpy's.
+    """
+    itemsize = dataset.id.get_type().get_size()
+    filters = _filters(dataset)
+    is_shuffled = bool(filters) and filters[0][0] == _SHUFFLE
+    if is_shuffled and filters[0][1][:1] != (itemsize,):
+        return f"a shuffle of {filters[0][1][:1]} bytes for elements of {itemsize}"
+    found = [(number, _step(number, values, dataset)) for number, values in filters[is_shuffled:]]
+    unknown = [number for number, step in found if step is None]
+    if unknown:
+        return f"filter {unknown[0]}" + (f" ({NAMES[unknown[0]]})" if unknown[0] in NAMES else "")
+    steps = tuple(step for _, step in found if step is not None)
+    unsized = first_unsized(steps)
+    if unsized is not None:
+        return f"filter {found[steps.index(unsized)][0]} behind another compressor"
+    return Pipeline(steps, prod(dataset.chunks) * itemsize, is_shuffled and itemsize > 1, int(is_shuffled))
+
+
+def _step(number: int, values: tuple[int, ...], dataset: h5py.Dataset) -> Step | None:
     """Return what undoes a filter with these parameters; None when only libhdf5 can."""
+    kind = dataset.id.get_type()
+    itemsize = kind.get_size()
+    if number == _SHUFFLE:
+        return Unshuffle(values[0]) if values[:1] == (itemsize,) else None
     if number == _SZIP:
         return Szip.parse(values, itemsize)
+    if number == _NBIT:
+        return NBit.parse(values, itemsize)
+    if number == _SCALE_OFFSET:
+        if itemsize not in _WIDTHS or dataset.dtype.kind not in "iuf":
+            return None
+        # Of a type that is not numpy's, class and sign are those of the type that it is read as.
+        order = ">" if kind.get_order() == h5py.h5t.ORDER_BE else "<"
+        return ScaleOffset.parse(values, np.dtype(f"{order}{dataset.dtype.kind}{itemsize}"))
     if number == _BITSHUFFLE:
         return Bitshuffle.parse(values, itemsize)
     if number == _BLOSC2:
         return Blosc2.parse(values)
+    if number in NAMES:
+        return Plugin(number, values) if NAMES[number] in allowed() else None
     return _STEPS.get(number)
 
 

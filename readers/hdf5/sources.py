@@ -18,6 +18,7 @@ from voxload.errors import DataError, UsageError, VoxloadError
 from voxload.geometry import Box
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.checks import check_filters, check_own_file, check_own_storage, check_written
+from voxload.readers.hdf5.decoded import DecodedChunks
 from voxload.readers.hdf5.external import ExternalFiles, check_present
 from voxload.readers.hdf5.mapping import REMEDY, BoxIndex, Mapped, check_cover, read_mapping
 from voxload.readers.hdf5.openfile import open_file
@@ -209,6 +210,8 @@ class SourceDataset:
             check_present(self.stamp)
             self.dataset = self._find(path)
             check_filters(self.dataset, self._subject)
+            is_chunked = bool(self.dataset.chunks) and not self.dataset.is_virtual
+            self._decoded = DecodedChunks(self.dataset, self._subject) if is_chunked else None
             self._linked = open_linked(self.dataset, path, opening)
             undo.pop_all()
         self._table = None
@@ -232,12 +235,14 @@ class SourceDataset:
         self._file.close()
 
     def _read(self, box: Box, target: Volume) -> None:
-        unit = self.dataset.chunks or self.dataset.shape
         with translated(self._subject):
+            table = load_table(self.dataset, self.stamp) if self._decoded else None
             if self._missing is Missing.ERROR:
-                table = load_table(self.dataset, self.stamp) if self.dataset.chunks else None
                 check_written(self.dataset, table, box, self._subject)
-            with naming_chunk(self._subject, box, unit, lambda part: self.dataset[part.slices]):
+            if self._decoded is not None and table is not None:
+                self._decoded.read_into(table, box, target)
+                return
+            with naming_chunk(self._subject, box, self.dataset.shape, lambda part: self.dataset[part.slices]):
                 self.dataset.read_direct(target, box.slices)
 
     def _find(self, path: str) -> h5py.Dataset:

@@ -79,7 +79,7 @@ def _v3(metadata: ArrayV3Metadata, dtype: np.dtype[Any]) -> NativeRoute | str:
         if step is None:
             return f"codec {_name(codec)}"
     known = tuple(step for step in steps if step is not None)
-    if sum(not step.grows for step in known) > 1:
+    if sum(step.grows is None for step in known) > 1:
         return "a compressor behind another"
     return _route(chunks, dtype, turned, known)
 

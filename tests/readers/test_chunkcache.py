@@ -59,7 +59,7 @@ class Counting:
     """Called first, in the thread that decodes."""
     count: int = 0
     """Chunks decoded."""
-    grows: int = 0
+    grows: int | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def undo(self, data: Bytes, size: int) -> Bytes:
@@ -364,7 +364,7 @@ class Switch:
 
     first: Counting
     later: Counting
-    grows: int = 0
+    grows: int | None = None
     taken: list[None] = field(default_factory=lambda: [None])
 
     def undo(self, data: Bytes, size: int) -> Bytes:

@@ -265,10 +265,17 @@ def test_checksums_tell_a_flipped_bit(laws: ModuleType, server: Any, kind: str) 
 
 
 def test_what_only_libhdf5_decodes_is_read_through_it(laws: ModuleType, server: Any) -> None:
-    """Scale-offset, compact storage and others go through h5py, over the same requests; virtual ones are refused."""
+    """Unusual types, compact storage and others go through h5py, over the same requests; virtual ones are refused."""
     volume = laws.voxels((8, 8, 8))
     with h5py.File(server.folder / "x.h5", "w") as file:
-        file.create_dataset("packed", data=volume, chunks=(4, 4, 4), scaleoffset=0)
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((4, 4, 4))
+        plist.set_deflate(1)
+        odd = h5py.h5t.py_create(volume.dtype).copy()
+        odd.set_precision(8 * volume.itemsize - 1)
+        packed = h5py.h5d.create(file.id, b"packed", odd, h5py.h5s.create_simple(volume.shape), plist)
+        packed.write(h5py.h5s.ALL, h5py.h5s.ALL, volume)
+        volume = file["packed"][()]
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plist.set_layout(h5py.h5d.COMPACT)
         space = h5py.h5s.create_simple(volume.shape)

@@ -16,6 +16,7 @@ from voxload.geometry import Box
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.checks import check_own_file, check_supported, check_written
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.decoded import DecodedChunks
 from voxload.readers.hdf5.source import Source as Hdf5Source
 from voxload.readers.hdf5.source import open_source
 from voxload.readers.hdf5.tablecache import load_table
@@ -56,7 +57,8 @@ class Hdf5Slab:
                 file = stack.enter_context(source.open())
                 dataset = _dataset(file, self._name)
                 table = load_table(dataset, source.stamp) if dataset.chunks else None
-            stored = _Stored(dataset, table, source, subject)
+                decoded = DecodedChunks(dataset, subject) if dataset.chunks else None
+            stored = _Stored(dataset, table, decoded, source, subject)
 
             def read_into(box: Box, out: Volume) -> None:
                 with translated(f"{subject}, box {box}"):
@@ -96,6 +98,8 @@ class _Stored:
     """The dataset."""
     table: ChunkTable | None
     """Its chunks; None where storage is contiguous."""
+    decoded: DecodedChunks | None
+    """What decodes them."""
     source: Hdf5Source
     """Its file."""
     subject: str
@@ -105,8 +109,10 @@ class _Stored:
         """Fill `out`, in C order, with a box of the dataset."""
         self.source.stamp.check_unchanged()
         check_written(self.dataset, self.table, part, self.subject)
-        unit = self.dataset.chunks or self.dataset.shape
-        with naming_chunk(self.subject, part, unit, lambda some: self.dataset[some.slices]):
+        if self.decoded is not None and self.table is not None:
+            self.decoded.read_into(self.table, part, out)
+            return
+        with naming_chunk(self.subject, part, self.dataset.shape, lambda some: self.dataset[some.slices]):
             self.dataset.read_direct(out, part.slices)
 
 

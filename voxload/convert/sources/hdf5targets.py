@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from voxload.errors import DataError
-from voxload.geometry import Box
 from voxload.readers.faults import translated
-from voxload.readers.hdf5.checks import check_own_file, check_supported, check_written
-from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.checks import check_own_file, check_supported
+from voxload.readers.hdf5.decoded import read_whole
 from voxload.readers.hdf5.openfile import open_file
 from voxload.readers.protocol import Location
 
@@ -70,9 +69,7 @@ def _numbers(file: h5py.File, name: str, *, subject: str, ndim: int) -> npt.NDAr
         raise DataError(subject, found=f"{item.dtype} {item.shape}", expected=f"{axes} of numbers")
     check_own_file(item, file, subject)
     check_supported(item, Location(file.filename, name))
-    table = ChunkTable.read(item) if item.chunks else None
-    check_written(item, table, Box.whole(item.shape), subject)
-    return np.asarray(item[()], dtype=np.float64)
+    return np.asarray(read_whole(item, subject), dtype=np.float64)
 
 
 def _names(file: h5py.File, name: str, count: int) -> tuple[str, ...]:
