@@ -165,7 +165,7 @@ def test_a_copy_by_pickle_has_nothing_open(places: list[Location], opened: list[
     held.close()
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning", "ignore:this process is forked")
 def test_a_forked_child_starts_anew(places: list[Location], opened: list[Location]) -> None:
     """A child opens its own files even when the parent forked inside a lease, while a thread was opening another."""
     held = Handles("error")
