@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,15 @@ def dismiss(pool: ThreadPoolExecutor) -> None:
             thread.join(_PATIENCE)
             if thread.is_alive():
                 return
+            _vanish(thread)
+
+
+def _vanish(thread: threading.Thread) -> None:
+    """Wait for the system's thread, which Python lets go of a moment before it is gone."""
+    place = f"/proc/self/task/{thread.native_id}"
+    until = time.monotonic() + _PATIENCE
+    while os.path.exists(place) and time.monotonic() < until:  # noqa: PTH110 - a path object for each look takes longer
+        time.sleep(0)
 
 
 def _prepare() -> None:

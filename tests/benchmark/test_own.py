@@ -16,6 +16,7 @@ import pytest
 
 from tests.benchmark.stored import COUNT, store
 from tests.laws.bench_loader import check_loader
+from tests.support import processes
 from voxload.benchmark.loaders.own import KIND
 from voxload.benchmark.loaders.protocol import Task
 from voxload.benchmark.loaders.volumes import dataset_of
@@ -102,7 +103,7 @@ def test_ranks_of_a_whole_job_share_blocks(location: str, tmp_path: Path) -> Non
     ]
     told = []
     for rank in ranks:
-        output, errors = rank.communicate(timeout=150)
+        output, errors = rank.communicate(timeout=processes.LIMIT)
         assert rank.returncode == 0, errors
         told.append(json.loads(output.splitlines()[-1]))
     used = {index for rank in told for epoch in rank["drawn"] for index in epoch}

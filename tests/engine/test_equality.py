@@ -55,6 +55,7 @@ def _reference() -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_training_equals_one_process(
     launch: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

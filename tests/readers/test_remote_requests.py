@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ import pytest
 import zarr
 from zarr.codecs import ShardingCodec, ShardingCodecIndexLocation, ZstdCodec
 
+from tests.support import processes
 from voxload.errors import DataError, StorageError
 from voxload.geometry import Box
 from voxload.readers import Location, Reader, open_reader
@@ -302,8 +302,8 @@ for url in ("s3://bucket/x.zarr", "memory://x.zarr"):
 
 def _run(script: str, *arguments: str) -> list[str]:
     command = [sys.executable, "-c", script, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    return done.stdout.splitlines()
+    done = processes.run(command, capture_output=True, text=True, check=True)
+    return str(done.stdout).splitlines()
 
 
 def test_a_forked_child_is_told_to_start_otherwise(laws: ModuleType, server: Any) -> None:

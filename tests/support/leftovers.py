@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ LASTING_FILES = (
     ".mypy_cache",
 )
 """What torch, multiprocessing and the tools keep, by how the names begin."""
-_PATIENCE = 60.0
+_PATIENCE = 20.0
 """Seconds for what was told to end; only a test that fails waits for so long."""
 
 
@@ -47,6 +48,8 @@ class Snapshot:
 
     def left_behind(self) -> list[str]:
         """Return in words what is there now and was not then; ends processes that are."""
+        if processes.descendants() - self.children or set(threading.enumerate()) - self.threads:
+            gc.collect()  # what only a cycle of references keeps is not the test's
         return [*self._processes(), *self._threads(), *self._files(), *self._names()]
 
     def _processes(self) -> list[str]:
@@ -62,13 +65,14 @@ class Snapshot:
             for thread in set(threading.enumerate()) - self.threads
             if not thread.name.startswith(LASTING_THREADS)
         ]
+        until = time.monotonic() + _PATIENCE
         for thread in running:
-            thread.join(timeout=_PATIENCE)
+            thread.join(timeout=max(until - time.monotonic(), 0))
         return [f"thread {thread.name}" for thread in running if thread.is_alive()]
 
     def _files(self) -> list[str]:
         if open_files() - self.files:
-            gc.collect()  # what only a cycle of references keeps is not the test's
+            gc.collect()
         return [f"open file {name} ({count})" for name, count in (open_files() - self.files).items()]
 
     def _names(self) -> list[str]:
