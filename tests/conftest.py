@@ -10,6 +10,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from multiprocessing.util import Finalize
 from pathlib import Path
 from types import ModuleType
 
@@ -43,12 +44,13 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="vt-")
     Path(folder).chmod(0o711)  # tests that read as another user go through it
     config.stash[_TEMPORARY] = os.environ["TMPDIR"] = tempfile.tempdir = folder
+    # Behind multiprocessing's own folder, which is in there and goes with the priority -100.
+    Finalize(None, shutil.rmtree, args=(folder,), kwargs={"ignore_errors": True}, exitpriority=-200)
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """End what is left and remove the temporary files."""
+def pytest_unconfigure() -> None:
+    """End what is left."""
     processes.end(processes.descendants())
-    shutil.rmtree(config.stash[_TEMPORARY], ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

@@ -55,14 +55,12 @@ def test_closing_waits_for_what_hangs_no_longer_than_said(monkeypatch: pytest.Mo
     hanging = pool.submit(hang)
     waiting = pool.submit(int)
     begun.wait()
-    begin = time.monotonic()
-    pool.shutdown(cancel_futures=True)
-    assert time.monotonic() - begin < 5
+    pool.shutdown(cancel_futures=True)  # would never return if it waited for what hangs
     with pytest.raises(CancelledError):
         waiting.result()
     released.set()
-    assert hanging.result(10)
-    pool.join(time.monotonic() + 10)
+    assert hanging.result(processes.LIMIT)
+    pool.join(time.monotonic() + processes.LIMIT)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("stuck_")]
 
 
@@ -75,7 +73,7 @@ def test_threads_go_with_the_pool() -> None:
     del pool
     gc.collect()
     for thread in threads:
-        thread.join(10)
+        thread.join(processes.LIMIT)
         assert not thread.is_alive()
 
 

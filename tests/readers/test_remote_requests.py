@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -158,9 +157,7 @@ def test_a_server_that_hangs_is_given_up(laws: ModuleType, server: Any, monkeypa
     monkeypatch.setattr(store, "PATIENCE", Patience(attempts=2, first_wait=0.01, silence=0.2))
     reader = opened(server)
     server.trouble = lambda _number, _path: "hang"
-    begun = time.monotonic()
     kind, message = failure(reader, laws)
-    assert time.monotonic() - begun < 5
     assert kind is StorageError
     assert f"{server.url}/x.zarr/c/0/0/0" in message
     assert "2 attempts" in message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -13,8 +14,8 @@ from multiprocessing import forkserver, resource_tracker
 
 from tests.support import processes
 
-LASTING_THREADS = ("fsspecIO", "zarr_io", "asyncio_", "zarr_pool", "voxload-decode", "voxload-fetch")
-"""Threads that last as long as the process, by how their names begin: zarr-python's, fsspec's, ours."""
+LASTING_THREADS = ("fsspecIO", "zarr_io", "asyncio_", "zarr_pool", "voxload-decode", "voxload-fetch", "tqdm_")
+"""Threads that last as long as the process, by how their names begin: zarr-python's, fsspec's, ours, tqdm's."""
 LASTING_FILES = (
     "torchinductor_",
     "torchelastic_",
@@ -25,6 +26,8 @@ LASTING_FILES = (
     ".mypy_cache",
 )
 """What torch, multiprocessing and the tools keep, by how the names begin."""
+_LIBRARIES = (sys.prefix, sys.base_prefix)
+"""Where libraries have files of their own, such as fonts, which they may keep open."""
 _PATIENCE = 20.0
 """Seconds for what was told to end; only a test that fails waits for so long."""
 
@@ -91,7 +94,7 @@ def open_files() -> Counter[str]:
         with suppress(OSError):  # the descriptor of this very listing, or one that a thread closed
             name = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - as above
             is_device = name.startswith(("/proc/", "/dev/")) and not name.startswith("/dev/shm/")  # noqa: S108 - a name
-            if name.startswith(("/", "pipe:")) and not is_device:
+            if name.startswith(("/", "pipe:")) and not is_device and not name.startswith(_LIBRARIES):
                 found[name] += 1
     for kept in (resource_tracker._resource_tracker._fd, forkserver._forkserver._forkserver_alive_fd):  # type: ignore[attr-defined]
         if kept is not None:  # multiprocessing keeps it for as long as this process lives
