@@ -55,10 +55,10 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left(pytestconfig: pytest.Config) -> Iterator[None]:
-    """Fail a test that leaves a process, a thread, an open file or segment, or a file that is not in its folder."""
+    """Fail a test that leaves a process, or a file that is not in its folder; `no_leaks` looks at threads and more."""
     before = Snapshot.take((pytestconfig.stash[_TEMPORARY], str(pytestconfig.rootpath)))
     yield
-    left = before.left_behind()
+    left = before.left_outside()
     assert not left, f"left behind: {left}"
 
 

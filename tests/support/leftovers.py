@@ -25,7 +25,7 @@ LASTING_FILES = (
     ".ruff_cache",
     ".mypy_cache",
 )
-"""What torch, multiprocessing and the tools keep, by how the names begin."""
+"""What fsspec's caches, torch, multiprocessing and the tools keep, by how the names begin."""
 _LIBRARIES = (sys.prefix, sys.base_prefix)
 """Where libraries have files of their own, such as fonts, which they may keep open."""
 _PATIENCE = 20.0
@@ -48,6 +48,12 @@ class Snapshot:
         """Look around; `folders` are those whose entries count."""
         names = {folder: set(os.listdir(folder)) for folder in folders}  # noqa: PTH208 - this runs around every test
         return cls(processes.descendants(), set(threading.enumerate()), open_files(), names)
+
+    def left_outside(self) -> list[str]:
+        """Return in words the processes and names that are there now and were not then; ends the processes."""
+        if processes.descendants() - self.children:
+            gc.collect()
+        return [*self._processes(), *self._names()]
 
     def left_behind(self) -> list[str]:
         """Return in words what is there now and was not then; ends processes that are."""
