@@ -1,4 +1,5 @@
-# make demo: from raw cubes to a trained network, in one command.   make test: everything CI checks.
+# make demo: from raw cubes to a trained network, in one command.   make test: everything a change needs, in minutes.
+# make test-long: matrices and soaks, besides.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --no-compile --constraint constraints.txt
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test unit lint wheel clean
+.PHONY: demo test test-long unit lint wheel clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -17,6 +18,10 @@ demo: $(VENV)/installed
 	$(BIN)/voxload demo
 
 test: lint unit wheel
+
+# Matrices and soaks, besides what `make test` runs.
+test-long: $(VENV)/installed
+	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile -m long
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check .

@@ -43,7 +43,9 @@ def train(
     set_seed(0)
     model = network()
     model, optimiser = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=1e-3))
-    loader = prepare(accelerator, make_loader(data, batch_size=2, shuffle=True, num_workers=1))
+    # Not forked: this process has threads by now, whose locks a fork would copy as they are.
+    workers: dict[str, Any] = {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": "forkserver"}
+    loader = prepare(accelerator, make_loader(data, batch_size=2, shuffle=True, **workers))
     for _ in range(2):
         total = torch.zeros((), device=accelerator.device)
         for x, y in loader:

@@ -47,7 +47,15 @@ def train(make_loader: type[torch.utils.data.DataLoader[Any]], data: voxload.Vol
     fully_shard(model, mesh=mesh)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     sampler: DistributedSampler[Any] = DistributedSampler(data)
-    loader = make_loader(data, batch_size=2, sampler=sampler, num_workers=1)
+    # Not forked: this process has threads by now, whose locks a fork would copy as they are.
+    loader = make_loader(
+        data,
+        batch_size=2,
+        sampler=sampler,
+        num_workers=1,
+        persistent_workers=True,
+        multiprocessing_context="forkserver",
+    )
     for epoch in range(2):
         sampler.set_epoch(epoch)
         total = torch.zeros(())

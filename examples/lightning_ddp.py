@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import lightning
 import torch
@@ -89,10 +90,16 @@ def main() -> None:
             callbacks=[Losses(name)],
         )
         make_loader = LOADERS[name]
+        # Not forked: this process has threads by now, whose locks a fork would copy as they are.
+        workers: dict[str, Any] = {
+            "num_workers": 1,
+            "persistent_workers": True,
+            "multiprocessing_context": "forkserver",
+        }
         trainer.fit(
             Regression(),
-            make_loader(training, batch_size=2, shuffle=True, num_workers=1),
-            make_loader(validation, batch_size=1, num_workers=1),
+            make_loader(training, batch_size=2, shuffle=True, **workers),
+            make_loader(validation, batch_size=1, **workers),
         )
 
 

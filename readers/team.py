@@ -16,6 +16,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from voxload.errors import UsageError
+from voxload.readers.forks import before_fork, dismiss
 
 T = TypeVar("T")
 
@@ -51,10 +52,14 @@ class Team:
             raise UsageError("threads", found=str(threads), expected="1 or more, the calling one included")
         self.threads = threads
         cores = len(os.sched_getaffinity(0))
-        helpers = min(threads, cores) - 1
+        self._helpers = min(threads, cores) - 1
         self._seats = threading.Semaphore(cores)
         self._seated = threading.local()
-        self._pool = ThreadPoolExecutor(helpers, thread_name_prefix="voxload-decode") if helpers else None
+        self._pool = self._made()
+
+    def _made(self) -> ThreadPoolExecutor | None:
+        """Return a pool whose threads start when there is work for them."""
+        return ThreadPoolExecutor(self._helpers, thread_name_prefix="voxload-decode") if self._helpers else None
 
     def run(self, work: Callable[[T], None], tasks: Sequence[T]) -> None:
         """Do `work` on every task; returns when all are done and no helper is at it any more.
@@ -104,11 +109,21 @@ class Team:
         if pool is not None:
             pool.shutdown()
 
+    def pause(self) -> None:
+        """Stop the helpers until they are next needed; may be called while others read."""
+        pool, self._pool = self._pool, self._made() if self._pool else None
+        if pool is not None:
+            dismiss(pool)
+
     def _join(self, most: int, labour: Callable[..., None], *arguments: Any) -> list[Future[None]]:
         """Set as many helpers to work as there are seats for, which each gives up when it is done."""
         pool, joined = self._pool, list[Future[None]]()
         while pool is not None and len(joined) < min(most, self.threads - 1) and self._seats.acquire(blocking=False):
-            joined.append(pool.submit(labour, *arguments))
+            try:
+                joined.append(pool.submit(labour, *arguments))
+            except RuntimeError:  # paused or closed since: the read goes on without
+                self._seats.release()
+                break
             joined[-1].add_done_callback(self._leave)
         return joined
 
@@ -163,10 +178,17 @@ def set_threads(count: int) -> None:
         old.close()
 
 
+def _pause() -> None:
+    """Stop the helpers before a fork."""
+    if _team is not None:
+        _team.pause()
+
+
 def _forget() -> None:
     """Start without helpers in a forked child: threads do not survive a fork."""
     global _team, _lock
     _team, _lock = None, threading.Lock()
 
 
+before_fork(_pause)
 os.register_at_fork(after_in_child=_forget)

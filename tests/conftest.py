@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import shutil
+import signal
+import tempfile
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
+from multiprocessing.util import Finalize
 from pathlib import Path
 from types import ModuleType
 
-import fsspec.asyn
 import pytest
 import zarr.core.sync
 from hypothesis import HealthCheck, settings
+
+from tests.support import processes
+from tests.support.leftovers import Snapshot
 
 settings.register_profile(
     "fast",
@@ -26,56 +31,59 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("fast"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "fast")
 
-_LASTING_THREADS = ("fsspecIO", "zarr_io", "asyncio_", "zarr_pool", "voxload-decode", "voxload-fetch")
-"""Threads that last as long as the process, by how their names begin: zarr-python's, fsspec's, ours."""
+_TEMPORARY = pytest.StashKey[str]()
+"""Folder for the temporary files of this process, which nobody else uses."""
 
 
-def _open_files() -> Counter[str]:
-    """Return what this process has open, by name; sockets and event queues have none."""
-    found: Counter[str] = Counter()
-    for descriptor in Path("/proc/self/fd").iterdir():
-        try:
-            name = str(descriptor.readlink())
-        except FileNotFoundError:  # the descriptor of this very listing
-            continue
-        if name.startswith(("/", "pipe:")) and not name.startswith(("/proc/", "/dev/")):
-            found[name] += 1
-    return found
+def pytest_configure(config: pytest.Config) -> None:
+    """Become the parent of whatever tests leave behind; a process that is told to end ends that, too."""
+    processes.adopt()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = tempfile.mkdtemp(prefix="vt-")
+    Path(folder).chmod(0o711)  # tests that read as another user go through it
+    config.stash[_TEMPORARY] = os.environ["TMPDIR"] = tempfile.tempdir = folder
+    # Behind multiprocessing's own folder, which is in there and goes with the priority -100.
+    Finalize(None, shutil.rmtree, args=(folder,), kwargs={"ignore_errors": True}, exitpriority=-200)
+
+
+def pytest_unconfigure() -> None:
+    """End what is left."""
+    processes.end(processes.descendants())
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Fail a test that leaves a process, or a file that is not in its folder; `no_leaks` looks at threads and more."""
+    before = Snapshot.take((pytestconfig.stash[_TEMPORARY], str(pytestconfig.rootpath)))
+    yield
+    left = before.left_outside()
+    assert not left, f"left behind: {left}"
 
 
 async def _other_tasks() -> None:
     """Wait for what else runs in this event loop."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
-        await asyncio.wait(others, timeout=5)
+        await asyncio.wait(others, timeout=processes.LIMIT)
 
 
 def _settle() -> None:
     """Let zarr-python end the reads of a batch of which another one failed: it does not wait for them itself."""
-    asyncio.run_coroutine_threadsafe(_other_tasks(), zarr.core.sync._get_loop()).result(timeout=10)
-
-
-@pytest.fixture(scope="session")
-def _library_loops() -> None:
-    """Start the event loops that zarr-python and fsspec keep, so that no test is charged for them."""
-    fsspec.asyn.get_loop()
-    zarr.core.sync._get_loop()
+    loop = zarr.core.sync.loop[0]
+    if loop is not None:
+        asyncio.run_coroutine_threadsafe(_other_tasks(), loop).result(timeout=processes.LIMIT)
 
 
 @pytest.fixture
-def no_leaks(_library_loops: None) -> Iterator[None]:
+def no_leaks() -> Iterator[None]:
     """Fail a test that leaves a file open or a thread running; opt in with ``pytest.mark.usefixtures``."""
-    files, threads = _open_files(), set(threading.enumerate())
+    before = Snapshot.take(())
     yield
     _settle()
-    left_open = _open_files() - files
-    assert not left_open, f"left open: {dict(left_open)}"
-    running = [
-        thread for thread in set(threading.enumerate()) - threads if not thread.name.startswith(_LASTING_THREADS)
-    ]
-    for thread in running:
-        thread.join(timeout=5)
-    assert not any(thread.is_alive() for thread in running), f"left running: {running}"
+    left = before.left_behind()
+    assert not left, f"left behind: {left}"
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import processes
 from voxload.atomic import TEMPORARY_MARK, publish, remove, remove_partials, replacing, sync, temporary_beside
 
 
@@ -113,11 +114,10 @@ def test_a_full_disk_leaves_the_old_state(tmp_path: Path) -> None:
         "    temporary.write_bytes(bytes(1 << 20))"
     )
 
-    run = subprocess.run(
+    run = processes.run(
         [sys.executable, "-c", script, str(path)],
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
     assert "File too large" in run.stderr
@@ -139,7 +139,7 @@ def test_a_killed_writer_leaves_the_old_state(tmp_path: Path) -> None:
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
         child.send_signal(signal.SIGKILL)
-        child.wait(timeout=60)
+        child.wait(timeout=processes.LIMIT)
     assert path.read_text() == "old"
     left = [name for name in names(tmp_path) if name != "x"]
     assert left == [f".x{TEMPORARY_MARK}{platform.node()}-{child.pid}"]
@@ -161,7 +161,7 @@ def test_two_processes_do_not_mix(tmp_path: Path) -> None:
     )
     commands = [[sys.executable, "-c", script, str(tmp_path / "x"), letter] for letter in "abc"]
     children = [subprocess.Popen(command) for command in commands]
-    assert [child.wait(timeout=60) for child in children] == [0, 0, 0]
+    assert [child.wait(timeout=processes.LIMIT) for child in children] == [0, 0, 0]
     assert (tmp_path / "x").read_text() in {letter * 100_000 for letter in "abc"}
     assert names(tmp_path) == ["x"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support import processes
 from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.errors import DataError, NotFoundError, UsageError
 
@@ -247,11 +247,10 @@ def test_a_full_disk_is_the_storages_fault(tmp_path: Path) -> None:
         "except StorageError as error: print(error)"
     )
 
-    run = subprocess.run(
+    run = processes.run(
         [sys.executable, "-c", script, str(path)],
         capture_output=True,
         text=True,
-        timeout=60,
         check=True,
     )
     assert "File too large" in run.stdout

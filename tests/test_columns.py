@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import Any
 
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import voxload.columns
+from tests.support import processes
 from voxload.columns import column
 from voxload.errors import UsageError
 
@@ -45,7 +45,7 @@ def test_an_array_equals_pyarrows(kind: pa.DataType, values: st.SearchStrategy[A
 def test_pandas_is_not_imported() -> None:
     """A process that writes a catalogue does not pay for pandas."""
     words = "import sys, pyarrow; from voxload.columns import column; column(['a', None], pyarrow.string())"
-    subprocess.run([sys.executable, "-c", f"{words}; assert 'pandas' not in sys.modules"], check=True, timeout=60)
+    processes.run([sys.executable, "-c", f"{words}; assert 'pandas' not in sys.modules"], check=True)
 
 
 def test_too_long_a_column_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 from collections.abc import Callable
+from contextlib import closing
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -147,16 +147,15 @@ def test_a_catalogue_gives_paths_axes_and_targets(raw: tuple[Path, Arrays], tmp_
         assert y.tolist() == [0.5, 3]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_torchs_own_loader_reads_it_with_workers(raw: tuple[Path, Arrays], method: str) -> None:
-    """The data set works in forked and spawned workers, also after this process has opened files."""
+    """The data set works in started workers (test_forks.py: in forked ones), after this process has opened files."""
     folder, whole = raw
     data = voxload.VolumeDataset(f"{folder}/*.h5", fields={"x": "full"}, axes="DHWC")
     assert data[0][0].shape == (4, *SHAPE)
-    context = multiprocessing.get_context(method)
-    loader = DataLoader(data, batch_size=2, num_workers=2, multiprocessing_context=context)
-    batches = [batch[0] for batch in loader]
-    data.close()
+    with closing(data):
+        loader = DataLoader(data, batch_size=2, num_workers=2, multiprocessing_context=method)
+        batches = [batch[0] for batch in loader]
     assert torch.equal(torch.cat(batches), torch.from_numpy(np.stack([whole[f"u{index}"] for index in range(5)])))
 
 

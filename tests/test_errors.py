@@ -80,9 +80,8 @@ class Failing(Dataset[torch.Tensor]):
         raise make(self.kind)
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.parametrize("kind", [DataError, StorageError, NotFoundError])
 def test_torchs_workers_hand_the_error_over(kind: type[VoxloadError]) -> None:
     """A worker process of torch's loader raises the same type in the training process."""
     with pytest.raises(kind, match=r"x\.h5: found 3 axes, expected 4; say axes"):
-        next(iter(DataLoader(Failing(kind), num_workers=1, timeout=60)))
+        next(iter(DataLoader(Failing(kind), num_workers=1, multiprocessing_context="forkserver")))

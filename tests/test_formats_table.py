@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.convert_formats import BY_OPTION, DOCUMENT, DOCUMENTED, ROWS, TESTS, section, sign
 from bench.documented import ROOT
+from tests.support import processes
 from voxload.convert.sources.registry import FORMATS
 
 LAW = "test_no_axis_moves"
@@ -47,11 +49,12 @@ def test_no_law_is_forgotten() -> None:
     assert len(there) > len(FORMATS) / 2
 
 
+@pytest.mark.long
 def test_pytest_collects_every_test_of_the_table() -> None:
     """Pytest finds each of them by its name: one that is renamed or removed is no proof any more."""
     wanted = sorted(f"{TESTS.as_posix()}/{test}" for test in NAMED)
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *wanted]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
+    done = processes.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
     assert found == set(wanted)

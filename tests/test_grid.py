@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.support import processes
 from voxload import grid as grid_module
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
@@ -196,9 +196,7 @@ def test_real_launchers(tmp_path: Path, name: str) -> None:
     environ = {key: value for key, value in os.environ.items() if not key.startswith(inherited)}
     python = [sys.executable] if name == "mpiexec" else []
     command = [str(BIN / program), *options, *python, str(script)]
-    run = subprocess.run(
-        command, capture_output=True, text=True, timeout=90, check=False, env=environ | {"OMP_NUM_THREADS": "1"}
-    )
+    run = processes.run(command, capture_output=True, text=True, check=False, env=environ | {"OMP_NUM_THREADS": "1"})
     assert run.returncode == 0, run.stderr
     found = sorted(json.loads(line) for line in run.stdout.splitlines())
     assert found == [[rank, 4, rank // 2, [rank % 2, 0, 0]] for rank in range(4)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support import processes
 from voxload.parquet import read_table
 
 ENDS = 16
@@ -42,4 +42,4 @@ def test_a_process_ends_well_after_reading(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from voxload.parquet import read_table; read_table(Path(sys.argv[1]))"
     )
     for _ in range(ENDS):
-        subprocess.run([sys.executable, "-c", script, str(path)], timeout=60, check=True)
+        processes.run([sys.executable, "-c", script, str(path)], check=True)

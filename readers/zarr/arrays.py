@@ -10,7 +10,7 @@ from voxload.readers.faults import translated
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
 from voxload.readers.store import open_store
 from voxload.readers.verified import VerifiedReader, load_checksums
-from voxload.readers.zarr.hierarchy import open_node
+from voxload.readers.zarr.hierarchy import Waited, member, members, open_node
 from voxload.readers.zarr.native import NativeZarrReader
 from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index
 
@@ -21,8 +21,8 @@ def array_names(path: str) -> tuple[str, ...]:
         node = open_node(path, open_store(path))
         if isinstance(node, zarr.Array):
             return ("",)
-        members = node.members(max_depth=None)
-    return tuple(sorted(name for name, item in members if isinstance(item, zarr.Array) and item.ndim in (3, 4)))
+        found = members(node, depth=None)
+    return tuple(sorted(name for name, item in found.items() if isinstance(item, zarr.Array) and item.ndim in (3, 4)))
 
 
 def open_array(location: Location, missing: Missing) -> Reader:
@@ -39,12 +39,13 @@ def read_vector(path: str, name: str) -> Vector:
     with translated(path):
         store = open_store(path)
         node = open_node(path, store)
-        item = node.get(name) if isinstance(node, zarr.Group) else None
+        item = member(node, name) if isinstance(node, zarr.Group) else None
         if isinstance(item, zarr.Array):
             location = Location(path, name)
             absent = chunk_index(item, location, store).first_missing(Box.whole(item.shape))
             if absent is not None:
                 raise absent_error(*absent, location)
-            return as_vector(f"{path}:{name}", item)
-        names = sorted(node.array_keys()) if isinstance(node, zarr.Group) else []
+            return as_vector(f"{path}:{name}", Waited(item))
+        found = members(node, depth=0) if isinstance(node, zarr.Group) else {}
+        names = sorted(name for name, item in found.items() if isinstance(item, zarr.Array))
     raise NotFoundError(path, found=f"no array {name!r}", expected=f"one of {names}")

@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 
 import zarr
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.api.asynchronous import open as open_async
 from zarr.core.buffer import Buffer, BufferPrototype
 
 from voxload.readers.remote import RemoteStore
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.objects import Part
+from voxload.readers.zarr.waiting import listed, waited
 
 T = TypeVar("T")
 
@@ -81,7 +83,44 @@ class Hierarchy(Store):
 
 def open_node(path: str, store: Any) -> zarr.Group | zarr.Array[Any]:
     """Return the group or array at `path`, whose objects are in `store`."""
-    return zarr.open(Hierarchy(store) if isinstance(store, RemoteStore) else path, mode="r")
+    return _node(waited(open_async(store=Hierarchy(store) if isinstance(store, RemoteStore) else path, mode="r")))
+
+
+def member(group: zarr.Group, name: str) -> zarr.Group | zarr.Array[Any] | None:
+    """Return what a group holds under a name, or None."""
+    found = waited(_async(group).get(name))
+    return None if found is None else _node(found)
+
+
+def members(group: zarr.Group, *, depth: int | None) -> dict[str, zarr.Group | zarr.Array[Any]]:
+    """Return what a group holds, down to `depth` groups below; None means all."""
+    return {name: _node(item) for name, item in waited(listed(_async(group).members(max_depth=depth)))}
+
+
+class Waited:
+    """An array that is read as numpy reads, without zarr-python's threads."""
+
+    def __init__(self, array: zarr.Array[Any]) -> None:
+        self._array = array
+        self.ndim = array.ndim
+        self.dtype = array.dtype
+        self.shape = array.shape
+
+    def __getitem__(self, selection: Any) -> Any:
+        return values(self._array, selection)
+
+
+def values(array: zarr.Array[Any], selection: Any) -> Any:
+    """Return a part of an array as zarr-python reads it."""
+    return waited(array.async_array.getitem(selection))
+
+
+def _async(group: zarr.Group) -> zarr.AsyncGroup:
+    return group._async_group  # noqa: SLF001 - arrays say theirs in public
+
+
+def _node(found: Any) -> zarr.Group | zarr.Array[Any]:
+    return zarr.Array(found) if isinstance(found, zarr.AsyncArray) else zarr.Group(found)
 
 
 async def _fetched(ask: Callable[[], T]) -> T:

@@ -32,7 +32,7 @@ from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.store import Store, open_store
 from voxload.readers.stored import StoredChunks, grid_of
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
-from voxload.readers.zarr.hierarchy import open_node
+from voxload.readers.zarr.hierarchy import member, members, open_node, values
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
 from voxload.readers.zarr.stored import library_chunks
@@ -109,8 +109,8 @@ class ZarrReader:
             if absent is not None and self._missing is Missing.ERROR:
                 raise absent_error(*absent, self._info.location)
             unit = self.index.layout.unit
-            with naming_chunk(str(self._info.location), stored, unit, lambda part: self.array[part.slices]):
-                data = np.asarray(self.array[stored.slices])
+            with naming_chunk(str(self._info.location), stored, unit, lambda part: values(self.array, part.slices)):
+                data = np.asarray(values(self.array, stored.slices))
             if data.shape != stored.shape:
                 remedy = "copy or convert it again"
                 raise DataError(
@@ -166,7 +166,7 @@ def _open_array(location: Location, store: Store) -> zarr.Array[Any]:
     try:
         node = open_node(location.path, store)
         # By name and not from a list: plain web servers cannot list, and a list reads every member's metadata.
-        named = node.get(location.dataset) if location.dataset and isinstance(node, zarr.Group) else None
+        named = member(node, location.dataset) if location.dataset and isinstance(node, zarr.Group) else None
     except (UnknownCodecError, numcodecs.errors.UnknownCodecError) as error:
         raise UsageError(
             str(location), found=str(error), expected="an installed codec", remedy="install the package that has it"
@@ -179,7 +179,7 @@ def _open_array(location: Location, store: Store) -> zarr.Array[Any]:
                 str(location), found="one array without a name", expected="a group", remedy="leave the dataset name out"
             )
         return node
-    arrays = {name: item for name, item in node.members(max_depth=None) if isinstance(item, zarr.Array)}
+    arrays = {name: item for name, item in members(node, depth=None).items() if isinstance(item, zarr.Array)}
     volumes = sorted(name for name, item in arrays.items() if item.ndim in (3, 4))
     if not location.dataset and len(volumes) == 1:
         return arrays[volumes[0]]

@@ -12,6 +12,7 @@ from voxload.readers.chunked import Fetched
 from voxload.readers.parts import Place
 from voxload.readers.stored import StoredChunks, grid_of
 from voxload.readers.zarr.chunkindex import ChunkIndex
+from voxload.readers.zarr.hierarchy import values
 
 
 def library_chunks(array: zarr.Array[Any], index: ChunkIndex) -> StoredChunks:
@@ -29,6 +30,6 @@ def library_chunks(array: zarr.Array[Any], index: ChunkIndex) -> StoredChunks:
         corner = tuple(i * width for i, width in zip(place, unit, strict=True))
         within = Box.whole(unit).shift(corner).intersect(Box.whole(shape))
         if within is not None:
-            array[within.slices]
+            values(array, within.slices)
 
     return StoredChunks(grid_of(shape, unit), unit, fetch, decode, index.name)

@@ -19,6 +19,7 @@ from monai.transforms.utils import correct_crop_centers
 
 import voxload
 from tests.augment.samples import Stored, assembled, cropped, make, of_all_ranks
+from tests.support import processes
 from voxload.augment import Augment, ClassCentres, CubeSymmetries, RandomCrop, Translations
 from voxload.augment.centres import ClassVoxels
 from voxload.augment.draws import Draws
@@ -258,7 +259,7 @@ def test_threads_find_the_same(cube: Stored) -> None:
     barrier = threading.Barrier(4)
 
     def read(_: int) -> list[Any]:
-        barrier.wait(timeout=30)
+        barrier.wait(timeout=processes.LIMIT)
         return [part.numpy() for part in data[0]]
 
     with ThreadPoolExecutor(4) as pool:

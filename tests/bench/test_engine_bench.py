@@ -47,6 +47,7 @@ def test_without_a_gpu_there_is_no_measurement(
     assert "found no GPU" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_small_run_tells_what_it_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real ranks take turns, predict the same, receive what was planned, and leave nothing behind."""
     folder, out = tmp_path / "folder", tmp_path / "engine.json"

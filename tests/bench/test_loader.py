@@ -81,6 +81,7 @@ def test_all_storages_hold_the_same_voxels(tmp_path: Path, name: str) -> None:
     other.close()
 
 
+@pytest.mark.long
 def test_a_small_run_tells_what_it_saw(tmp_path: Path) -> None:
     """The command runs each contender in a process of its own, and writes every figure."""
     out = tmp_path / "loader.json"

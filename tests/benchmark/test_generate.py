@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pytest
 import zarr
 
+from tests.support import processes
 from voxload.benchmark.codec import Codec
 from voxload.benchmark.contents import Contents, Kind
 from voxload.benchmark.crew import crew
@@ -234,7 +235,7 @@ def _stopped(folder: Path, plan: DatasetPlan, *, workers: int, samples: int) -> 
             yield child
         finally:
             child.kill()
-            child.wait(timeout=60)
+            child.wait(timeout=processes.LIMIT)
     assert child.returncode == -signal.SIGKILL
 
 
@@ -391,8 +392,8 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
         for stored in StoreFormat
     ]
     texts = [json.dumps(plan.to_dict()) for plan in plans]
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path), *texts], capture_output=True, text=True, check=True, timeout=120
+    done = processes.run(
+        [sys.executable, "-c", code, str(tmp_path), *texts], capture_output=True, text=True, check=True
     )
     lines = done.stdout.splitlines()
     assert len(lines) == len(plans)

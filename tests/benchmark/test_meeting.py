@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import processes
 from voxload.benchmark.meeting import as_torch_job, meeting
 
 RANK = """
@@ -32,7 +32,7 @@ with meeting() as shared:
 """
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "mpiexec"])
+@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("mpiexec", marks=pytest.mark.long)])
 def test_ranks_meet(launcher: str, tmp_path: Path) -> None:
     """Three ranks hear each other, and become a job of torch's only when they are all of it."""
     script = tmp_path / "rank.py"
@@ -42,7 +42,7 @@ def test_ranks_meet(launcher: str, tmp_path: Path) -> None:
     else:
         command = [str(Path(sys.executable).with_name("mpiexec")), "-n", "3", sys.executable, str(script)]
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=environ)
+    done = processes.run(command, capture_output=True, text=True, check=True, env=environ)
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("SEEN "))
     assert json.loads(line.removeprefix("SEEN ")) == [[[0, 10, 20], "mine", False, 3]] * 3
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +12,7 @@ import torch
 
 from tests.benchmark.stored import store
 from tests.laws.bench_loader import check_loader
+from tests.support import processes
 from voxload.benchmark.loaders import registry
 from voxload.benchmark.loaders.kind import Kind, check_installed
 from voxload.benchmark.loaders.protocol import BenchLoader, Task
@@ -105,7 +105,7 @@ def test_built_in_loaders_have_names() -> None:
 def test_libraries_are_not_imported_before_they_are_measured() -> None:
     """Whoever measures one loader does not wait for, or hold, the others."""
     program = "import sys; from voxload.benchmark.loaders import registry; registry.kinds(); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    done = processes.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not {"zarr", "zarrs", "monai", "tensorstore", "nvidia.dali"} & set(done.stdout.split())
 
 

@@ -93,7 +93,7 @@ def _low_half_bytes(path: Path) -> int:
         return sum(info.size for info in infos if info.chunk_offset[1] < SHAPE[1] // 2)
 
 
-@pytest.mark.parametrize("loader", ["voxload", "torch-h5py"])
+@pytest.mark.parametrize("loader", ["voxload", pytest.param("torch-h5py", marks=pytest.mark.long)])
 def test_emulated_steps_take_their_time(loader: str, data: Path) -> None:
     """Where computing outlasts loading, throughput is that of the computing, and AU is near 1."""
     workload = _workload(

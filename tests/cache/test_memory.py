@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support import processes
 from voxload.cache.attached import AttachedMemory
 from voxload.cache.layout import ROW, WINDOW, Layout
 from voxload.cache.memory import MemoryTier
@@ -191,10 +192,10 @@ def test_waiting_for_a_block(tier_laws: ModuleType) -> None:
         tier.put(tier_laws.key_of("b"), block)
         assert not waiting.done()
         tier.put(key, block)
-        assert waiting.result(timeout=30)
+        assert waiting.result(timeout=processes.LIMIT)
         waiting = pool.submit(tier.wait_for, tier_laws.key_of("never"), 60)
         tier.close()
-        assert not waiting.result(timeout=30)
+        assert not waiting.result(timeout=processes.LIMIT)
 
 
 @pytest.mark.parametrize(

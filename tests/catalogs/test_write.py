@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.catalogs.tables import lines, rows, table, written
+from tests.support import processes
 from voxload.catalog import CATALOG_NAME, Catalog
 from voxload.catalogs import Rows, catalog_path, filter_rows, parse, write_rows
 from voxload.errors import DataError, NotFoundError, UsageError
@@ -85,7 +85,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
         "except StorageError as error: print(error)"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    run = processes.run(command, capture_output=True, text=True, check=True)
     assert "two.parquet: found" in run.stdout
     assert "File too large" in run.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]

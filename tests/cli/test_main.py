@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import stamina
 
+from tests.support import processes
 from voxload.cli.commands import COMMANDS, GROUPS
 from voxload.cli.main import run
 from voxload.cli.retries import show_retries
@@ -43,9 +44,7 @@ def test_the_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_command_does_not_wait_for_libraries_of_others(call: list[str]) -> None:
     """What converts, tells what is there or looks after tables loads neither torch nor matplotlib."""
     program = "import sys; from voxload.cli.main import run; run(sys.argv[1:]); print(sorted(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *call], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = processes.run([sys.executable, "-c", program, *call], capture_output=True, text=True, check=True)
     assert "'voxload.cli.main'" in done.stdout
     for name in ("torch", "matplotlib"):
         assert f"'{name}'" not in done.stdout
@@ -156,7 +155,7 @@ def test_ctrl_c_ends_quietly_while_the_commands_load() -> None:
         from voxload.cli.start import main
         main()
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = processes.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr, done.stdout) == (130, "voxload: interrupted\n", "")
 
 

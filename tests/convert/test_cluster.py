@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pytest
 import zarr
 
+from tests.support import processes
 from voxload.convert import ConvertOptions, Gridding, GridUnit, Hints, ParticleChoice, Progress, Share, convert
 from voxload.convert.lock import LOCK_NAME, BusyError
 from voxload.convert.planning import plan_volumes
@@ -106,7 +107,7 @@ def _process(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
-            process.wait(timeout=60)
+            process.wait(timeout=processes.LIMIT)
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +151,7 @@ def _on(cluster: str) -> ConvertOptions:
     )
 
 
+@pytest.mark.long
 def test_killed_worker(tmp_path: Path, raw: Path, cluster: Machines, alone: dict[str, bytes]) -> None:
     """With a worker killed under way, another one goes on where its record ends: every file is that of one process."""
     cluster.trap.touch()

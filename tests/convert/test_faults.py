@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.openfiles import open_files
+from tests.support import processes
 from voxload.convert import ConvertOptions, StoredFormat, convert
 from voxload.convert.lock import LOCK_NAME
 from voxload.errors import StorageError
@@ -36,7 +36,7 @@ def _mount(*arguments: str) -> str:
     command = shutil.which("mount")
     if command is None:
         return "there is no mount command"
-    done = subprocess.run([command, *arguments], check=False, capture_output=True, text=True, timeout=60)
+    done = processes.run([command, *arguments], check=False, capture_output=True, text=True)
     return done.stderr if done.returncode else ""
 
 
@@ -51,7 +51,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        subprocess.run([shutil.which("umount") or "umount", str(folder)], check=True, timeout=60)
+        processes.run([shutil.which("umount") or "umount", str(folder)], check=True)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_file_size_limit(tmp_path: Path, noise: Path, stored: StoredFormat, *, v
     """A quota in the way of one file is reported the same way, from a process that ends cleanly."""
     out = tmp_path / "out"
     command = [sys.executable, "-c", LIMITED, str(noise), str(out), stored.value]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    done = processes.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 3, done.stderr
     assert done.stdout.startswith(f"writing {out}/noise{stored.suffix}: found File too large; ")
     assert done.stderr == ""

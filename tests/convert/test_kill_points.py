@@ -24,9 +24,9 @@ CALLS = frozenset(
     ("open", "write", "pwrite", "pwritev", "truncate", "ftruncate", "rename", "replace", "unlink", "mkdir", "rmdir")
 )
 """Names of what may change a folder, in the modules below and as methods of files."""
-SHARE = 2
+SHARE = 8
 """Tests that divide the states of a format among them."""
-STEP = 4
+STEP = 9
 """One of so many states is looked at where volumes are replaced: one by one, they would take minutes."""
 
 
@@ -98,7 +98,7 @@ class _Processes:
         states = self._context.Value("i")
         process = self._context.Process(target=_convert, args=(self._src, out, self._stored, last, states))
         process.start()
-        process.join(60)
+        process.join()
         return process.exitcode, states.value
 
 
@@ -113,7 +113,7 @@ def raw(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("share", range(SHARE))
+@pytest.mark.parametrize("share", [0, *(pytest.param(share, marks=pytest.mark.long) for share in range(1, SHARE))])
 @pytest.mark.parametrize("stored", list(StoredFormat))
 def test_killed_in_every_state(tmp_path: Path, raw: Path, stored: StoredFormat, share: int) -> None:
     """Whatever call was the last one, the next run ends as if there had been one run, and leaves nothing else."""
@@ -132,7 +132,7 @@ def test_killed_in_every_state(tmp_path: Path, raw: Path, stored: StoredFormat, 
         shutil.rmtree(out)
 
 
-@pytest.mark.parametrize("pack", [Packing.NEVER, Packing.ALWAYS])
+@pytest.mark.parametrize("pack", [Packing.NEVER, pytest.param(Packing.ALWAYS, marks=pytest.mark.long)])
 @pytest.mark.parametrize("stored", list(StoredFormat))
 def test_killed_while_volumes_are_replaced(tmp_path: Path, raw: Path, stored: StoredFormat, pack: Packing) -> None:
     """Volumes that others take the place of, under their names or beside them, are never seen by halves."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from tests.support import processes
 from voxload.units import parse_bytes
 
 EXTENT = 320
@@ -42,6 +42,6 @@ def test_peak_memory_stays_within_the_budget(tmp_path: Path) -> None:
 
 
 def _peak_bytes(command: list[str]) -> int:
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    done = processes.run(command, check=True, capture_output=True, text=True)
     # VmHWM and not getrusage: the latter's peak begins with that of the process that started the child.
     return int(done.stdout.split()[1]) * 1024

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from itertools import permutations
@@ -21,6 +20,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support import processes
 from voxload.catalog import Catalog
 from voxload.convert import (
     Assignment,
@@ -351,7 +351,7 @@ def test_source_that_changes_while_it_is_read(tmp_path: Path, stored: StoredForm
 def test_conversion_does_not_import_torch() -> None:
     """The converter's memory budget has no room for torch, which it does not need."""
     code = "import sys, voxload.convert, voxload.cli.convert; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert processes.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_particles_become_a_cube(tmp_path: Path) -> None:

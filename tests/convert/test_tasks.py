@@ -130,6 +130,7 @@ def _options(share: Share | None = None) -> ConvertOptions:
     return ConvertOptions(chunks=(8, 8, 8), workers=1, pack=Packing.NEVER, checksums=True, share=share)
 
 
+@pytest.mark.long
 def test_tasks_end_where_one_run_does(tmp_path: Path, raw: Path) -> None:
     """Of 32 tasks one is killed; when it has run again, every file and the catalogue are those of a single run."""
     convert(raw, tmp_path / "one", options=_options())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support import processes
 from voxload.catalog import Catalog
 from voxload.cli.main import run
 from voxload.convert import Compression, ConvertOptions, Hints, Packing, Progress, StoredFormat, convert
@@ -221,7 +221,7 @@ def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
     options = ConvertOptions(max_memory=LIBRARY_BYTES + ROOM, workers=1)
     convert(tmp_path / "raw", tmp_path / "out", options=options)
     command = [sys.executable, "-c", CHILD, str(tmp_path / "raw"), str(tmp_path / "out"), str(options.max_memory)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    done = processes.run(command, check=True, capture_output=True, text=True)
     verified, grown = map(int, done.stdout.split())
     assert verified == voxels.size
     assert grown <= ROOM

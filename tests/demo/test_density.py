@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from colossus.cosmology.cosmology import Cosmology
 from numpy.typing import NDArray
 from powerbox import get_power
 
+from tests.support import processes
 from voxload.demo.density import OMEGA_B, DensityGrid, LinearSpectrum
 from voxload.demo.parameters import to_physical
 from voxload.errors import UsageError
@@ -128,7 +128,7 @@ try:
 except UsageError as error:
     print(error)
 """
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    run = processes.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert 'pip install "voxload[demo]"' in run.stdout
 
 
@@ -141,5 +141,5 @@ grid = DensityGrid(8, 16.0)
 grid.overdensity(grid.spectrum(to_physical([0, 0, 0, 0])), 0.5, seed=0)
 """
     environment = {"HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-    subprocess.run([sys.executable, "-c", program], env=environment, cwd=tmp_path, timeout=60, check=True)
+    processes.run([sys.executable, "-c", program], env=environment, cwd=tmp_path, check=True)
     assert list(tmp_path.iterdir()) == []

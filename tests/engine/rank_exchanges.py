@@ -54,7 +54,7 @@ def apart(found: list[Tensor], wanted: list[Tensor]) -> float:
 def lose(grid: ProcessGrid, folder: Path, report: dict[str, Any]) -> None:
     """End rank BAD in the middle of a backward pass; the others write down how that ended for them."""
     model = UNet3D(1, 2, variant="lbann", widths=(2, 4, 6))
-    network = shard(model, grid, shape=SHAPE, exchange=P2P(grid, timeout=20))
+    network = shard(model, grid, shape=SHAPE, exchange=P2P(grid, timeout=300))
     block = torch.randn(1, 1, *grid.block(SHAPE).shape)
     found = network(block)
     if grid.rank == BAD:
@@ -79,7 +79,7 @@ def _vanish() -> None:
 def main(rank: int, ranks: int, folder: Path) -> None:
     """Run all exchanges, then lose a rank."""
     torch.set_num_threads(1)
-    limit = timedelta(seconds=60)
+    limit = timedelta(seconds=300)
     dist.init_process_group(
         "gloo", init_method=f"file://{folder / 'world'}", rank=rank, world_size=ranks, timeout=limit
     )

@@ -9,8 +9,10 @@ import pytest
 from bench.splitting.combination import Combination
 from bench.splitting.world import run_world
 from tests.engine.test_training import TOLERANCE
+from tests.support import processes
 
 
+@pytest.mark.long
 def test_a_whole_compiled_graph_trains_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the compiler makes of a split U-Net gives the same numbers, and no rank waits for another for ever.
 
@@ -19,5 +21,5 @@ def test_a_whole_compiled_graph_trains_alike(tmp_path: Path, monkeypatch: pytest
     # Without vector instructions kernels compile in half of the time.
     monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
     how = Combination("unet3d-kits19", 2, (2, 1, 1), "ddp", "compiled", backend="inductor")
-    (row,) = run_world([how], tmp_path, limit=165).values()
+    (row,) = run_world([how], tmp_path, limit=processes.LIMIT).values()
     assert max(row.values()) <= TOLERANCE, row

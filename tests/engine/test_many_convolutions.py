@@ -13,7 +13,7 @@ PARTS = 5
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 @pytest.mark.parametrize("kind", ["convolution", "transposed convolution"])
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
 def test_any_convolution_over_any_cut_equals_one_process(kind: str, part: int) -> None:  # noqa: ARG001 - one of several
     """Every setting that torch accepts, over any cut, gives torch's own numbers to rounding."""
     check_many(kind, 230)

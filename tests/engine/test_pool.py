@@ -40,7 +40,7 @@ def poolings(draw: st.DrawFn) -> tuple[nn.Module, list[int], tuple[int, int, int
 
 
 @given(poolings(), st.integers(0, 2**31), st.booleans())
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=60)
 def test_any_pooling_equals_one_process(
     compare: Compare, case: tuple[nn.Module, list[int], tuple[int, int, int]], seed: int, ties: bool
 ) -> None:

@@ -6,20 +6,32 @@ from pathlib import Path
 
 import pytest
 
-from bench.splitting.combination import NETWORKS, covering
+from bench.splitting.combination import NETWORKS, Combination, covering
 from bench.splitting.world import run_world
+from tests.support import processes
 
 TOLERANCE = 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("network", NETWORKS)
 def test_training_equals_one_process(network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Losses and gradients of five steps, and weights and running statistics after them, are equal to rounding."""
     chosen = [how for how in covering() if how.network == network]
-    worst = run_world(chosen, tmp_path, limit=160)
+    worst = run_world(chosen, tmp_path, limit=processes.LIMIT)
     lines = ["", *(f"{how!s:<60}{_figures(worst[str(how)])}" for how in chosen)]
     with capsys.disabled():
         print("\n".join(lines))  # noqa: T201 - the table is what the test is for
+    assert max(value for row in worst.values() for value in row.values()) <= TOLERANCE
+
+
+def test_two_wrappers_equal_one_process(tmp_path: Path) -> None:
+    """One U-Net under FSDP and HSDP on four ranks, two groups of two blocks: the shortest of the comparisons above."""
+    chosen = [
+        Combination("unet3d-lbann", 4, (2, 1, 1), wrapper, mode)
+        for wrapper, mode in (("fsdp2", "accumulation"), ("hsdp", "checkpointing"))
+    ]
+    worst = run_world(chosen, tmp_path, limit=processes.LIMIT)
     assert max(value for row in worst.values() for value in row.values()) <= TOLERANCE
 
 

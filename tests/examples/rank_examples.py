@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import multiprocessing
 import os
 import runpy
 import sys
@@ -22,6 +23,7 @@ from tests.examples.cases import ALONE, EXAMPLES, FRAMEWORKS, LOADERS
 
 def main(universes: str) -> None:
     """Run the examples, then look at what the frameworks do with the loaders."""
+    multiprocessing.set_forkserver_preload(["torch", "voxload"])  # once, and not by each worker
     rank = int(os.environ["RANK"])
     master = _Master(rank)
     for name, loaders in LOADERS.items():

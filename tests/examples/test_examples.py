@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.examples.cases import APART, DEALINGS, EXAMPLES, LOADERS
+from tests.support import processes
 
 ROOT = Path(__file__).parents[2]
 LINE = re.compile(r"(torch|monai|voxload): (epoch (\d+), .*)")
@@ -34,7 +34,7 @@ def launch(universes: Path) -> Launch:
     """Run all examples under one torchrun: to start and import costs more than to train."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     module = ["-m", "tests.examples.rank_examples", str(universes)]
-    done = subprocess.run([*command, *module], cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
+    done = processes.run([*command, *module], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-5000:]
     lines: dict[str, list[str]] = {}
     ranks = []

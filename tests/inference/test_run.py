@@ -27,6 +27,7 @@ import torch.distributed as dist
 import zarr
 from numpy.typing import NDArray
 
+from tests.support import processes
 from tests.training.stops import REGRESSION, SEGMENTATION, regression, segmentation, single_threaded, train
 from voxload.catalog import Catalog, Entry
 from voxload.dataset import VolumeDataset
@@ -118,13 +119,12 @@ def runs(numbers: InferencePlan, classes: InferencePlan, tmp_path_factory: pytes
     path = tmp_path_factory.mktemp("plans") / "plans"
     path.write_text("\n".join(plan.to_json() for plan in plans), encoding="utf-8")
     runner = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
-    done = subprocess.run(
+    done = processes.run(
         [*runner, "-m", "tests.inference.test_run", str(path)],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         check=True,
-        timeout=150,
     )
     found = [InferenceResult.from_dict(json.loads(line)) for line in done.stdout.decode().splitlines()]
     with single_threaded():

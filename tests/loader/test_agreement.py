@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,15 @@ from typing import Any
 import h5py
 import pytest
 
+from tests.support import processes
+
 
 @pytest.fixture(scope="module")
 def ranks(folder: Path) -> list[dict[str, Any]]:
     """Run four ranks as two groups of two and return what each printed."""
     script = Path(__file__).parent / "rank_agreement.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4", str(script)]
-    done = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=120, check=False)
+    done = processes.run([*command, str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda row: int(row["rank"]))
 

@@ -20,6 +20,7 @@ import zarr
 
 from bench.throttle.process import Served, throttled_storage
 from tests.loader.shared_cache_ranks import Plan
+from tests.support import processes
 from voxload.cache.memory import MemoryTier
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +72,7 @@ def _session(command: Sequence[str], **words: str) -> Iterator[subprocess.Popen[
 
 def _printed(started: subprocess.Popen[str]) -> str:
     """Return what a command printed once it ended; no process may be left of it."""
-    output, errors = started.communicate(timeout=LIMIT)
+    output, errors = started.communicate(timeout=processes.LIMIT)
     assert started.returncode == 0, errors[-8000:]
     assert not _started(started.pid)
     return output
@@ -196,6 +197,7 @@ def test_the_stream_is_torchs(torchrun: Launch) -> None:
     torchrun.check_streams()
 
 
+@pytest.mark.long
 def test_the_stream_is_torchs_under_mpi(mpiexec: Launch) -> None:
     """The same by one-sided gets, of which some do come."""
     mpiexec.check_streams()

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import torch
 
+from tests.support import processes
+
 SAMPLES = 11
 
 
 def _job(ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     script = Path(__file__).parent / "state_ranks.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", str(script)]
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=180, check=False)
+    return processes.run([*command, *arguments], capture_output=True, text=True, check=False)
 
 
 def _samples(place: Path, ranks: int, group_size: int) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 
@@ -16,10 +18,11 @@ BOX = Box((-1, -1, -1), (3, 3, 3))
 
 
 @pytest.fixture
-def reader(laws: ModuleType, tmp_path: Path) -> Reader:
+def reader(laws: ModuleType, tmp_path: Path) -> Iterator[Reader]:
     """Open a cube of 4 x 4 x 4."""
     np.save(tmp_path / "x.npy", laws.voxels((4, 4, 4)))
-    return open_reader(Location(str(tmp_path / "x.npy")))
+    with closing(open_reader(Location(str(tmp_path / "x.npy")))) as found:
+        yield found
 
 
 @pytest.mark.parametrize("boundary", Boundary)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from bench.damage.claims import claims
+from tests.support import processes
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +19,7 @@ def raised() -> dict[str, str]:
     """Read all claims in one process, which may allocate 64 MiB."""
     command = [sys.executable, "-m", "bench.damage.claims"]
     found: dict[str, str] = json.loads(
-        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout
+        processes.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     )
     return found
 

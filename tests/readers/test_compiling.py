@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import processes
+
 PARTS = """
 from voxload.readers.compiling import part
 
@@ -67,7 +69,7 @@ def _start(kernels: Path, first: int, stop: int, *, begin: str = "") -> subproce
 
 def _run(kernels: Path, first: int = 0, stop: int = 4, *, begin: str = "") -> str:
     with _start(kernels, first, stop, begin=begin) as process:
-        said, errors = process.communicate(timeout=120)
+        said, errors = process.communicate(timeout=processes.LIMIT)
     assert process.returncode == 0, errors
     return said
 
@@ -78,8 +80,8 @@ def _kept(kernels: Path) -> dict[Path, float]:
 
 def test_many_processes_keep_their_own_signatures(kernels: Path) -> None:
     """Whatever is compiled at the same moment, no index names two kernels, and every later process finds its own."""
-    processes = [_start(kernels, number, number + 1) for number in range(4) for _ in range(2)]
-    said = [process.communicate(timeout=120) for process in processes]
+    running = [_start(kernels, number, number + 1) for number in range(4) for _ in range(2)]
+    said = [process.communicate(timeout=processes.LIMIT) for process in running]
     assert [text for text, _ in said] == [text for text in EACH for _ in range(2)], said
     kept = _kept(kernels)
     assert len(kept) == len(list((kernels.parent / "kept").rglob("*.nbi"))) == 8

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.openfiles import open_files
+from tests.support import processes
 from voxload.errors import NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Handles, Location, Missing, handles, open_reader
@@ -103,7 +104,7 @@ def test_threads_open_a_location_once(places: list[Location], opened: list[Locat
     gate = threading.Barrier(8)
 
     def work(_: int) -> int:
-        gate.wait(timeout=30)
+        gate.wait(timeout=processes.LIMIT)
         return value(held, places[3])
 
     with ThreadPoolExecutor(8) as pool:
@@ -165,7 +166,7 @@ def test_a_copy_by_pickle_has_nothing_open(places: list[Location], opened: list[
     held.close()
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning", "ignore:this process is forked")
 def test_a_forked_child_starts_anew(places: list[Location], opened: list[Location]) -> None:
     """A child opens its own files even when the parent forked inside a lease, while a thread was opening another."""
     held = Handles("error")
@@ -174,11 +175,11 @@ def test_a_forked_child_starts_anew(places: list[Location], opened: list[Locatio
     def hold() -> None:
         with held.lease(places[1]):
             inside.set()
-            leave.wait(timeout=30)
+            leave.wait(timeout=processes.LIMIT)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    inside.wait(timeout=30)
+    inside.wait(timeout=processes.LIMIT)
     try:
         with held.lease(places[0]), held._lock:
             child = os.fork()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.support import processes
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, Missing, find_format, open_reader
@@ -107,8 +107,8 @@ def test_filter_plugins_are_loaded_when_they_are_needed(laws: ModuleType, tmp_pa
         "r = open_reader(Location(sys.argv[1], axes='DHWC')); i = r.describe()\n"
         "out = numpy.empty(i.shape, i.native_dtype); r.read_into(i.whole, out); print(out.tobytes().hex())"
     )
-    child = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "x.h5")], capture_output=True, text=True, timeout=60, check=True
+    child = processes.run(
+        [sys.executable, "-c", script, str(tmp_path / "x.h5")], capture_output=True, text=True, check=True
     )
     assert bytes.fromhex(child.stdout) == laws.to_volume(stored, "DHWC").tobytes()
 

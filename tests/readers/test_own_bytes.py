@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +12,7 @@ import h5py
 import pytest
 import zarr
 
+from tests.support import processes
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader
 
@@ -25,7 +25,7 @@ OVERHEAD = 48 * 1024
 def test_each_rank_reads_an_eighth(capsys: pytest.CaptureFixture[str]) -> None:
     """The claim of bench/own_bytes.py at 128^3 x 4, on two ranks of each format; blocks end where chunks end."""
     command = [sys.executable, str(BENCH), "--size", "128", "--ranks", "0", "5", "--json"]
-    rows = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout)
+    rows = json.loads(processes.run(command, capture_output=True, text=True, check=True).stdout)
     with capsys.disabled():
         for row in rows:
             share = row["read_bytes"] / row["stored_bytes"]
@@ -76,7 +76,7 @@ def test_a_box_off_the_chunk_grid_is_rounded_to_chunks(laws: ModuleType, tmp_pat
     reader.close()
     assert cost.chunks == 8
     command = ["strace", "-f", "-y", "-e", "trace=read,pread64,preadv2,write", "-o", str(tmp_path / "trace")]
-    subprocess.run([*command, sys.executable, "-c", TRACED, str(path)], capture_output=True, timeout=120, check=True)
+    processes.run([*command, sys.executable, "-c", TRACED, str(path)], capture_output=True, check=True)
     lines = (tmp_path / "trace").read_text().split("MARK", maxsplit=2)[2].splitlines()
     read = sum(int(line.rsplit("= ", 1)[1]) for line in lines if str(path) in line and "read" in line)
     index = 27 * 16 + 4 if kind == "zarr" else 0

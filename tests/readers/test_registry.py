@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 import zarr
 
+from tests.support import processes
 from voxload.errors import UsageError
 from voxload.readers import Location, Missing, find_format, open_reader, registry
 from voxload.readers.npy import NpyFormat
@@ -100,5 +100,5 @@ def test_an_import_is_light(tmp_path: Path) -> None:
         "print({'torch', 'zarr', 'aiohttp', 'obstore'} & sys.modules.keys() or 'none')"
     )
     words = [sys.executable, "-c", script, str(tmp_path / "x.npy")]
-    child = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    child = processes.run(words, capture_output=True, text=True, check=True)
     assert child.stdout.strip() == "none"

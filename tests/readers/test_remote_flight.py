@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support import processes
 from voxload.errors import StorageError, UsageError
 from voxload.readers.remote.budget import ByteBudget
 from voxload.readers.remote.flight import Flight
@@ -73,7 +74,7 @@ def test_flights_share_a_budget_and_all_arrive(wanted: list[list[Piece]], group:
 
         with Flight(plan(pieces, group=group), load, held=held) as flight, ThreadPoolExecutor(2) as pool:
             tasks = [pool.submit(work), pool.submit(work)]
-            return all(task.result(timeout=20) for task in tasks)
+            return all(task.result(timeout=processes.LIMIT) for task in tasks)
 
     with ThreadPoolExecutor(len(wanted)) as pool:
         assert all(pool.map(read, wanted))
@@ -129,7 +130,7 @@ def test_one_that_needs_more_than_the_budget_goes_alone() -> None:
     waiting = threading.Thread(target=held.reserve, args=(50,))
     waiting.start()
     held.release(4)
-    waiting.join(timeout=10)
+    waiting.join(timeout=processes.LIMIT)
     assert held.held == 50
     assert not held.try_reserve(1)
     held.release(50)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +13,7 @@ import pytest
 import zarr
 from zarr.codecs import ShardingCodec, ShardingCodecIndexLocation, ZstdCodec
 
+from tests.support import processes
 from voxload.errors import DataError, StorageError
 from voxload.geometry import Box
 from voxload.readers import Location, Reader, open_reader
@@ -158,9 +157,7 @@ def test_a_server_that_hangs_is_given_up(laws: ModuleType, server: Any, monkeypa
     monkeypatch.setattr(store, "PATIENCE", Patience(attempts=2, first_wait=0.01, silence=0.2))
     reader = opened(server)
     server.trouble = lambda _number, _path: "hang"
-    begun = time.monotonic()
     kind, message = failure(reader, laws)
-    assert time.monotonic() - begun < 5
     assert kind is StorageError
     assert f"{server.url}/x.zarr/c/0/0/0" in message
     assert "2 attempts" in message
@@ -302,8 +299,8 @@ for url in ("s3://bucket/x.zarr", "memory://x.zarr"):
 
 def _run(script: str, *arguments: str) -> list[str]:
     command = [sys.executable, "-c", script, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    return done.stdout.splitlines()
+    done = processes.run(command, capture_output=True, text=True, check=True)
+    return str(done.stdout).splitlines()
 
 
 def test_a_forked_child_is_told_to_start_otherwise(laws: ModuleType, server: Any) -> None:

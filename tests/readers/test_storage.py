@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import zarr
 
+from tests.support import processes
 from voxload.readers import Location, open_reader
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -64,7 +64,7 @@ except StorageError as error:
 def open_elsewhere(path: Path) -> str:
     """Read a volume in another process without privileges; return the message of its StorageError."""
     command = [sys.executable, "-c", OPEN_ELSEWHERE, str(path)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    return str(processes.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def example() -> ModuleType:
     return module
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.long
 def test_the_example_compares_and_draws(
     example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

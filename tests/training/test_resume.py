@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support import processes
 from tests.training.stops import (
     REGRESSION,
     SEGMENTATION,
@@ -147,9 +148,7 @@ def grids(catalog: Path, labelled: Path, tmp_path_factory: pytest.TempPathFactor
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
     module = ["-m", "tests.training.rank_resume", str(catalog), str(labelled), str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, *module], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=150, check=False
-    )
+    done = processes.run([*command, *module], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-5000:]
     four = json.loads((folder / "learnt.json").read_text(encoding="utf-8"))
     results = {"one block of four": cubes, "two halves twice": cubes, "unet": unet}
@@ -157,7 +156,7 @@ def grids(catalog: Path, labelled: Path, tmp_path_factory: pytest.TempPathFactor
     return Grids(results, weights, four, folder)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["one block of four", "two halves twice", "unet"])
 def test_grids_give_equal_numbers(grids: Grids, name: str) -> None:
     """One process, four blocks of a sample, two groups of two: losses and weights are equal to rounding in float64."""
@@ -168,11 +167,13 @@ def test_grids_give_equal_numbers(grids: Grids, name: str) -> None:
         torch.testing.assert_close(weights[key], values, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.long
 def test_ranks_end_with_the_same_bits(grids: Grids) -> None:
     """On four ranks too, where sums depend on their order, a stopped run ends as the one that was not."""
     assert grids.four["same bits"] == [[1.0]]
 
 
+@pytest.mark.long
 def test_split_weights_load_into_the_plain_networks(grids: Grids) -> None:
     """Checkpoints of blocks are those of ordinary networks."""
     UNet3D(1, 3, widths=(4, 8, 8)).load_state_dict(torch.load(grids.folder / "unet.pt", weights_only=True))

@@ -61,7 +61,7 @@ def obey(link: Connection, memory: MemoryTier, shelf: Shelf) -> None:
 
 def connect(socket: str) -> Connection:
     """Return a connection to who gives orders, once it listens."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while True:
         try:
             return Client(socket)

@@ -21,6 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.support import processes
 from voxload.cache.block import BlockKey
 from voxload.cache.memory import MemoryTier
 from voxload.cache.peer import flight
@@ -344,7 +345,7 @@ def test_nothing_is_left(memory: MemoryTier, peer_laws: ModuleType) -> None:
     before = left()
     for _ in range(5):
         once()
-    deadline = time.monotonic() + 10  # gRPC's threads take a moment to end
+    deadline = time.monotonic() + processes.LIMIT  # gRPC's threads take a moment to end
     while any(now > then for now, then in zip(left(), before, strict=True)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert all(now <= then for now, then in zip(left(), before, strict=True)), (before, left())

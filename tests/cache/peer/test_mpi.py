@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import processes
 
 HERE = Path(__file__).parent
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
@@ -69,11 +70,10 @@ def test_laws(tmp_path: Path) -> None:
     python, owner = sys.executable, str(HERE / "owner.py")
     command = [str(MPIEXEC), "-n", "1", python, str(HERE / "rank_laws.py"), str(tmp_path)]
     command += [":", "-n", "3", python, owner, str(tmp_path / "orders"), "mpi"]
-    run = subprocess.run(
+    run = processes.run(
         command,
         capture_output=True,
         text=True,
-        timeout=90,
         check=False,
         env=_environ(MPIR_CVAR_NOLOCAL="1", OMP_NUM_THREADS="1"),
     )
@@ -83,9 +83,7 @@ def test_laws(tmp_path: Path) -> None:
 
 def test_fewer_threads() -> None:
     """Where one thread at a time may call MPI, calls take turns; where only the main thread may, that is an error."""
-    run = subprocess.run(
-        [sys.executable, "-c", ONE_RANK], capture_output=True, text=True, timeout=60, check=False, env=_environ()
-    )
+    run = processes.run([sys.executable, "-c", ONE_RANK], capture_output=True, text=True, check=False, env=_environ())
     assert run.returncode == 0, run.stderr
     serialized, funneled = run.stdout.splitlines()
     assert serialized == "serialized True"

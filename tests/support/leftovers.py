@@ -1,0 +1,109 @@
+"""Leftovers: what a test leaves behind in its process, in the folder for temporary files and in the working folder."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
+
+from tests.support import processes
+
+LASTING_THREADS = ("fsspecIO", "zarr_io", "asyncio_", "zarr_pool", "voxload-decode", "voxload-fetch", "tqdm_")
+"""Threads that last as long as the process, by how their names begin: zarr-python's, fsspec's, ours, tqdm's."""
+LASTING_FILES = (
+    "torchinductor_",
+    "torchelastic_",
+    "pymp-",
+    "__pycache__",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".mypy_cache",
+)
+"""What fsspec's caches, torch, multiprocessing and the tools keep, by how the names begin."""
+_LIBRARIES = (sys.prefix, sys.base_prefix)
+"""Where libraries have files of their own, such as fonts, which they may keep open."""
+_PATIENCE = 20.0
+"""Seconds for what was told to end; only a test that fails waits for so long."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What there is at one moment."""
+
+    children: set[int]
+    threads: set[threading.Thread]
+    files: Counter[str]
+    """Names of what is open, the shared memory's among them."""
+    names: dict[str, set[str]]
+    """Names in the watched folders."""
+
+    @classmethod
+    def take(cls, folders: tuple[str, ...]) -> Snapshot:
+        """Look around; `folders` are those whose entries count."""
+        names = {folder: set(os.listdir(folder)) for folder in folders}  # noqa: PTH208 - this runs around every test
+        return cls(processes.descendants(), set(threading.enumerate()), open_files(), names)
+
+    def left_outside(self) -> list[str]:
+        """Return in words the processes and names that are there now and were not then; ends the processes."""
+        if processes.descendants() - self.children:
+            gc.collect()
+        return [*self._processes(), *self._names()]
+
+    def left_behind(self) -> list[str]:
+        """Return in words what is there now and was not then; ends processes that are."""
+        if processes.descendants() - self.children or set(threading.enumerate()) - self.threads:
+            gc.collect()  # what only a cycle of references keeps is not the test's
+        return [*self._processes(), *self._threads(), *self._files(), *self._names()]
+
+    def _processes(self) -> list[str]:
+        left = processes.descendants() - self.children
+        left = processes.ended(left, patience=_PATIENCE) if left else left
+        told = [f"process {processes.told(pid)}" for pid in sorted(left)]
+        processes.end(left)
+        return told
+
+    def _threads(self) -> list[str]:
+        running = [
+            thread
+            for thread in set(threading.enumerate()) - self.threads
+            if not thread.name.startswith(LASTING_THREADS)
+        ]
+        until = time.monotonic() + _PATIENCE
+        for thread in running:
+            thread.join(timeout=max(until - time.monotonic(), 0))
+        return [f"thread {thread.name}" for thread in running if thread.is_alive()]
+
+    def _files(self) -> list[str]:
+        if open_files() - self.files:
+            gc.collect()
+        return [f"open file {name} ({count})" for name, count in (open_files() - self.files).items()]
+
+    def _names(self) -> list[str]:
+        return [
+            f"{folder}/{name}"
+            for folder, before in self.names.items()
+            for name in sorted(set(os.listdir(folder)) - before)  # noqa: PTH208 - this runs around every test
+            if not name.startswith(LASTING_FILES)
+        ]
+
+
+def open_files() -> Counter[str]:
+    """Return what this process has open, by name; sockets, event queues and devices have none."""
+    found: Counter[str] = Counter()
+    for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208 - this runs around every test
+        with suppress(OSError):  # the descriptor of this very listing, or one that a thread closed
+            name = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - as above
+            is_device = name.startswith(("/proc/", "/dev/")) and not name.startswith("/dev/shm/")  # noqa: S108 - a name
+            if name.startswith(("/", "pipe:")) and not is_device and not name.startswith(_LIBRARIES):
+                found[name] += 1
+    for kept in (resource_tracker._resource_tracker._fd, forkserver._forkserver._forkserver_alive_fd):  # type: ignore[attr-defined]
+        if kept is not None:  # multiprocessing keeps it for as long as this process lives
+            with suppress(OSError):
+                found.pop(os.readlink(f"/proc/self/fd/{kept}"), None)  # noqa: PTH115 - as above
+    return found
