@@ -17,6 +17,7 @@ from tests.support import processes
 LASTING_THREADS = ("fsspecIO", "zarr_io", "asyncio_", "zarr_pool", "voxload-decode", "voxload-fetch", "tqdm_")
 """Threads that last as long as the process, by how their names begin: zarr-python's, fsspec's, ours, tqdm's."""
 LASTING_FILES = (
+    "tmp",
     "torchinductor_",
     "torchelastic_",
     "pymp-",
