@@ -11,7 +11,7 @@ import pytest
 from matplotlib.image import imread
 
 from voxload.cli.main import run
-from voxload.convert import ConvertOptions, convert
+from voxload.convert import ConvertOptions, Hints, Packing, convert
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +71,19 @@ def test_one_sample_must_be_named(folder: Path, tmp_path: Path, capsys: pytest.C
     assert run(["info", str(folder), "--sample", "y"]) == 2
     assert "x_0_0_0" in capsys.readouterr().err
     assert not (tmp_path / "p.png").exists()
+
+
+def test_a_packed_file_is_shown_as_a_sample_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Six small samples in one file are six samples, not one volume of six times their depth, for ranks too."""
+    for index in range(6):
+        np.save(tmp_path / f"u{index}.npy", np.full((1, 8, 8, 8), index, np.int16))
+    convert(tmp_path, tmp_path / "out", options=ConvertOptions(pack=Packing.ALWAYS, hints=Hints("CDHW")))
+    (packed,) = map(str, (tmp_path / "out").glob("*.zarr"))
+    found = _json(["info", packed, "--spatial", "2,1,1"], capsys)
+    assert (found["shape"], found["sample"], found["packed_samples"]) == ([1, 8, 8, 8], "u0", 6)
+    assert [rank["stop"] for rank in found["ranks"]] == [[4, 8, 8], [8, 8, 8]]
+    assert _json(["info", packed, "--sample", "u3"], capsys)["window"] == {"start": [24, 0, 0], "stop": [32, 8, 8]}
+    assert run(["info", packed]) == 0
+    assert "u0, of 6 packed into 48 x 8 x 8" in " ".join(capsys.readouterr().out.split())
+    assert run(["info", packed, "--sample", "u9"]) == 2
+    assert "found no sample 'u9', expected one of ['u0'" in capsys.readouterr().err

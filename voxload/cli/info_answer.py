@@ -42,14 +42,17 @@ class Answer:
 
     def add_row(self, row: CatalogRow) -> None:
         """Add one volume of one sample of a catalogue."""
-        self._add_volume(row.location, row)
+        self._add_volume(row.location, row.rows(), sample=row.entry.sample)
         self.figures |= row.figures()
 
     def add_subject(self, subject: Subject) -> None:
         """Add what a path is; raises UsageError when ranks are asked for of what no rank can read."""
         listing = subject.listing
         if subject.stored is not None:
-            self._add_volume(subject.stored, None)
+            packed = subject.packed
+            self._add_volume(subject.stored, {} if packed is None else packed.rows())
+            if packed is not None:
+                self.figures |= {"sample": packed.sample, "packed_samples": packed.samples}
         elif listing is not None:
             self._add_raw(listing)
         if listing is not None:
@@ -68,7 +71,7 @@ class Answer:
         for table in self.tables:
             console.print(table)
 
-    def _add_volume(self, location: Location, row: CatalogRow | None) -> None:
+    def _add_volume(self, location: Location, rows: dict[str, str], *, sample: str = "") -> None:
         with closing(open_reader(location, missing=Missing.FILL)) as reader:
             costs, advice = self.ranks.costs(reader), self.ranks.advice(reader)
             figures = volume_figures(reader)
@@ -76,11 +79,11 @@ class Answer:
                 "ranks": [cost.figures() for cost in costs],
                 "advice": asdict(advice) if advice is not None else None,
             }
-            self.tables.append(volume_table(figures, row.rows() if row is not None else {}))
+            self.tables.append(volume_table(figures, rows))
             if advice is not None:
                 self.tables += [cost_table(costs), advice_line(advice, costs)]
             if self.plot is not None:
-                plot_volume(reader, self.plot, sample=row.entry.sample if row is not None else "")
+                plot_volume(reader, self.plot, sample=sample)
 
     def _add_raw(self, listing: RawListing) -> None:
         if self.ranks.spatial:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from voxload.cli.info_source import Choice, RawListing
+from voxload.cli.info_tables import extents
 from voxload.convert.manifest import read_manifest
 from voxload.convert.sources.hints import Headerless, Hints, MemoryOrder
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.readers import Location, find_format
+from voxload.readers.protocol import Window
 from voxload.readers.store import is_url
 
 _HEADERLESS, _NAMELESS = "raw", "HDF5"
@@ -41,6 +43,22 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
+class Packed:
+    """One of several samples in one stored volume: a window of it, as training reads it."""
+
+    sample: str
+    """Its id."""
+    samples: int
+    """How many there are."""
+    volume: str
+    """Extents of the volume that they share."""
+
+    def rows(self) -> dict[str, str]:
+        """Return the same for a table."""
+        return {"sample": f"{self.sample}, of {self.samples} packed into {self.volume}; --sample chooses another"}
+
+
+@dataclass(frozen=True, slots=True)
 class Subject:
     """What a path is."""
 
@@ -50,6 +68,8 @@ class Subject:
     """The cubes that a conversion finds there."""
     refusal: str = ""
     """Why a conversion would not take it, where readers do."""
+    packed: Packed | None = None
+    """Which of several samples that a conversion packed into one volume `stored` is."""
 
 
 def find_subject(given: Given) -> Subject:
@@ -65,8 +85,10 @@ def find_subject(given: Given) -> Subject:
         When it is damaged.
     """
     names, known = _stored_names(given)
-    if is_url(given.path) or _is_converted(Path(given.path)):
+    if is_url(given.path):
         return Subject(stored=_location(given, _one(given, names), None))
+    if _is_converted(Path(given.path)):
+        return _converted(given, _one(given, names))
     dataset = given.choice.dataset
     is_named = dataset in names if dataset else len(names) == 1
     try:
@@ -116,6 +138,28 @@ def _location(given: Given, dataset: str, listing: RawListing | None) -> Locatio
         dtype=facts.dtype if facts is not None else None,
         within=None if given.allow_outside else "",
     )
+
+
+def _converted(given: Given, dataset: str) -> Subject:
+    """Return what a conversion made: a sample, or one of those that it packed into the volume.
+
+    Raises NotFoundError when the sample that was chosen is not among them.
+    """
+    stored = _location(given, dataset, None)
+    try:
+        manifest = read_manifest(Path(given.path))
+    except DataError:  # of another version; what is stored is described as it is
+        manifest = None
+    if manifest is None or dataset not in ("", manifest.dataset) or len(manifest.members) < 2:
+        return Subject(stored=stored)
+    wanted = given.choice.sample
+    member = next((one for one in manifest.members if wanted in ("", one.sample)), None)
+    if member is None:
+        some = [one.sample for one in manifest.members[:5]]
+        raise NotFoundError(given.path, found=f"no sample {wanted!r}", expected=f"one of {some} and others")
+    window = Window(member.start, member.shape)
+    packed = Packed(member.sample, len(manifest.members), extents(manifest.shape[1:]))
+    return Subject(stored=replace(stored, window=window), packed=packed)
 
 
 def _is_converted(path: Path) -> bool:
