@@ -24,6 +24,10 @@ class TransientError(Exception):
     """A request failed in a way that may be over the next time: a lost connection, silence, a busy server."""
 
 
+class UnreachableError(TransientError):
+    """Nothing answers, nor ever has in this process: more likely a wrong address than a storage in trouble."""
+
+
 class ChangedError(Exception):
     """The object is not the one that was asked for: it was written again."""
 

@@ -16,7 +16,7 @@ from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionErr
 from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
 
 from voxload.errors import DataError, StorageError, UsageError
-from voxload.readers.remote.objects import ChangedError, Part, TransientError
+from voxload.readers.remote.objects import ChangedError, Part, TransientError, UnreachableError
 from voxload.readers.remote.patience import Patience
 from voxload.readers.remote.traffic import Traffic
 
@@ -42,6 +42,8 @@ _BEYOND = 416
 _BUSY = frozenset({408, 425, 429, *range(500, 600)})
 """Statuses that say: later. RFC 9110, RFC 8470 and RFC 6585."""
 _NO_RANGES = ("Range request not supported", "non-partial response")
+_UNREACHED = ("connection refused", "dns error", "failed to lookup address", "no route to host")
+"""What obstore says in words of an address at which nothing is."""
 _NO_RETRIES: RetryConfig = {"max_retries": 0, "retry_timeout": timedelta(minutes=1)}
 
 
@@ -73,7 +75,8 @@ class ObstoreObjects:
         self._is_http = parts.scheme in ("http", "https")
         path = urllib.parse.unquote(parts.path) if self._is_http else parts.path
         self._prefix = path.strip("/")
-        self._store = _client(f"{parts.scheme}://{parts.netloc}", patience)
+        self._root = f"{parts.scheme}://{parts.netloc}"
+        self._store = _client(self._root, patience)
 
     def locate(self, key: str) -> str:
         """Return the URL of an object."""
@@ -142,8 +145,9 @@ class ObstoreObjects:
         path = "/".join(part for part in (self._prefix, key.strip("/")) if part)
         self._traffic.add(requests=1)
         try:
-            return ask(path)
+            found = ask(path)
         except FileNotFoundError:
+            _reached.add(self._root)
             return None
         except PreconditionError as error:
             raise ChangedError from error
@@ -151,9 +155,13 @@ class ObstoreObjects:
             if isinstance(error, StorageError | DataError):
                 raise
             status = _status(error)
+            if status is not None:
+                _reached.add(self._root)
             if status == _GONE:
                 return None
             raise self._failure(key, error, status) from error
+        _reached.add(self._root)
+        return found
 
     def _failure(self, key: str, error: Exception, status: int | None) -> Exception:
         """Return the error to raise for one of obstore, which tells most of what it knows in words."""
@@ -170,6 +178,8 @@ class ObstoreObjects:
             return StorageError(self.locate(key), found=text, expected="permission to read", remedy=remedy)
         if status == _BEYOND:
             return DataError(self.locate(key), found="no such bytes", expected="an object that is not cut short")
+        if self._root not in _reached and any(words in str(error).lower() for words in _UNREACHED):
+            return UnreachableError(text)
         if status in _BUSY or (status is None and "HTTP error" in text and "builder error" not in text):
             return TransientError(text)
         return StorageError(self.locate(key), found=text, remedy="check URL, credentials, region and endpoint")
@@ -191,6 +201,8 @@ def _status(error: Exception) -> int | None:
     return int(found.group(1)) if found else None
 
 
+_reached: set[str] = set()
+"""Buckets and servers that have answered this process, be it with an error; only ever added to."""
 _clients: dict[tuple[str, Patience], ObjectStore] = {}
 _opening = threading.Lock()
 _is_useless = False

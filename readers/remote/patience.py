@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from voxload.errors import StorageError
-from voxload.readers.remote.objects import TransientError
+from voxload.readers.remote.objects import TransientError, UnreachableError
 from voxload.readers.remote.traffic import Traffic
 
 try:
@@ -28,6 +28,8 @@ class Patience:
     attempts: int = 16
     """Requests sent before giving up. A server that fails every third one fails one request this often in 40 million;
     with the waits below, 20 seconds of trouble are outlived."""
+    first_attempts: int = 5
+    """Of those, while nothing at an address has ever answered this process: after a second and a half it is said."""
     first_wait: float = 0.1
     """Before the second request; each further wait is twice as long."""
     longest_wait: float = 2.0
@@ -63,7 +65,7 @@ def persist(call: Callable[[], T], *, subject: str, patience: Patience, traffic:
             with attempt:
                 sent += 1
                 traffic.add(retries=int(sent > 1))
-                result = call()
+                result = _called(call, subject, is_last=sent >= patience.first_attempts)
     except TransientError as error:
         raise StorageError(
             subject,
@@ -71,3 +73,18 @@ def persist(call: Callable[[], T], *, subject: str, patience: Patience, traffic:
             remedy="the storage is unreachable or overloaded: check it, then try again",
         ) from error
     return result
+
+
+def _called(call: Callable[[], T], subject: str, *, is_last: bool) -> T:
+    """Return what `call` returns; raise StorageError where nothing answers, and a wrong address is as likely."""
+    try:
+        return call()
+    except UnreachableError as error:
+        if not is_last:
+            raise
+        raise StorageError(
+            subject,
+            found=f"nothing that answers: {error}",
+            expected="a storage",
+            remedy="check host and port, the endpoint in the environment, and that the storage runs",
+        ) from error

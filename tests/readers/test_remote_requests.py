@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -162,6 +164,47 @@ def test_a_server_that_hangs_is_given_up(laws: ModuleType, server: Any, monkeypa
     assert f"{server.url}/x.zarr/c/0/0/0" in message
     assert "2 attempts" in message
     assert len(server.paths) == 2
+
+
+def _closed_port() -> int:
+    """Return a port of the loopback interface at which nothing listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def test_an_address_at_which_nothing_is_is_given_up_soon() -> None:
+    """More likely a wrong port than a storage in trouble, as long as nothing there has ever answered."""
+    url = f"http://127.0.0.1:{_closed_port()}/x.zarr"
+    asked = RemoteStore(url, Patience(attempts=16, first_attempts=3, first_wait=0.001))
+    with pytest.raises(StorageError, match=r"found nothing that answers: .*check host and port"):
+        asked.size("zarr.json")
+    assert asked.traffic.counts().requests == 3
+
+
+def test_a_server_that_was_there_is_waited_for() -> None:
+    """One that has answered this process, be it that there is nothing, is asked as often as trouble is outlived."""
+    with HTTPServer(("127.0.0.1", 0), _Nothing) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        patience = Patience(attempts=6, first_attempts=3, first_wait=0.001)
+        asked = RemoteStore(f"http://127.0.0.1:{server.server_port}/x.zarr", patience)
+        assert asked.size("zarr.json") is None
+        server.shutdown()
+        thread.join()
+    with pytest.raises(StorageError, match="no answer in 6 attempts"):
+        asked.size("zarr.json")
+
+
+class _Nothing(BaseHTTPRequestHandler):
+    """A server of nothing, which keeps no connection."""
+
+    def do_HEAD(self) -> None:
+        """Say so."""
+        self.send_error(404)
+
+    def log_message(self, *args: object) -> None:
+        """Write no log."""
 
 
 def test_requests_in_flight_reach_their_bound_and_keep_to_it(laws: ModuleType, server: Any) -> None:

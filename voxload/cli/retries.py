@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 
 from voxload.text import shown
 
+_REPR = re.compile(r"""^\w+\((["'])(.*)\1\)$""")
+"""An error as stamina hands it on: its class and message as Python writes them."""
 _LONGEST = 100
 """Characters of a cause: one line on most terminals; the error at the end has it whole."""
 
@@ -20,7 +23,7 @@ class _RetryLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record of stamina's."""
         facts = vars(record)
-        cause = " ".join(str(facts.get("stamina.caused_by", "no answer")).split())
+        cause = _REPR.sub(r"\2", " ".join(str(facts.get("stamina.caused_by", "no answer")).split()))
         number, wait = facts.get("stamina.retry_num", "?"), facts.get("stamina.wait_for", "?")
         print(f"voxload: attempt {number} failed, next in {wait} s: {shown(cause[:_LONGEST])}", file=sys.stderr)
 
