@@ -165,18 +165,32 @@ def test_lines_of_throughput_join_what_differs_in_scale_alone(tmp_path: Path) ->
     assert "result-2: " in picture.description
 
 
-def test_bytes_by_tier_are_what_the_best_witness_says(tmp_path: Path) -> None:
-    """Tiers as the loader tells them; all from the storage as it asked; else what the kernel saw of read calls."""
+def test_bytes_by_tier_compare_like_with_like(tmp_path: Path) -> None:
+    """Loaders' own counts where all have some; else the kernel's of all of them, and own counts apart."""
     tells = document(Recipe(repetitions=1))
     (run,) = tells.runs
-    asks = replace(tells, runs=(replace(run, figures={**run.figures, "sources": {}}),))
-    paths = _write(tmp_path, [tells, asks, document(Recipe(repetitions=1, tells=False))])
-    said = tier_picture(read_results(paths)).description.split("; ")
     figures = run.figures
-    assert f"{number(figures['sources']['memory'] / 1e9)} GB from node memory" in said[0]
-    assert said[1] == f"result-2: {number(figures['asked_bytes'] / 1e9)} GB from storage"
-    assert f"{number(figures['device_bytes'] / 1e9)} GB from devices" in said[2]
-    assert "from page cache or network" in said[2]
+    asks = replace(tells, runs=(replace(run, figures={**figures, "sources": {}}),))
+    memory = f"{number(figures['sources']['memory'] / 1e9)} GB from node memory"
+    asked = f"{number(figures['asked_bytes'] / 1e9)} GB from storage"
+    alike = tier_picture(read_results(_write(tmp_path, [tells, asks])))
+    assert len(alike.figure.axes) == 1
+    first, second = alike.description.split("; ")
+    assert memory in first
+    assert second == f"result-2: {asked}"
+    assert "As the loaders count them" in alike.caption
+
+    mixed = tier_picture(read_results(_write(tmp_path, [tells, asks, document(Recipe(repetitions=1, tells=False))])))
+    kernel, own = mixed.figure.axes
+    assert (len(kernel.get_yticks()), len(own.get_yticks())) == (3, 2)
+    assert not kernel.get_shared_x_axes().joined(kernel, own)
+    said = mixed.description.split("; ")
+    device = f"{number(figures['device_bytes'] / 1e9)} GB from devices"
+    assert all("counted by the kernel" in line and device in line and "from page cache" in line for line in said[:3])
+    assert said[3].startswith("result-1, counted by the loader itself: ")
+    assert memory in said[3]
+    assert said[4] == f"result-2, counted by the loader itself: {asked}"
+    assert "result-3 count nothing" in mixed.caption
 
 
 def test_long_names_are_cut_in_plots_and_stay_unlike(tmp_path: Path) -> None:

@@ -101,9 +101,13 @@ def note(panel: Axes, text: str, at: tuple[float, float]) -> None:
     panel.annotate(text, at, (5, 0), textcoords="offset points", **style)
 
 
-def legend(figure: Figure, panel: Axes, *, columns: int) -> None:
-    """Put the panel's legend below all panels."""
-    handles, labels = panel.get_legend_handles_labels()
+def legend(figure: Figure, *panels: Axes, columns: int) -> None:
+    """Put the panels' legend below all panels, each label once; nothing where there is none."""
+    found = [pair for panel in panels for pair in zip(*panel.get_legend_handles_labels(), strict=True)]
+    handles = list({label: handle for handle, label in found}.values())
+    labels = list(dict.fromkeys(label for _, label in found))
+    if not labels:
+        return
     style: dict[str, Any] = {"frameon": False, "fontsize": SMALL, "labelcolor": INK.light}
     spaces: dict[str, Any] = {"handlelength": 1.5, "handletextpad": 0.5, "columnspacing": 1.1}
     wrapped = [fill(str(label), _LETTERS) for label in labels]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from voxload.benchmark.figures import SOURCES as KINDS
@@ -19,11 +20,33 @@ _KERNEL = ("devices", "page cache or network")
 """What the kernel tells of a loader that says nothing itself."""
 
 
+_Group = tuple[str, Sequence[Result], Sequence[Mapping[str, float]]]
+"""Results that are counted alike: how, which, and the bytes of each by tier."""
+
+
 def tier_picture(results: Sequence[Result]) -> Picture:
-    """Return a bar for each result, parted by where its bytes came from."""
-    parts = [_parts(result) for result in results]
-    figure = blank(1.6 + 0.42 * len(results))
-    panel = figure.subplots()
+    """Return a bar for each result, parted by where its bytes came from: like beside like.
+
+    Where all loaders count by themselves, that is shown. Where one does not, the kernel's counts of all stand above the
+    own counts of those that have them: the two count different things, and share no axis.
+    """
+    own = [(result, found) for result in results if (found := _own(result)) is not None]
+    telling, counted = [result for result, _ in own], [found for _, found in own]
+    groups: list[_Group] = [("", results, counted)]
+    if len(own) < len(results):
+        groups = [("counted by the kernel", results, [_kernel(result) for result in results])]
+        groups += [("counted by the loader itself", telling, counted)] if own else []
+    heights = [len(found) for _, found, _ in groups]
+    figure = blank(0.6 + 1.0 * len(groups) + 0.42 * sum(heights))
+    panels = figure.subplots(len(groups), squeeze=False, height_ratios=heights)[:, 0]
+    for panel, (title, shown, parts) in zip(panels, groups, strict=True):
+        _draw(panel, shown, parts, title=title)
+    legend(figure, *panels, columns=2)
+    return Picture("tiers", "Bytes by tier", _caption(results, telling), _words(groups), figure)
+
+
+def _draw(panel: Axes, results: Sequence[Result], parts: Sequence[Mapping[str, float]], *, title: str) -> None:
+    """Draw one bar for each result."""
     starts = [0.0] * len(results)
     for name, colour in zip((*_LABELS.values(), *_KERNEL), _colours(), strict=True):
         widths = [found.get(name, 0.0) / GB for found in parts]
@@ -46,44 +69,51 @@ def tier_picture(results: Sequence[Result]) -> Picture:
     panel.set_yticks(range(len(results)), [result.short for result in results])
     panel.invert_yaxis()
     panel.set(xlabel="GB of a run, all ranks (1e9 bytes)")
+    if title:
+        panel.set_title(title, loc="left", fontsize="medium")
     panel.set_xlim(0, max(*starts, 1e-9) * 1.05)
     panel.xaxis.set_major_locator(MaxNLocator(TICKS))
-    if panel.get_legend_handles_labels()[0]:
-        legend(figure, panel, columns=2)
     tidy(panel, grid="x")
-    return Picture("tiers", "Bytes by tier", _caption(results, parts), _words(results, parts), figure)
 
 
 def _colours() -> list[str]:
     return [SOURCES[name].light for name in (*_LABELS, "storage", "memory")]
 
 
-def _parts(result: Result) -> dict[str, float]:
-    """Return the bytes of a run by tier, medians.
+def _own(result: Result) -> dict[str, float] | None:
+    """Return the bytes of a run by tier as the loader counts them, medians; None where it counts nothing.
 
-    A loader without tiers asks all of the storage; where one does not count that, the kernel's counts serve.
+    A loader without tiers asks all of the storage.
     """
     told: list[Mapping[str, int]] = [run.figures["sources"] for run in result.document.runs]
     if any(told):
         return {_LABELS[kind]: middle([sources.get(kind, 0) for sources in told]) for kind in KINDS}
-    _, asked, calls, devices = (measure.median(result.document) * GB for measure in BYTES)
-    if math.isfinite(asked):
-        return {_LABELS["storage"]: asked}
+    asked = BYTES[1].median(result.document) * GB
+    return {_LABELS["storage"]: asked} if math.isfinite(asked) else None
+
+
+def _kernel(result: Result) -> dict[str, float]:
+    """Return the bytes of a run as the kernel counts them, whatever the loader: from devices, and other read calls."""
+    _, _, calls, devices = (measure.median(result.document) * GB for measure in BYTES)
     return dict(zip(_KERNEL, (devices, max(0.0, calls - devices)), strict=True))
 
 
-def _caption(results: Sequence[Result], parts: Sequence[Mapping[str, float]]) -> str:
-    silent = [result.name for result, found in zip(results, parts, strict=True) if _KERNEL[0] in found]
-    text = "Bytes of a run by where they came from, as the loader counts them; median of the repetitions."
+def _caption(results: Sequence[Result], telling: Sequence[Result]) -> str:
+    silent = [result.name for result in results if result not in telling]
+    text = "Bytes of a run by where they came from; median of the repetitions."
     if not silent:
-        return text
+        return f"{text} As the loaders count them."
     return (
-        f"{text} Hatched is what the kernel counts of read calls, where the loader tells nothing: {', '.join(silent)}."
+        f"{text} Hatched is what the kernel counts of read calls, the same for every loader, since "
+        f"{', '.join(silent)} count nothing; blocks out of memory that ranks share are no read calls. Below is what "
+        "the others count by themselves, which is to be compared among these alone."
     )
 
 
-def _words(results: Sequence[Result], parts: Sequence[Mapping[str, float]]) -> str:
+def _words(groups: Sequence[_Group]) -> str:
     return "; ".join(
-        f"{result.name}: " + ", ".join(f"{number(nbytes / GB)} GB from {name}" for name, nbytes in found.items())
+        f"{result.name}{f', {title}' if title else ''}: "
+        + ", ".join(f"{number(nbytes / GB)} GB from {name}" for name, nbytes in found.items())
+        for title, results, parts in groups
         for result, found in zip(results, parts, strict=True)
     )
