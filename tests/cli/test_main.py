@@ -169,6 +169,4 @@ def test_a_retry_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None
             error = next(calls)
             if error is not None:
                 raise error
-    assert capsys.readouterr().err.splitlines() == [
-        "voxload: attempt 1 failed, next in 0.0 s: ConnectionError('no route\\nto host')"
-    ]
+    assert capsys.readouterr().err.splitlines() == ["voxload: attempt 1 failed, next in 0.0 s: no route\\nto host"]
