@@ -17,6 +17,8 @@ from voxload.readers.growth import check_growth
 from voxload.readers.scratch import Bytes, scratch
 
 _HEADER = struct.Struct("<4B3I")
+HEADER_BYTES = _HEADER.size
+"""Bytes of a header."""
 _FLAGS = 2
 """Place of the flags in the header."""
 _IS_COPIED = 0x2
@@ -73,13 +75,33 @@ def _end(starts: list[int], first: int, last: int, stored: int) -> int:
 
 def _check(data: Bytes, size: int) -> tuple[int, ...]:
     """Return the header's numbers; raises ValueError unless they fit the data and the size that is expected."""
-    if len(data) < _HEADER.size:
-        raise ValueError(f"{len(data)} bytes where a blosc header of {_HEADER.size} belongs")
-    header = _HEADER.unpack_from(data.data)
-    decoded, stored = header[4], header[6]
-    if decoded != size or stored != len(data):
-        raise ValueError(f"blosc header of {decoded} bytes in {stored} instead of {size} in {len(data)}")
-    check_growth("blosc", len(data), size)
+    header = check_header(data[: _HEADER.size].data, len(data))
+    if header[4] != size:
+        raise ValueError(f"blosc header of {header[4]} bytes in {len(data)} instead of {size} in {len(data)}")
+    return header
+
+
+def check_header(head: bytes | memoryview, stored: int) -> tuple[int, ...]:
+    """Return the numbers of a chunk's header.
+
+    Parameters
+    ----------
+    head
+        The first bytes of a chunk, at least `HEADER_BYTES` of them where it has as many.
+    stored
+        Bytes of the chunk.
+
+    Raises
+    ------
+    ValueError
+        When the chunk is not as long as its header says, which libraries read beyond, or decodes to more than it can.
+    """
+    if stored < HEADER_BYTES:
+        raise ValueError(f"{stored} bytes where a blosc header of {HEADER_BYTES} belongs")
+    header = _HEADER.unpack_from(head)
+    if header[6] != stored:
+        raise ValueError(f"blosc header of {header[4]} bytes in {header[6]} instead of {stored}")
+    check_growth("blosc", stored, header[4])
     return header
 
 

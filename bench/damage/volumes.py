@@ -78,8 +78,8 @@ def _h5(name: str, *, covers: bool = False, is_latest: bool = False, user_block:
     return Form(f"HDF5 {name}", "h5", options, file_options, covers=covers, covers_metadata=is_latest)
 
 
-def _v2(name: str, codec: Any, *, covers: bool = False) -> Form:
-    return Form(f"Zarr v2 {name}", "zarr", {"zarr_format": 2, "compressors": codec}, covers=covers)
+def _v2(name: str, codec: Any, *, covers: bool = False, **options: Any) -> Form:
+    return Form(f"Zarr v2 {name}", "zarr", {"zarr_format": 2, "compressors": codec, **options}, covers=covers)
 
 
 def _v3(name: str, *codecs: Any, covers: bool = False, is_sharded: bool = False) -> Form:
@@ -122,6 +122,7 @@ FORMS: dict[str, Form] = {
         _v2("raw", None),
         _v2("zlib", numcodecs.Zlib(), covers=True),
         _v2("blosc", numcodecs.Blosc()),
+        _v2("delta, blosc", numcodecs.Blosc(), filters=[numcodecs.Delta("<i2")]),
         _v2("lz4", numcodecs.LZ4()),
         _v2("bz2", numcodecs.BZ2(), covers=True),
         _v3("raw"),
@@ -135,4 +136,5 @@ FORMS: dict[str, Form] = {
         Form("npy", "npy"),
     )
 }  # fmt: skip
-"""Formats and filters: nearly all are read natively, types of twelve bits through h5py, bz2 through zarr-python."""
+"""Formats and filters: nearly all are read natively, types of twelve bits through h5py, bz2 and filters of Zarr
+through zarr-python."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.fuzzing.outcomes import Outcome, Record
+from bench.fuzzing.rawtargets import make_raw_targets
 from bench.fuzzing.targets import Target, make_targets
 from bench.fuzzing.worker import Plan, check_sound, limit, read_with_h5py, work
 
@@ -39,13 +40,16 @@ def forked(call: Callable[[], None]) -> int:
         os._exit(status)
 
 
-def sound_targets() -> list[Target]:
-    """Make the targets in a child: libraries that start threads would make forking from here unsafe."""
+def sound_targets(*, are_raw: bool = False) -> list[Target]:
+    """Make the targets, with `are_raw` those that only a conversion reads too.
+
+    A child makes them: libraries that start threads would make forking from here unsafe.
+    """
     reader, writer = os.pipe()
 
     def make() -> None:
         with os.fdopen(writer, "wb") as pipe:
-            pickle.dump(make_targets(), pipe)
+            pickle.dump([*make_targets(), *(make_raw_targets() if are_raw else ())], pipe)
 
     pid = forked(make)
     os.close(writer)
@@ -89,7 +93,7 @@ class Watch:
 
     def reads_sound(self) -> bool:
         """Tell whether all volumes are read right before they are damaged."""
-        pid = forked(lambda: check_sound(self._plan.targets, self._folder / "sound"))
+        pid = forked(lambda: check_sound(self._plan, self._folder / "sound"))
         return os.waitpid(pid, 0)[1] == 0
 
     def run(self, indices: Sequence[int]) -> Iterator[Record]:

@@ -7,24 +7,20 @@ import os
 import resource
 import warnings
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
 import numpy as np
 
+from bench.fuzzing.doors import Door
 from bench.fuzzing.mutations import Mutation, draw
 from bench.fuzzing.outcomes import BY_CLASS, Outcome
 from bench.fuzzing.targets import EXTENT, Target, is_right
 from voxload.errors import VoxloadError
-from voxload.geometry import Box
-from voxload.readers import Location, open_reader
 
 _SMALL = 2**22
-"""Volumes up to this size are read whole. A damaged extent may be huge and still honest: of those a corner is read."""
-_INNER = Box((3, 8, 1), (11, 9, 15))
-"""Parts of chunks, which readers may fetch and decode in other ways than whole ones."""
+"""Datasets up to this size h5py reads whole, and of others a corner; as `doors` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +33,8 @@ class Plan:
     """Bytes that reading may allocate."""
     seconds: float
     """Longest time for one input."""
+    door: Door
+    """What is done with each."""
 
     def target(self, index: int) -> Target:
         """Return the volume that input `index` damages."""
@@ -48,27 +46,26 @@ class Plan:
 
 
 def work(plan: Plan, indices: Iterable[int], folder: Path, pipe: int) -> None:
-    """Read inputs; say on `pipe`, a JSON line each, when one is begun and what came of it."""
+    """Take inputs; say on `pipe`, a JSON line each, when one is begun and what came of it."""
     warnings.simplefilter("ignore")
-    for number, target in enumerate(plan.targets):
-        target.write(folder / str(number))
+    check_sound(plan, folder)  # what is loaded and started once is no part of the bound
     limit(plan.memory)
     for index in indices:
         target, mutation = plan.target(index), plan.draw(index)
         victim = folder / str(index % len(plan.targets)) / mutation.file.name
         _say(pipe, {"index": index})
         _replace(victim, mutation.data)
-        outcome, detail = judge(target, folder / str(index % len(plan.targets)), mutation)
+        outcome, detail = judge(plan.door, target, folder / str(index % len(plan.targets)), mutation)
         _replace(victim, mutation.file.data)
         _say(pipe, {"index": index, "outcome": outcome.name, "detail": detail[:300]})
 
 
-def check_sound(targets: list[Target], folder: Path) -> None:
-    """Raise unless every volume is read right as it is."""
-    for number, target in enumerate(targets):
+def check_sound(plan: Plan, folder: Path) -> None:
+    """Raise unless every volume comes out right as it is."""
+    for number, target in enumerate(plan.targets):
         target.write(folder / str(number))
-        if not is_right(read(Location(str(folder / str(number) / target.path), target.dataset))):
-            raise ValueError(f"{target.name} is not read right")
+        if not is_right(plan.door(target, folder / str(number))):
+            raise ValueError(f"{target.name} does not come out right")
 
 
 def limit(extra: int) -> None:
@@ -79,10 +76,10 @@ def limit(extra: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def judge(target: Target, folder: Path, mutation: Mutation) -> tuple[Outcome, str]:
+def judge(door: Door, target: Target, folder: Path, mutation: Mutation) -> tuple[Outcome, str]:
     """Read a volume and say what came of it."""
     try:
-        found = read(Location(str(folder / target.path), target.dataset))
+        found = door(target, folder)
     except MemoryError as error:
         return Outcome.MEMORY, repr(error)
     except VoxloadError as error:
@@ -94,26 +91,6 @@ def judge(target: Target, folder: Path, mutation: Mutation) -> tuple[Outcome, st
     if is_right(found):
         return Outcome.RIGHT, ""
     return (Outcome.SILENT if mutation.is_covered else Outcome.UNCOVERED), f"{found.dtype} {found.shape}"
-
-
-def read(location: Location) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
-    """Read a volume, or the corner of one that claims to be large."""
-    with closing(open_reader(location)) as reader:
-        info = reader.describe()
-        box = info.whole
-        if info.decoded_bytes > _SMALL:
-            box = Box((0, 0, 0), tuple(min(EXTENT, extent) for extent in info.spatial))
-        if info.shape[0] * box.size * info.dtype.itemsize > _SMALL:
-            box = Box((0, 0, 0), (1, 1, 1))
-        reader.cost(box)
-        out = np.empty((min(info.shape[0], _SMALL), *box.shape), info.native_dtype)
-        out.view(np.uint8)[...] = 0xA5
-        reader.read_into(box, out)
-        if is_right(out):
-            inner = np.zeros((1, *_INNER.shape), out.dtype)
-            reader.read_into(_INNER, inner)
-            out[(slice(None), *_INNER.slices)] = inner
-        return out
 
 
 def read_with_h5py(path: str, dataset: str) -> None:

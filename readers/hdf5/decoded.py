@@ -66,9 +66,13 @@ class DecodedChunks:
         if not self._pipeline.has_filters:
             sizes = table.sizes[touched.slices]
             wrong = np.argwhere((sizes >= 0) & (sizes != self._pipeline.nbytes))
-            if not len(wrong):  # nothing to decode: libhdf5 takes what lies there
-                self._dataset.read_direct(out, box.slices)
-                return
+            if len(wrong):  # libhdf5 believes that they are whole, and makes up the rest
+                place = tuple(int(i) + first for i, first in zip(wrong[0], touched.start, strict=True))
+                size = f"{sizes[tuple(wrong[0])]} bytes"
+                subject = f"{self._subject}, chunk {place}"
+                raise DataError(subject, found=size, expected=str(self._pipeline.nbytes), remedy=_REMEDY)
+            self._dataset.read_direct(out, box.slices)
+            return
         for place in itertools.product(*map(range, touched.start, touched.stop)):
             chunk = self._extents(place)
             common = chunk.intersect(box)

@@ -10,9 +10,10 @@ from voxload.readers.faults import translated
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
 from voxload.readers.store import open_store
 from voxload.readers.verified import VerifiedReader, load_checksums
+from voxload.readers.zarr.headers import ChunkHeaders
 from voxload.readers.zarr.hierarchy import Waited, member, members, open_node
 from voxload.readers.zarr.native import NativeZarrReader
-from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index
+from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index, codec_names
 
 
 def array_names(path: str) -> tuple[str, ...]:
@@ -42,9 +43,11 @@ def read_vector(path: str, name: str) -> Vector:
         item = member(node, name) if isinstance(node, zarr.Group) else None
         if isinstance(item, zarr.Array):
             location = Location(path, name)
-            absent = chunk_index(item, location, store).first_missing(Box.whole(item.shape))
+            index, whole = chunk_index(item, location, store), Box.whole(item.shape)
+            absent = index.first_missing(whole)
             if absent is not None:
                 raise absent_error(*absent, location)
+            ChunkHeaders(location, codec_names(item.metadata)).check(index, store, whole)
             return as_vector(f"{path}:{name}", Waited(item))
         found = members(node, depth=0) if isinstance(node, zarr.Group) else {}
         names = sorted(name for name, item in found.items() if isinstance(item, zarr.Array))

@@ -108,14 +108,27 @@ class ChunkIndex:
 
     def read(self, place: Place) -> bytes | None:
         """Return the chunk at a place of the grid of all chunks as stored; None where there is none."""
+        where = self._find(place)
+        return None if where is None else self._store.read(*where)
+
+    def head(self, place: Place, count: int) -> tuple[bytes, int] | None:
+        """Return up to `count` first bytes of a chunk as stored, and how many it has; None where there is none."""
+        where = self._find(place)
+        if where is None:
+            return None
+        key, offset, length = where
+        return self._store.read(key, offset, min(count, length)), length
+
+    def _find(self, place: Place) -> tuple[str, int, int] | None:
+        """Return object, offset and bytes of a chunk; None where there is none."""
         outer, inner = self.divide(place)
         found = self.look_up([outer])[outer]
         if found is None:
             return None
         if isinstance(found, int):
-            return self._store.read(self.key_of(outer), 0, found)
+            return self.key_of(outer), 0, found
         offset, length = found[inner].tolist()
-        return None if offset == length == ABSENT else self._store.read(self.key_of(outer), offset, length)
+        return None if offset == length == ABSENT else (self.key_of(outer), offset, length)
 
     def name(self, place: Place) -> str:
         """Return the name in the hierarchy of the chunk at a place of the grid of all chunks."""

@@ -32,6 +32,7 @@ from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.store import Store, open_store
 from voxload.readers.stored import StoredChunks, grid_of
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
+from voxload.readers.zarr.headers import ChunkHeaders
 from voxload.readers.zarr.hierarchy import member, members, open_node, values
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
@@ -87,6 +88,7 @@ class ZarrReader:
             self.route: NativeRoute | str = find_route(self.array, info.dtype)
             reason = f": {self.route}" if isinstance(self.route, str) else ""
             self._info = replace(info, route=f"zarr-python{reason}")
+            self._headers = ChunkHeaders(location, info.codecs)
         check_volume(self._info)
 
     def describe(self) -> VolumeInfo:
@@ -108,6 +110,7 @@ class ZarrReader:
             absent = self.index.first_missing(stored)
             if absent is not None and self._missing is Missing.ERROR:
                 raise absent_error(*absent, self._info.location)
+            self._headers.check(self.index, self.store, stored)
             unit = self.index.layout.unit
             with naming_chunk(str(self._info.location), stored, unit, lambda part: values(self.array, part.slices)):
                 data = np.asarray(values(self.array, stored.slices))
@@ -125,7 +128,7 @@ class ZarrReader:
 
     def stored_chunks(self) -> StoredChunks:
         """Return the chunks as they are stored now."""
-        return library_chunks(self.array, chunk_index(self.array, self._info.location, self.store))
+        return library_chunks(self.array, chunk_index(self.array, self._info.location, self.store), self._headers)
 
     @property
     def traffic(self) -> Traffic | None:
@@ -248,7 +251,7 @@ def _describe(array: zarr.Array[Any], order: AxisOrder, layout: Layout, location
         dtype=_stored_dtype(array),
         chunks=order.to_volume(layout.unit, 1),
         shards=order.to_volume(layout.outer, 1) if layout.shard else None,
-        codecs=_codec_names(metadata),
+        codecs=codec_names(metadata),
     )
 
 
@@ -268,7 +271,8 @@ def _stored_dtype(array: zarr.Array[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder(">") if is_big else dtype
 
 
-def _codec_names(metadata: ArrayV2Metadata | ArrayV3Metadata) -> tuple[str, ...]:
+def codec_names(metadata: ArrayV2Metadata | ArrayV3Metadata) -> tuple[str, ...]:
+    """Return the names of the codecs of a chunk, the one that was applied last at the end."""
     if isinstance(metadata, ArrayV2Metadata):
         filters = list(metadata.filters or ())
         parts = [*filters, metadata.compressor] if metadata.compressor else filters

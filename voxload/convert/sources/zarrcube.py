@@ -11,8 +11,10 @@ from pathlib import Path
 from voxload.convert.sources.protocol import RawCube, ReadInto
 from voxload.geometry import Box, chunks_touched
 from voxload.readers.axes import AxisOrder
-from voxload.readers.protocol import Location, Missing, Volume, VolumeInfo
+from voxload.readers.protocol import Location, Missing, Reader, Volume, VolumeInfo
+from voxload.readers.zarr.native import NativeZarrReader
 from voxload.readers.zarr.reader import ZarrReader
+from voxload.readers.zarr.route import NativeRoute
 
 _PIECE_BYTES = 2**23
 """Bytes that zarr-python decodes in one call at least, where there are so many: a call takes a millisecond."""
@@ -24,8 +26,8 @@ _COPIES = 5
 class ZarrCube:
     """An array as a whole.
 
-    It is read through zarr-python, and not natively, because that maps the files of arrays that are not compressed; and
-    a few chunks at a time, because zarr-python returns a copy of all that it is asked for.
+    An array that is not compressed is read through zarr-python, because a native reader maps its files, and any other
+    one as a loader reads it; a few chunks at a time, because zarr-python returns a copy of all that it is asked for.
 
     Parameters
     ----------
@@ -46,8 +48,13 @@ class ZarrCube:
     @contextmanager
     def open(self) -> Iterator[ReadInto]:
         """Open the array for reading; chunks that are not there raise DataError."""
-        reader = ZarrReader(self._location, Missing.ERROR)
-        piece = _piece(reader.describe())
+        library = ZarrReader(self._location, Missing.ERROR)
+        piece = _piece(library.describe())
+        route = library.route
+        if isinstance(route, NativeRoute) and route.pipeline.has_filters:
+            reader: Reader = NativeZarrReader(library, route, Missing.ERROR)
+        else:
+            reader = library
 
         def read_into(box: Box, out: Volume) -> None:
             for part in _parts(box, piece):
