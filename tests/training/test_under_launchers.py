@@ -34,7 +34,7 @@ def _run(launcher: str, words: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("mpiexec", marks=pytest.mark.long)])
 def test_ranks_of_a_launcher_share_one_run(catalog: Path, tmp_path: Path, launcher: str) -> None:
     """Two ranks share each sample, one of them prints, and the figures are those of ranks that voxload starts."""
     words = ["train", str(catalog), "--spatial", "2,1,1", *TRAINING, "--output", str(tmp_path / "ranks")]

@@ -21,12 +21,12 @@ from torch.utils import _pytree
 
 from voxload.errors import UsageError
 
-_MULTIPLICATIONS = 2**28
-"""Voxels times parameters up to which a network is computed: a tenth of a second. Torch's first convolution on the meta
-device costs more, since it loads a library of symbols."""
+_MULTIPLICATIONS = 2**26
+"""Voxels times parameters up to which a network is computed: hundredths of a second. Torch's first convolution on the
+meta device costs more, since it loads a library of symbols."""
 _BATCH = 2
 """Samples: a normalisation in training refuses a batch of one where nothing is left of the extents."""
-_EXTENTS = (16, 32, 64, 128, 8, 256, 512)
+_EXTENTS = (16, 32, 64)
 """Extents that are tried, in this order, for a network that was given without a shape."""
 _CHANNELS = (1, 2, 3, 4)
 """Channels that are tried for a network whose first layer does not tell."""
