@@ -12,8 +12,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from voxload.errors import UsageError
 from voxload.readers.forks import before_fork, dismiss
@@ -68,14 +69,17 @@ class Team:
         begun by then are dropped.
         """
         left, failures = enumerate(tasks), list[tuple[int, BaseException]]()
+        shared = [partial(_labour, work, left, failures)]
         with self.seat():
-            joined = self._join(len(tasks) - 1, _labour, work, left, failures)
+            joined = self._join(len(tasks) - 1, shared)
             try:
                 _labour(work, left, failures)
                 self._dismiss(joined)
             except BaseException as error:  # noqa: BLE001 - Ctrl-C outside a task; raised once no helper writes any more
                 failures.append((_URGENT, error))
                 self._dismiss(joined)
+            finally:
+                shared.clear()
         if failures:
             first = min(failures, key=itemgetter(0))[1]
             try:
@@ -115,12 +119,16 @@ class Team:
         if pool is not None:
             dismiss(pool)
 
-    def _join(self, most: int, labour: Callable[..., None], *arguments: Any) -> list[Future[None]]:
-        """Set as many helpers to work as there are seats for, which each gives up when it is done."""
+    def _join(self, most: int, shared: list[Callable[[], None]]) -> list[Future[None]]:
+        """Set as many helpers to work as there are seats for, which each gives up when it is done.
+
+        The pool holds what was submitted until a thread comes upon it, cancelled or not. So the work, and the caller's
+        array in it, is in a list that the caller empties: a slot is free when its read is over.
+        """
         pool, joined = self._pool, list[Future[None]]()
         while pool is not None and len(joined) < min(most, self.threads - 1) and self._seats.acquire(blocking=False):
             try:
-                joined.append(pool.submit(labour, *arguments))
+                joined.append(pool.submit(_join_in, shared))
             except RuntimeError:  # paused or closed since: the read goes on without
                 self._seats.release()
                 break
@@ -134,6 +142,11 @@ class Team:
     def _dismiss(joined: list[Future[None]]) -> None:
         """Wait for helpers that are at work; the others need not begin."""
         wait([helper for helper in joined if not helper.cancel()])
+
+
+def _join_in(shared: list[Callable[[], None]]) -> None:
+    """Take part in what is shared; not called once that is cancelled."""
+    shared[0]()
 
 
 def _labour(

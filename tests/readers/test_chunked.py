@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import weakref
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support import processes
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, castkernels, chunked, contiguous, kernels, open_reader, warm
@@ -241,6 +243,29 @@ def test_reads_that_wait_do_not_stop_others() -> None:
     for one in waiting:
         one.join(60)
     crew.close()
+
+
+def test_a_read_that_is_over_holds_no_array() -> None:
+    """A helper that never began, since its thread was busy, does not keep what would have been written to."""
+
+    class Written:
+        """Stands for the work on an array."""
+
+        def __call__(self, _: int) -> None:
+            return
+
+    crew, gate = Team(2), threading.Event()
+    if crew._pool is not None:  # with one core there are no helpers
+        crew._pool.submit(gate.wait, processes.LIMIT)
+    work = Written()
+    held = weakref.ref(work)
+    try:
+        crew.run(work, range(8))
+        del work
+        assert held() is None
+    finally:
+        gate.set()
+        crew.close()
 
 
 @pytest.mark.parametrize("threads", [1, 3])
