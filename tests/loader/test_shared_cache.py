@@ -282,14 +282,11 @@ def test_troubled_storage_was_troubled(torchrun: Launch, mpiexec: Launch) -> Non
         assert [row["hung"] for row in rows] == [0, 0, 1, 0]
 
 
-WITHIN = 30.0
-"""Seconds after a fault within which ranks end on a machine that does much else; unbounded, it would be minutes."""
-
-
 def _check_ends(rows: Sequence[dict[str, Any]]) -> None:
-    """Every rank ended in time, what it saw until then was right, and the next tier finds nothing left."""
+    """Every rank ended before its waits did, what it saw until then was right, and the next tier finds nothing left."""
+    assert all(row["faulty"] for row in rows)
     assert all(row["same"] for row in rows)
-    assert max(row["seconds"] for row in rows) < WITHIN
+    assert not any(row["is_late"] for row in rows)
     with closing(MemoryTier(2**17, job="after")):
         assert not [row["segment"] for row in rows if Path(row["segment"]).exists()]
 
