@@ -20,6 +20,8 @@ from bench.fuzzing.worker import Plan, check_sound, limit, read_with_h5py, work
 
 _BATCH = 400
 """Inputs of one process: libraries that leak on errors then do not reach the bound by that."""
+_START_SECONDS = 600
+"""Longest time in which a process gets ready: it reads every sound volume once, with half of a core perhaps."""
 
 
 def forked(call: Callable[[], None]) -> int:
@@ -70,6 +72,8 @@ class _Process:
     pipe: int
     begun: float = field(default_factory=time.monotonic)
     """When it last said something."""
+    is_ready: bool = False
+    """Whether it said anything: what is begun before that is no input."""
     unread: bytes = b""
 
 
@@ -111,7 +115,8 @@ class Watch:
                     if key.fd in ready and (data := os.read(process.pipe, 1 << 16)):
                         yield from self._heard(process, data)
                         continue
-                    is_hanging = time.monotonic() - process.begun > self._plan.seconds
+                    allowed = self._plan.seconds if process.is_ready else _START_SECONDS
+                    is_hanging = time.monotonic() - process.begun > allowed
                     if key.fd not in ready and not is_hanging:
                         continue
                     selector.unregister(process.pipe)
@@ -128,6 +133,7 @@ class Watch:
 
     def _heard(self, process: _Process, data: bytes) -> Iterator[Record]:
         process.begun = time.monotonic()
+        process.is_ready = True
         *lines, process.unread = (process.unread + data).split(b"\n")
         for line in lines:
             words = json.loads(line)
