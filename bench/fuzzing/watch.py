@@ -76,6 +76,10 @@ class _Process:
     """Whether it said anything: what is begun before that is no input."""
     unread: bytes = b""
 
+    def is_late(self, now: float, seconds: float) -> bool:
+        """Tell whether it has been quiet for longer than an input may take, or its start."""
+        return now - self.begun > (seconds if self.is_ready else _START_SECONDS)
+
 
 class Watch:
     """Runs a plan's inputs in `jobs` processes at a time.
@@ -115,8 +119,7 @@ class Watch:
                     if key.fd in ready and (data := os.read(process.pipe, 1 << 16)):
                         yield from self._heard(process, data)
                         continue
-                    allowed = self._plan.seconds if process.is_ready else _START_SECONDS
-                    is_hanging = time.monotonic() - process.begun > allowed
+                    is_hanging = process.is_late(time.monotonic(), self._plan.seconds)
                     if key.fd not in ready and not is_hanging:
                         continue
                     selector.unregister(process.pipe)
