@@ -20,6 +20,8 @@ from bench.fuzzing.worker import Plan, check_sound, limit, read_with_h5py, work
 
 _BATCH = 400
 """Inputs of one process: libraries that leak on errors then do not reach the bound by that."""
+_START_SECONDS = 600
+"""Longest time in which a process gets ready: it reads every sound volume once, with half of a core perhaps."""
 
 
 def forked(call: Callable[[], None]) -> int:
@@ -70,7 +72,13 @@ class _Process:
     pipe: int
     begun: float = field(default_factory=time.monotonic)
     """When it last said something."""
+    is_ready: bool = False
+    """Whether it said anything: what is begun before that is no input."""
     unread: bytes = b""
+
+    def is_late(self, now: float, seconds: float) -> bool:
+        """Tell whether it has been quiet for longer than an input may take, or its start."""
+        return now - self.begun > (seconds if self.is_ready else _START_SECONDS)
 
 
 class Watch:
@@ -111,7 +119,7 @@ class Watch:
                     if key.fd in ready and (data := os.read(process.pipe, 1 << 16)):
                         yield from self._heard(process, data)
                         continue
-                    is_hanging = time.monotonic() - process.begun > self._plan.seconds
+                    is_hanging = process.is_late(time.monotonic(), self._plan.seconds)
                     if key.fd not in ready and not is_hanging:
                         continue
                     selector.unregister(process.pipe)
@@ -128,6 +136,7 @@ class Watch:
 
     def _heard(self, process: _Process, data: bytes) -> Iterator[Record]:
         process.begun = time.monotonic()
+        process.is_ready = True
         *lines, process.unread = (process.unread + data).split(b"\n")
         for line in lines:
             words = json.loads(line)

@@ -18,6 +18,7 @@ from voxload.geometry import Box, chunks_touched
 from voxload.readers.hdf5.checks import check_written
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.edges import has_unknown_edges
+from voxload.readers.hdf5.elements import converted, read_elements
 from voxload.readers.hdf5.plugins import ALLOWED, NAMES
 from voxload.readers.hdf5.route import find_pipeline
 from voxload.readers.parts import Place
@@ -51,7 +52,6 @@ class DecodedChunks:
         self._dataset, self._subject, self._pipeline = dataset, subject, pipeline
         self._stored_type = dataset.id.get_type()
         self._dtype = dataset.dtype.newbyteorder("=")
-        self._read_type = h5py.h5t.py_create(self._dtype, logical=True)
         self._chunks: tuple[int, ...] = tuple(dataset.chunks)
 
     def read_into(self, table: ChunkTable, box: Box, out: Volume) -> None:
@@ -71,7 +71,7 @@ class DecodedChunks:
                 size = f"{sizes[tuple(wrong[0])]} bytes"
                 subject = f"{self._subject}, chunk {place}"
                 raise DataError(subject, found=size, expected=str(self._pipeline.nbytes), remedy=_REMEDY)
-            self._dataset.read_direct(out, box.slices)
+            read_elements(self._dataset, box.slices, out)
             return
         for place in itertools.product(*map(range, touched.start, touched.stop)):
             chunk = self._extents(place)
@@ -105,14 +105,7 @@ class DecodedChunks:
         count = len(data) // size
         if is_shuffled:
             data = np.ascontiguousarray(data.reshape(size, count).T).reshape(-1)
-        if self._stored_type.equal(self._read_type):
-            decoded: Volume = data.view(self._dtype).reshape(self._chunks)
-            return decoded
-        room = np.empty(count * max(size, self._dtype.itemsize), np.uint8)
-        room[: len(data)] = data
-        h5py.h5t.convert(self._stored_type, self._read_type, count, room)
-        converted: Volume = room[: count * self._dtype.itemsize].view(self._dtype).reshape(self._chunks)
-        return converted
+        return converted(data, self._stored_type, self._dataset.dtype).reshape(self._chunks)
 
     def _at_edge(self, place: Place, found: Volume) -> Volume:
         """Return a chunk that the filters keep as long as it is, and may have been left out of."""

@@ -10,6 +10,7 @@ import h5py
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
+from voxload.readers.hdf5.elements import read_elements
 from voxload.readers.hdf5.mapping import REMEDY
 from voxload.readers.protocol import Volume
 from voxload.readers.stamp import Stamp
@@ -63,7 +64,7 @@ class ExternalFiles:
     def read_into(self, box: Box, out: Volume) -> None:
         """Read `box`, in stored indices, into `out`."""
         self._check()
-        self._dataset.read_direct(out, box.slices)
+        read_elements(self._dataset, box.slices, out)
         self._check()
 
     def close(self) -> None:

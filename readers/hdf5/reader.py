@@ -16,6 +16,7 @@ from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.checks import check_filters, check_own_file, check_written, filters_of
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.decoded import DecodedChunks
+from voxload.readers.hdf5.elements import read_elements
 from voxload.readers.hdf5.source import Source, open_source
 from voxload.readers.hdf5.sources import Linked, Opening, open_linked
 from voxload.readers.hdf5.stored import library_chunks
@@ -136,7 +137,7 @@ class Hdf5Reader:
             self._decoded.read_into(table, stored, scratch)
             return
         with naming_chunk(str(self._info.location), stored, self.dataset.shape, lambda part: self.dataset[part.slices]):
-            self.dataset.read_direct(scratch, stored.slices)
+            read_elements(self.dataset, stored.slices, scratch)
 
     def table(self) -> ChunkTable | None:
         """Return the table of chunks, read once and then kept; None when storage is contiguous."""

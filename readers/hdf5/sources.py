@@ -19,6 +19,7 @@ from voxload.geometry import Box
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.checks import check_filters, check_own_file, check_own_storage, check_written
 from voxload.readers.hdf5.decoded import DecodedChunks
+from voxload.readers.hdf5.elements import read_elements
 from voxload.readers.hdf5.external import ExternalFiles, check_present
 from voxload.readers.hdf5.mapping import REMEDY, BoxIndex, Mapped, check_cover, read_mapping
 from voxload.readers.hdf5.openfile import open_file
@@ -243,7 +244,7 @@ class SourceDataset:
                 self._decoded.read_into(table, box, target)
                 return
             with naming_chunk(self._subject, box, self.dataset.shape, lambda part: self.dataset[part.slices]):
-                self.dataset.read_direct(target, box.slices)
+                read_elements(self.dataset, box.slices, target)
 
     def _find(self, path: str) -> h5py.Dataset:
         found = self._file.get(self._name)

@@ -17,6 +17,7 @@ from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.checks import check_own_file, check_supported, check_written
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.decoded import DecodedChunks
+from voxload.readers.hdf5.elements import read_elements
 from voxload.readers.hdf5.source import Source as Hdf5Source
 from voxload.readers.hdf5.source import open_source
 from voxload.readers.hdf5.tablecache import load_table
@@ -113,7 +114,7 @@ class _Stored:
             self.decoded.read_into(self.table, part, out)
             return
         with naming_chunk(self.subject, part, self.dataset.shape, lambda some: self.dataset[some.slices]):
-            self.dataset.read_direct(out, part.slices)
+            read_elements(self.dataset, part.slices, out)
 
 
 def check_slabs(path: Path, name: str) -> None:
