@@ -114,7 +114,8 @@ GROUPS: Mapping[str, Group] = {
             "list": Command(
                 "voxload.cli.catalog_list",
                 "list_catalog",
-                "List samples with totals; these and the figures are of all rows for which --where holds, shown or not.",
+                "List samples with totals; these and the figures are of all rows for which --where holds, "
+                "shown or not.",
             ),
             "merge": Command(
                 "voxload.cli.catalog_merge",
@@ -124,12 +125,14 @@ GROUPS: Mapping[str, Group] = {
             "split": Command(
                 "voxload.cli.catalog_split",
                 "split_catalog",
-                "Write train.parquet, val.parquet and test.parquet: 0.8, 0.1 and 0.1 of the samples unless told otherwise.",
+                "Write train.parquet, val.parquet and test.parquet: 0.8, 0.1 and 0.1 of the samples unless "
+                "told otherwise.",
             ),
             "filter": Command(
                 "voxload.cli.catalog_filter",
                 "filter_catalog",
-                "Write the rows for which a condition on their columns holds, or of samples on a list; with both, of both.",
+                "Write the rows for which a condition on their columns holds, or of samples on a list; "
+                "with both, of both.",
             ),
         },
     ),
