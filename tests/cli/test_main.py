@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import subprocess
 import sys
@@ -36,6 +37,37 @@ def test_the_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> Non
         assert all(f" {name} " in printed for name in (*COMMANDS, *GROUPS))
     assert run(["confert"]) == 2
     assert "'convert'" in capsys.readouterr().err
+    for name, group in GROUPS.items():
+        for arguments in ([name], [name, "--help"], ["--traceback", name, "--help"]):
+            run(arguments)
+            printed = capsys.readouterr().out
+            assert all(f" {inner} " in printed for inner in group.commands)
+    assert run(["bench", "compere"]) == 2
+    assert "'compare'" in capsys.readouterr().err
+
+
+def test_the_lists_say_what_the_commands_say() -> None:
+    """Lists of commands are printed without loading them: what they say is each command's own first paragraph."""
+    for command in (*COMMANDS.values(), *(command for group in GROUPS.values() for command in group.commands.values())):
+        first, _, _ = (inspect.getdoc(getattr(command.load(), command.function)) or "").partition("\n\n")
+        assert command.summary == " ".join(first.split())
+
+
+_SLOW = ("torch", "numba", "numpy", "pyarrow", "matplotlib", "zarr", "h5py", "numcodecs", "imagecodecs", "fsspec")
+"""Libraries that take a tenth of a second and more, or tens of megabytes."""
+
+
+@pytest.mark.parametrize("call", [["--help"], [], ["--version"], ["bench", "--help"], ["catalog"], ["frobnicate"]])
+def test_a_list_of_commands_loads_none_of_them(call: list[str]) -> None:
+    """The program's help holds what prints it: no library of any command, and little else of voxload."""
+    program = "import sys; from voxload.cli.main import run; run(sys.argv[1:]); print(*sys.modules, sep='\\n')"
+    done = processes.run([sys.executable, "-c", program, *call], capture_output=True, text=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.splitlines()}
+    assert "typer" in loaded
+    assert not loaded & set(_SLOW)
+    ours = {name for name in done.stdout.splitlines() if name.startswith("voxload.")}
+    names = ("cli", "cli.commands", "cli.main", "cli.retries", "cli.start", "errors", "text")
+    assert ours == {f"voxload.{name}" for name in names}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +150,7 @@ def test_ctrl_c_ends_quietly() -> None:
             sys.stdout.flush()
             threading.Event().wait()
 
-        commands.COMMANDS = ("hang",)
+        commands.COMMANDS = {"hang": commands.Command("voxload.cli.hang", "hang", "Hang.")}
         sys.modules["voxload.cli.hang"] = types.SimpleNamespace(EPILOG="", hang=hang)
         sys.exit(main.run(["hang"]))
     """

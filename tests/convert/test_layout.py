@@ -86,6 +86,13 @@ def test_samples_that_share_a_volume_are_whole_chunks(
     shape = (1, window[0] * count, *window[1:])
     layout = plan_layout(shape, 4, is_sharded=True, wishes=Wishes(readers=readers, window=window))
     assert all(extent % width == 0 for extent, width in zip(window, layout.chunks[1:], strict=True))
+    if not has_readers:  # the defaults suit two blocks along each axis: halves are whole chunks
+        halves = [extent // 2 for extent in window]
+        assert all(
+            half % width == 0
+            for extent, half, width in zip(window, halves, layout.chunks[1:], strict=True)
+            if extent % 2 == 0 and half >= 8
+        )
 
 
 def test_given_chunks_are_kept() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from voxload.catalog import CATALOG_NAME
+from tests.support import processes
+from voxload.catalog import CATALOG_NAME, Catalog
 from voxload.convert import ConvertOptions, Packing, Share, convert
 from voxload.convert.lock import locked
 from voxload.errors import UsageError
@@ -169,10 +171,77 @@ def test_marks_of_another_plan_do_not_count(tmp_path: Path, raw: Path) -> None:
     assert not [name for name in _files(tmp_path / "out") if name.startswith(".")]
     convert(raw, tmp_path / "one", options=_options())
     assert _files(tmp_path / "out") == _files(tmp_path / "one")
-    # All again: nothing is converted, and one writes the catalogue.
-    again = [convert(raw, tmp_path / "out", options=_options(half)) for half in halves]
-    assert [(one.converted, one.is_catalogued) for one in again] == [((), False), ((), True)]
-    assert _files(tmp_path / "out") == _files(tmp_path / "one")
+    # All again: nothing is converted, and each finds the catalogue as it should be.
+    for half in halves:
+        again = convert(raw, tmp_path / "out", options=_options(half))
+        assert (again.converted, again.is_catalogued) == ((), True)
+        assert _files(tmp_path / "out") == _files(tmp_path / "one")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Give two cubes, and the folder of a conversion of them."""
+    folder = tmp_path_factory.mktemp("pair")
+    (folder / "raw").mkdir()
+    for number in range(2):
+        np.save(folder / "raw" / f"cube{number}.npy", np.random.default_rng(number).normal(size=SHAPE).astype("<f4"))
+    convert(folder / "raw", folder / "out", options=_options())
+    return folder / "raw", folder / "out"
+
+
+LAST = """
+import os, signal, sys
+from pathlib import Path
+from voxload.convert import ConvertOptions, Packing, Share, convert
+
+removed, unlink = 0, Path.unlink
+
+def count(path, missing_ok=False):
+    global removed
+    unlink(path, missing_ok=missing_ok)
+    removed += path.name.endswith(".done")
+    if removed == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def options(task):
+    share = Share(task, 2)
+    return ConvertOptions(chunks=(8, 8, 8), workers=1, pack=Packing.NEVER, checksums=True, share=share)
+
+convert(sys.argv[1], sys.argv[2], options=options(1))
+Path.unlink = count
+convert(sys.argv[1], sys.argv[2], options=options(0))
+"""
+"""Two tasks; the last is killed when so many marks were removed: the first is its own of an earlier run."""
+
+
+@pytest.mark.parametrize("removed", [pytest.param(2, marks=pytest.mark.long), 3])
+def test_a_last_task_killed_among_the_marks_is_the_last_again(
+    tmp_path: Path, pair: tuple[Path, Path], removed: int
+) -> None:
+    """The catalogue is there: run again alone, the task says so and leaves no mark of its own."""
+    raw, expected = pair
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", LAST, str(raw), str(out), str(removed)]
+    assert processes.run(command, check=False).returncode == -signal.SIGKILL
+    assert (out / CATALOG_NAME).exists()
+    report = convert(raw, out, options=_options(Share(0, 2)))
+    assert (report.converted, report.is_catalogued) == ((), True)
+    assert _files(out) == _files(expected)
+
+
+def test_a_catalogue_of_less_is_not_the_last_word(tmp_path: Path, pair: tuple[Path, Path]) -> None:
+    """With a volume missing, other rows or a damaged catalogue, a task that runs again waits for the others."""
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    shutil.copytree(pair[0], raw)
+    shutil.copytree(pair[1], out)
+    for change in (
+        lambda: (out / CATALOG_NAME).write_bytes(b"PAR1"),
+        lambda: Catalog.read(out).select(["cube0"]).write(out / CATALOG_NAME),
+        lambda: np.save(raw / "cube2.npy", np.zeros(SHAPE, "<f4")),
+    ):
+        change()
+        assert not convert(raw, out, options=_options(Share(0, 2))).is_catalogued
+        convert(raw, out, options=_options())
 
 
 def test_lock_of_a_killed_conversion_misleads_nobody(tmp_path: Path) -> None:

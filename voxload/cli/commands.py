@@ -1,34 +1,156 @@
 """Commands: those of the program, each loaded when it is called.
 
-Loading all of them takes seconds, most of it for torch and for what draws: too long for a conversion of many tasks,
-each of which would fetch these libraries from the file system that it is to read from.
+Loading all of them takes seconds and half a gigabyte, most of it for torch and for what draws: too long for a
+conversion of many tasks, each of which would fetch these libraries from the file system that it is to read from, and
+too long for a list of commands. What that list says of each stands here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 
 import typer
 
-COMMANDS = ("convert", "info", "verify", "simulate", "train", "infer", "demo")
-"""Commands, in the order of the help; each is the function of its name in the module of its name."""
-GROUPS = ("bench", "catalog")
-"""Commands that have commands; each is the ``app`` of the module of its name."""
+from voxload.errors import InternalError
 
 
-def wanted(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the commands that a call needs: all of them, unless it begins with one or asks for the version."""
-    known = (*COMMANDS, *GROUPS)
-    if arguments and arguments[0] in known:
-        return (arguments[0],)
-    return () if list(arguments) == ["--version"] else known
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its module holds the function that it is, and the example under its help."""
+
+    module: str
+    function: str
+    summary: str
+    """The first paragraph of the function's docstring."""
+
+    def load(self) -> ModuleType:
+        """Import the module."""
+        return import_module(self.module)
+
+    def add(self, app: typer.Typer, name: str, *, load: bool) -> None:
+        """Add the command to a program; one that is not loaded can be listed, not called."""
+        if load:
+            module = self.load()
+            app.command(name, epilog=module.EPILOG)(getattr(module, self.function))
+        else:
+            app.command(name, help=self.summary)(_not_loaded)
 
 
-def add_command(app: typer.Typer, name: str) -> None:
-    """Load a command and add it to the program."""
-    module = import_module(f"voxload.cli.{name}")
-    if name in GROUPS:
-        app.add_typer(module.app)
-    else:
-        app.command(name, epilog=module.EPILOG)(getattr(module, name))
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A command that has commands."""
+
+    summary: str
+    commands: Mapping[str, Command]
+
+    def add(self, app: typer.Typer, name: str, *, load: str) -> None:
+        """Add the group to a program with the command of the name `load`; the others can be listed, not called."""
+        group = typer.Typer(name=name, no_args_is_help=True, help=self.summary)
+        for each, command in self.commands.items():
+            command.add(group, each, load=each == load)
+        app.add_typer(group)
+
+
+COMMANDS: Mapping[str, Command] = {
+    "convert": Command(
+        "voxload.cli.convert", "convert", "Convert raw cubes into Zarr or HDF5 samples and a catalogue."
+    ),
+    "info": Command("voxload.cli.info", "info", "Say what a file is, how it is stored, and what reading it costs."),
+    "verify": Command(
+        "voxload.cli.verify", "verify", "Read every stored chunk of every sample and list what is damaged."
+    ),
+    "simulate": Command(
+        "voxload.cli.simulate",
+        "simulate",
+        "Predict time, stall and bytes of each policy on a machine, and the bound that none beats.",
+    ),
+    "train": Command(
+        "voxload.cli.train", "train", "Train a network on blocks of samples that several processes share."
+    ),
+    "infer": Command("voxload.cli.infer", "infer", "Predict from whole samples that several processes share."),
+    "demo": Command(
+        "voxload.cli.demo",
+        "demo",
+        "Make universes, convert them, train CosmoFlow on 4 processes as 2 groups x 2 blocks, and report.",
+    ),
+}
+"""Commands without commands, in the order of the help."""
+
+GROUPS: Mapping[str, Group] = {
+    "bench": Group(
+        "Measure how fast a storage feeds a network.",
+        {
+            "generate": Command(
+                "voxload.cli.bench_generate",
+                "generate",
+                "Write samples whose every voxel can be verified, with a catalogue.",
+            ),
+            "run": Command(
+                "voxload.cli.bench_run",
+                "run",
+                "Load batches as training would, with computing in make-believe, and say what the storage gave.",
+            ),
+            "sweep": Command(
+                "voxload.cli.bench_sweep", "sweep", "Measure every combination in turns; say which to use, and why."
+            ),
+            "compare": Command(
+                "voxload.cli.bench_compare",
+                "compare",
+                "Say of each figure whether B is better or worse than A, or within noise, and what else differs.",
+            ),
+            "report": Command(
+                "voxload.cli.bench_report",
+                "report",
+                "Draw results: throughput, latencies, stalls over time, bytes by tier, read amplification and epochs.",
+            ),
+        },
+    ),
+    "catalog": Group(
+        "List, merge, split and filter catalogues.",
+        {
+            "list": Command(
+                "voxload.cli.catalog_list",
+                "list_catalog",
+                "List samples with totals; these and the figures are of all rows for which --where holds, "
+                "shown or not.",
+            ),
+            "merge": Command(
+                "voxload.cli.catalog_merge",
+                "merge_catalogs",
+                "Write the rows of several catalogues into one; paths are rewritten, nothing else is copied.",
+            ),
+            "split": Command(
+                "voxload.cli.catalog_split",
+                "split_catalog",
+                "Write train.parquet, val.parquet and test.parquet: 0.8, 0.1 and 0.1 of the samples unless "
+                "told otherwise.",
+            ),
+            "filter": Command(
+                "voxload.cli.catalog_filter",
+                "filter_catalog",
+                "Write the rows for which a condition on their columns holds, or of samples on a list; "
+                "with both, of both.",
+            ),
+        },
+    ),
+}
+"""Commands that have commands, behind the others in the help."""
+
+
+def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
+    """Add all commands to a program, and load the one that these arguments call.
+
+    The program's own options take no values: the first two words that are no options name the command.
+    """
+    called, inner = [*(word for word in arguments if not word.startswith("-")), "", ""][:2]
+    for name, command in COMMANDS.items():
+        command.add(app, name, load=name == called)
+    for name, group in GROUPS.items():
+        group.add(app, name, load=inner if name == called else "")
+
+
+def _not_loaded() -> None:
+    raise InternalError("voxload", found="a command that was not loaded", remedy="please report how it was called")

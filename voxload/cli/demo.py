@@ -15,9 +15,10 @@ from voxload.catalog import Catalog
 from voxload.cli.console import Screen
 from voxload.cli.progress import byte_bar, count_bar
 from voxload.cli.training import LEARNING, TIMELINE, report, train_with_progress
-from voxload.convert import ConvertOptions, convert
+from voxload.convert import ConvertOptions, Readers, convert
 from voxload.demo.control import shuffled_labels
 from voxload.errors import InternalError, UsageError
+from voxload.geometry import Halo
 from voxload.grid import ProcessGrid
 from voxload.plots import draw_blocks
 from voxload.readers import open_reader, read_plane
@@ -100,7 +101,8 @@ def _make(folder: Path, *, count: int, size: int, seed: int) -> None:
 
 def _convert(raw: Path, converted: Path) -> Path:
     with byte_bar("2. converting ") as show:
-        return convert(raw, converted, options=ConvertOptions(), progress=show).catalog
+        readers = Readers(SPATIAL, Halo.parse(0))
+        return convert(raw, converted, options=ConvertOptions(readers=readers), progress=show).catalog
 
 
 def _shuffled(plan: TrainingPlan, catalog: Path) -> TrainingPlan:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from voxload.cli.commands import add_command, wanted
+from voxload.cli.commands import add_commands
 from voxload.cli.retries import show_retries
 from voxload.cli.start import INTERRUPTED
 from voxload.errors import UsageError, VoxloadError
@@ -58,11 +58,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _app(arguments: Sequence[str]) -> typer.Typer:
-    """Return the program with the commands that these arguments need."""
+    """Return the program, with the command that these arguments call."""
     app = typer.Typer(name="voxload", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
     app.callback()(_root)
-    for name in wanted(arguments):
-        add_command(app, name)
+    add_commands(app, arguments)
     return app
 
 

@@ -10,7 +10,7 @@ from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.convert.manifest import AXES, Manifest, read_manifest
 from voxload.convert.options import StoredFormat
 from voxload.convert.writer import writing
-from voxload.errors import DataError
+from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.summary import VolumeSummary
 
 Complete = tuple[Path, Manifest]
@@ -48,16 +48,31 @@ def write_catalog(folder: Path, complete: Sequence[Complete], *, summed: Sequenc
 
     Nobody else may write it: the caller holds the folder's lock.
     """
+    catalog = _catalog(folder, complete, summed=summed, checksums=checksums)
+    with writing(folder / CATALOG_NAME):
+        remove_partials(folder / CATALOG_NAME)
+        catalog.write(folder / CATALOG_NAME)
+
+
+def is_catalogued(folder: Path, complete: Sequence[Complete], *, summed: Sequence[Complete], checksums: str) -> bool:
+    """Tell whether the folder's catalogue is the one that `write_catalog` would write; a damaged one is not."""
+    try:
+        there = Catalog.read(folder / CATALOG_NAME).table
+    except (DataError, UsageError, NotFoundError):
+        return False
+    wanted = _catalog(folder, complete, summed=summed, checksums=checksums).table
+    # As text: a target that is no number equals itself.
+    return there.schema.equals(wanted.schema) and repr(there.to_pylist()) == repr(wanted.to_pylist())
+
+
+def _catalog(folder: Path, complete: Sequence[Complete], *, summed: Sequence[Complete], checksums: str) -> Catalog:
     with_checksums = {path for path, _ in summed}
     entries = [
         entry
         for path, manifest in complete
         for entry in volume_entries(path, manifest, folder, checksums=checksums if path in with_checksums else "")
     ]
-    catalog = Catalog.from_entries(entries, folder)
-    with writing(folder / CATALOG_NAME):
-        remove_partials(folder / CATALOG_NAME)
-        catalog.write(folder / CATALOG_NAME)
+    return Catalog.from_entries(entries, folder)
 
 
 def volume_entries(path: Path, manifest: Manifest, folder: Path, *, checksums: str = "") -> list[Entry]:

@@ -160,14 +160,15 @@ def _chunk_extent(extent: int, *, is_divisor: bool) -> int:
 
     >>> [_chunk_extent(extent, is_divisor=False) for extent in (512, 128, 100, 32, 97, 254, 5)]
     [64, 64, 50, 16, 48, 64, 5]
-    >>> [_chunk_extent(extent, is_divisor=True) for extent in (512, 100, 97, 254, 5)]
-    [64, 50, 97, 127, 5]
+    >>> [_chunk_extent(extent, is_divisor=True) for extent in (512, 100, 32, 97, 254, 5)]
+    [64, 50, 16, 97, 127, 5]
     """
     half = extent // 2
     if half < _SMALLEST_CHUNK:
         return extent
     if is_divisor:
-        widths = [width for width in range(_SMALLEST_CHUNK, extent + 1) if extent % width == 0]
+        whole = extent if extent % 2 else half
+        widths = [width for width in range(_SMALLEST_CHUNK, whole + 1) if whole % width == 0]
         return min(widths, key=lambda width: (abs(math.log(width / CHUNK_EXTENT)), width))
     if half < CHUNK_EXTENT:
         return half

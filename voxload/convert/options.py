@@ -135,7 +135,7 @@ class ConvertReport:
     catalog: Path
     """The catalogue."""
     is_catalogued: bool = True
-    """Whether the catalogue was written; False where other tasks are still to come."""
+    """Whether the catalogue holds all that was planned; False where other tasks are still to come."""
     summed: int = 0
     """Volumes of the catalogue whose chunks have checksums."""
     verified: int = 0

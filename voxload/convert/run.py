@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from voxload.catalog import CATALOG_NAME
-from voxload.convert.cataloguing import Complete, complete_volumes, write_catalog
+from voxload.convert.cataloguing import Complete, complete_volumes, is_catalogued, write_catalog
 from voxload.convert.checksums import SampleChecksums
 from voxload.convert.cluster import Cluster, connected
 from voxload.convert.cluster_machines import ClusterMachines
@@ -182,17 +182,33 @@ class _Run:
 
     def _finish(self, report: ConvertReport, checksums: SampleChecksums) -> ConvertReport:
         """Write the catalogue, unless another task will be the last."""
-        with Tasks(self.target, self.options.share, self.plan.volumes).last() as is_last:
+
+        def is_whole() -> bool:
+            return not report.converted and self._is_whole(checksums)
+
+        with Tasks(self.target, self.options.share, self.plan.volumes).last(is_whole) as is_last:
             if not is_last:
                 return report
             remove_outdated(self.target, self.plan.volumes)
             complete = complete_volumes(self.target)
             if self.options.checksums:
                 self._sum_all(complete, checksums)
-            summed = complete if self.options.checksums else [one for one in complete if checksums.has(one)]
+            summed = self._summed(complete, checksums)
             write_catalog(self.target, complete, summed=summed, checksums=checksums.path.name)
             checksums.remove_leftovers()
             return replace(report, is_catalogued=True, summed=len(summed))
+
+    def _is_whole(self, checksums: SampleChecksums) -> bool:
+        """Tell whether every planned volume is complete, and the catalogue the one of this folder."""
+        if not (self.target / CATALOG_NAME).exists() or not all(map(is_complete, self.plan.volumes)):
+            return False
+        complete = complete_volumes(self.target)
+        summed = self._summed(complete, checksums)
+        return is_catalogued(self.target, complete, summed=summed, checksums=checksums.path.name)
+
+    def _summed(self, complete: Sequence[Complete], checksums: SampleChecksums) -> Sequence[Complete]:
+        """Return the volumes that have checksums in the catalogue."""
+        return complete if self.options.checksums else [one for one in complete if checksums.has(one)]
 
     def _sum_all(self, complete: Sequence[Complete], checksums: SampleChecksums) -> None:
         """Take the checksums of volumes that still have none, and gather those of all."""

@@ -8,7 +8,7 @@ otherwise, and then volumes may be missing that nobody took.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
@@ -48,10 +48,12 @@ class Tasks:
                 self._mark(self._share.task, self._share.tasks).unlink(missing_ok=True)
 
     @contextmanager
-    def last(self) -> Iterator[bool]:
+    def last(self, is_whole: Callable[[], bool]) -> Iterator[bool]:
         """Mark this task as done, and yield whether all are; the others wait meanwhile.
 
-        Marks are removed when the block of the last one ends well, so that it is done again if that is killed.
+        Marks are removed when the block of the last one ends well, so that it is done again if that is killed. Where
+        marks are missing, `is_whole` is asked whether the folder is as the last task leaves it, its catalogue too:
+        then that one was here, and whoever runs again is the last, too.
         """
         share = self._share
         if share is None:
@@ -60,7 +62,7 @@ class Tasks:
             return
         with self._gate():
             self._mark(share.task, share.tasks).write_text(self._plan)
-            is_last = all(self._is_marked(task, share.tasks) for task in range(share.tasks))
+            is_last = all(self._is_marked(task, share.tasks) for task in range(share.tasks)) or is_whole()
             yield is_last
             if is_last:
                 self._remove_marks()
