@@ -69,7 +69,7 @@ class Team:
         begun by then are dropped.
         """
         left, failures = enumerate(tasks), list[tuple[int, BaseException]]()
-        shared = [partial(_labour, work, left, failures)]
+        shared: list[Callable[[], None]] = [partial(_labour, work, left, failures)]
         with self.seat():
             joined = self._join(len(tasks) - 1, shared)
             try:
