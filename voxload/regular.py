@@ -49,7 +49,7 @@ def open_regular(path: str | os.PathLike[str], *, buffering: int = -1) -> IO[byt
             raise
         return descriptor
 
-    return open(Path(path), "rb", buffering=buffering, opener=opened)  # noqa: PTH123, SIM115 - the caller closes it
+    return open(Path(path), "rb", buffering=buffering, opener=opened)
 
 
 def _check(path: str | os.PathLike[str], status: os.stat_result) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
