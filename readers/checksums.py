@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from voxload.errors import DataError
+from voxload.parquet import check_size
 from voxload.readers.faults import storage_error
 from voxload.readers.protocol import ChecksumSource
 from voxload.readers.scratch import Bytes
@@ -197,6 +198,7 @@ class ChecksumFile:
 
     def _read(self, groups: range | list[int], columns: Any) -> pa.Table:
         """Return columns of row groups in the types of the schema."""
+        check_size(self._path, self._footer.metadata, groups=groups)
         with pq.ParquetFile(self._path, metadata=self._footer.metadata, page_checksum_verification=True) as file:
             found = file.read_row_groups(list(groups), columns=list(columns), use_threads=False)
         return found.select(list(columns)).cast(pa.schema([SCHEMA.field(name) for name in columns]))

@@ -11,6 +11,7 @@ from voxload.readers.arrayfile import ArrayFileReader, ArrayLayout
 from voxload.readers.axes import resolve_axes
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Location, Missing, Vector, refuse_vector
+from voxload.regular import open_regular
 
 _MAGIC = b"\x93NUMPY"
 _MOST_HEADER = 10_000
@@ -26,7 +27,7 @@ class NpyFormat:
         """Tell whether the file starts with numpy's magic string."""
         if not Path(path).is_file():
             return False
-        with Path(path).open("rb") as file:
+        with open_regular(path) as file:
             return file.read(len(_MAGIC)) == _MAGIC
 
     def datasets(self, path: str) -> tuple[str, ...]:  # noqa: ARG002 - every npy file holds one array
@@ -51,7 +52,7 @@ def _parse_header(path: str) -> ArrayLayout:
     Source: NEP 1, and the later versions in numpy.lib.format: from 2.0 on the header's length takes four bytes, in 3.0
     its text is UTF-8, which types of numbers never need.
     """
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         version = np.lib.format.read_magic(file)
         if version not in ((1, 0), (2, 0), (3, 0)):
             raise ValueError(f"npy version {version}")

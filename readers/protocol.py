@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
+from voxload.limits import VALUES
 
 Volume = npt.NDArray[Any]
 """An array of voxels, ``(C, D, H, W)``."""
@@ -297,10 +298,12 @@ def check_volume(info: VolumeInfo) -> None:
 def as_vector(subject: str, stored: Any) -> Vector:
     """Read a stored array of h5py or zarr as a vector of float64; a scalar counts as one value.
 
-    Raises UsageError, before a value is read, when it has more than one axis or holds no numbers.
+    Raises, before a value is read, UsageError when it has more than one axis or holds no numbers, DataError when it has
+    more values than any targets.
     """
     if stored.ndim > 1 or stored.dtype.kind not in "biuf":
         raise UsageError(subject, found=f"{stored.dtype} of shape {stored.shape}", expected="one axis of numbers")
+    VALUES.check(subject, prod(stored.shape), "a vector")
     return np.atleast_1d(np.asarray(stored[...])).astype(np.float64)
 
 

@@ -18,6 +18,7 @@ from voxload.readers.stored import ChunkSource
 from voxload.readers.window import WindowReader
 from voxload.readers.within import check_within
 from voxload.readers.zarr import ZarrFormat
+from voxload.regular import check_regular
 
 ENTRY_POINTS = "voxload.readers"
 """Entry-point group: each entry names a class without arguments that keeps the Format contract."""
@@ -48,6 +49,8 @@ def find_format(path: str) -> Format:
     with translated(path):
         if not is_url(path) and not Path(path).exists():
             raise NotFoundError(path, found="no such file or folder", remedy="check the path")
+        if not is_url(path):
+            check_regular(path)
         for known in _in_order(path):
             if known.claims(path):
                 return known

@@ -17,6 +17,8 @@ import crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from voxload.regular import open_regular
+
 METADATA = {"voxload": "footer-crc32c:00000000"}
 """What the schema of a file that is to be sealed must have among its metadata."""
 
@@ -40,7 +42,7 @@ def read_sealed(path: Path) -> Any:
 
     Raises ValueError when it is not, OSError when the file cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         _, footer = _footer(file)
     place = _place(footer)
     found, expected = footer[place : place + _DIGITS], _checksum(footer, place)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -24,6 +25,15 @@ def is_url(path: str) -> bool:
 
 class Store(Protocol):
     """Objects below one root. All methods may be called from many threads at once."""
+
+    @property
+    def lists(self) -> bool:
+        """Whether `walk` can tell all objects and their sizes."""
+        ...
+
+    def walk(self, prefix: str, *, depth: int) -> Iterator[tuple[str, int]]:
+        """Yield key and bytes of all objects below `prefix`, down to `depth` folders below it, in any order."""
+        ...
 
     def locate(self, key: str) -> str:
         """Return the full name of the object `key`, for messages."""
@@ -54,6 +64,28 @@ class LocalStore:
 
     def __init__(self, root: str) -> None:
         self._root = Path(root)
+
+    @property
+    def lists(self) -> bool:
+        """Whether `walk` can tell all objects and their sizes."""
+        return True
+
+    def walk(self, prefix: str, *, depth: int) -> Iterator[tuple[str, int]]:
+        """Yield path below the root and bytes of all files below `prefix`; links are followed."""
+        left = [(prefix.strip("/"), depth)]
+        while left:
+            folder, below = left.pop()
+            try:
+                entries = os.scandir(self._root / folder)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            with entries:
+                for entry in entries:
+                    key = f"{folder}/{entry.name}" if folder else entry.name
+                    if not entry.is_dir():
+                        yield key, entry.stat().st_size
+                    elif below:
+                        left.append((key, below - 1))
 
     def locate(self, key: str) -> str:
         """Return the path of a file."""

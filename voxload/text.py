@@ -6,6 +6,11 @@ of writing, and bytes that are no text at all. Source: The Unicode Standard, sec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+_LISTED = 10
+"""Names that a message lists at most."""
+
 
 def shown(text: str, *, keep: str = "") -> str:
     r"""Return text on one line in which everything that is not printable is written as Python writes it.
@@ -25,6 +30,17 @@ def shown(text: str, *, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one in keep else _escaped(one) for one in text)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names for a message, the first ten; pure.
+
+    >>> listed(["b", "a"])
+    "['b', 'a']"
+    """
+    found = list(names)
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return f"{found[:_LISTED]}{more}"
 
 
 def is_text(text: str) -> bool:

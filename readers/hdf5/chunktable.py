@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -13,13 +14,21 @@ import numpy.typing as npt
 
 from voxload.errors import DataError
 from voxload.geometry import Box, chunks_touched
+from voxload.limits import CHUNK_TABLE
 from voxload.readers.hdf5.edges import are_unfiltered, mark_partial
 from voxload.readers.protocol import ReadCost
+from voxload.readers.stored import grid_of
 
 _ABSENT = -1
 _CELLS = 2**20
 _CELLS_PER_CHUNK = 2**10
 """A table has a cell for each place of the grid: so many always, and beyond them so many for each chunk stored."""
+_CELL_BYTES = 8 + 8 + 4
+"""Offset, size and mask of a chunk."""
+_CHECK_BYTES = 16
+"""What a look at all cells takes beside them, for each."""
+_BATCH = 2**14
+"""Chunks whose numbers are gathered before they go into the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +78,33 @@ class ChunkTable:
 
         Asking for the chunks one by one walks the index anew for each and is quadratic.
         """
-        grid = tuple(-(-extent // width) for extent, width in zip(dataset.shape, dataset.chunks, strict=True))
-        # One list of plain numbers: a tuple a chunk would have the garbage collector walk them all again and again.
-        numbers: list[int] = []
+        subject = f"{dataset.file.filename}:{dataset.name}"
+        grid = grid_of(dataset.shape, dataset.chunks)
+        # Before the chunks are counted: an index without entries, which HDF5 computes, has as many as are claimed.
+        CHUNK_TABLE.check(subject, _CELL_BYTES * prod(grid), "a chunk table")
+        _check_cells(subject, prod(grid), dataset.id.get_num_chunks())
+        offsets = np.zeros(grid, np.uint64)
+        sizes = np.full(grid, _ABSENT, np.int64)
+        masks = np.zeros(grid, np.uint32)
+        widths = np.array(dataset.chunks, np.uint64)
+        # Plain numbers: objects of Python's for every chunk took twenty times the table.
+        numbers, length = array("Q"), dataset.ndim + 3
+
+        def flush() -> None:
+            rows = np.array(numbers, np.uint64).reshape(-1, length)
+            corners = (rows[:, :-3] // widths).astype(np.int64)
+            flat = np.ravel_multi_index(tuple(corners.T), grid)  # raises ValueError for a chunk outside the grid
+            masks.reshape(-1)[flat], offsets.reshape(-1)[flat], sizes.reshape(-1)[flat] = rows[:, -3:].T
+            del numbers[:]
 
         def note(chunk: Any) -> None:
             numbers.extend(chunk[0])  # its corner
             numbers.extend(chunk[1:])  # mask, offset and size
+            if len(numbers) >= _BATCH * length:
+                flush()
 
         dataset.id.chunk_iter(note)
-        rows = np.array(numbers, np.uint64).reshape(-1, dataset.ndim + 3)
-        _check_cells(f"{dataset.file.filename}:{dataset.name}", prod(grid), len(rows))
-        offsets = np.zeros(grid, np.uint64)
-        sizes = np.full(grid, _ABSENT, np.int64)
-        masks = np.zeros(grid, np.uint32)
-        corners = rows[:, :-3].astype(np.int64) // np.array(dataset.chunks, np.int64)
-        flat = np.ravel_multi_index(tuple(corners.T), grid)  # raises ValueError for a chunk outside the grid
-        masks.reshape(-1)[flat], offsets.reshape(-1)[flat], sizes.reshape(-1)[flat] = rows[:, -3:].T
+        flush()
         if are_unfiltered(dataset):
             mark_partial(masks, dataset)
         return cls(offsets, sizes, masks, chunk=tuple(dataset.chunks), itemsize=dataset.dtype.itemsize)
@@ -155,6 +174,11 @@ class ChunkTable:
         touched = chunks_touched(stored, self._chunk)
         places = np.argwhere(self._sizes[touched.slices] == _ABSENT)
         return tuple(int(i) + first for i, first in zip(places[0], touched.start, strict=True)) if len(places) else None
+
+
+def table_bytes(shape: tuple[int, ...], chunk: tuple[int, ...]) -> int:
+    """Return the memory that reading the table of a dataset takes; pure."""
+    return prod(grid_of(shape, chunk)) * (_CELL_BYTES + _CHECK_BYTES)
 
 
 def _check_cells(subject: str, cells: int, stored: int) -> None:

@@ -8,6 +8,8 @@ not numpy's, but decodes nothing.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from math import prod
 
 import h5py
 import numpy as np
@@ -15,6 +17,7 @@ import numpy.typing as npt
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box, chunks_touched
+from voxload.limits import VALUES
 from voxload.readers.hdf5.checks import check_written
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.edges import has_unknown_edges
@@ -26,6 +29,8 @@ from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes
 
 _REMEDY = "copy or convert the file again"
+_AT_ONCE = 2**10
+"""Chunks that libhdf5 is asked for at once: it takes 5 KiB for each, however small it is."""
 
 
 class DecodedChunks:
@@ -71,7 +76,8 @@ class DecodedChunks:
                 size = f"{sizes[tuple(wrong[0])]} bytes"
                 subject = f"{self._subject}, chunk {place}"
                 raise DataError(subject, found=size, expected=str(self._pipeline.nbytes), remedy=_REMEDY)
-            read_elements(self._dataset, box.slices, out)
+            for part in _parts(box, self._chunks):
+                read_elements(self._dataset, part.slices, out, part.relative_to(box.start).slices)
             return
         for place in itertools.product(*map(range, touched.start, touched.stop)):
             chunk = self._extents(place)
@@ -124,15 +130,16 @@ class DecodedChunks:
 
 
 def read_whole(dataset: h5py.Dataset, subject: str) -> npt.NDArray[np.generic]:
-    """Return all values of a dataset of numbers.
+    """Return all values of a dataset of numbers, such as targets.
 
     Raises
     ------
     UsageError
         When only libhdf5 or a plugin can decode it.
     DataError
-        When a value was never written, or a chunk cannot be decoded.
+        When it has more values than are read whole, one was never written, or a chunk cannot be decoded.
     """
+    VALUES.check(subject, prod(dataset.shape), "an array")
     whole = Box.whole(dataset.shape)
     table = ChunkTable.read(dataset) if dataset.chunks else None
     check_written(dataset, table, whole, subject)
@@ -142,6 +149,22 @@ def read_whole(dataset: h5py.Dataset, subject: str) -> npt.NDArray[np.generic]:
     out = np.empty(dataset.shape, dataset.dtype.newbyteorder("="))
     DecodedChunks(dataset, subject).read_into(table, whole, out)
     return out
+
+
+def _parts(box: Box, chunk: tuple[int, ...]) -> Iterator[Box]:
+    """Yield the parts of a box that hold voxels of so many chunks each as libhdf5 is asked for at once; pure."""
+    touched = chunks_touched(box, chunk)
+    counts, left = [1] * len(chunk), _AT_ONCE
+    for axis in reversed(range(len(chunk))):
+        counts[axis] = max(1, min(left, touched.shape[axis]))
+        left //= counts[axis]
+    widths = [count * width for count, width in zip(counts, chunk, strict=True)]
+    first = [place * width for place, width in zip(touched.start, chunk, strict=True)]
+    starts = (range(start, stop, width) for start, stop, width in zip(first, box.stop, widths, strict=True))
+    for corner in itertools.product(*starts):
+        part = Box.whole(widths).shift(corner).intersect(box)
+        if part is not None:
+            yield part
 
 
 def _undecodable(dataset: h5py.Dataset, subject: str, reason: str) -> UsageError:

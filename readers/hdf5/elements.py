@@ -12,14 +12,19 @@ import numpy as np
 from voxload.readers.protocol import Volume
 
 
-def read_elements(dataset: h5py.Dataset, selection: tuple[slice, ...], out: Volume) -> None:
-    """Read a part of `dataset`, as h5py gives it, into `out`, which is contiguous and of this machine's byte order."""
+def read_elements(
+    dataset: h5py.Dataset, selection: tuple[slice, ...], out: Volume, into: tuple[slice, ...] = ()
+) -> None:
+    """Read a part of `dataset`, as h5py gives it, into a part of `out`, all of it by default.
+
+    `out` is contiguous and of this machine's byte order.
+    """
     if dataset.dtype.isnative or dataset.id.get_type().equal(h5py.h5t.py_create(dataset.dtype, logical=True)):
-        dataset.read_direct(out, selection)
+        dataset.read_direct(out, selection, into or None)
         return
-    found = np.empty(out.shape, dataset.dtype)
+    found = np.empty(out[into].shape, dataset.dtype)
     dataset.read_direct(found, selection)
-    out[...] = found
+    out[into] = found
 
 
 def converted(data: Volume, stored: h5py.h5t.TypeID, dtype: np.dtype[np.generic]) -> Volume:

@@ -11,6 +11,7 @@ from voxload.readers.faults import translated
 from voxload.readers.hdf5.checks import check_own_file, check_supported
 from voxload.readers.hdf5.decoded import read_whole
 from voxload.readers.hdf5.lesson import Learnt, Lesson
+from voxload.readers.hdf5.listing import volume_names
 from voxload.readers.hdf5.metadata import known
 from voxload.readers.hdf5.native import NativeHdf5Reader
 from voxload.readers.hdf5.openfile import SIGNATURE, find_superblock, superblock_places
@@ -21,6 +22,7 @@ from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vecto
 from voxload.readers.remote import RemoteStore
 from voxload.readers.store import is_url
 from voxload.readers.verified import VerifiedReader, load_checksums
+from voxload.text import listed
 
 _HEAD_BYTES = 2**16
 """Looked at first of a URL: user blocks are shorter, and a request takes no longer for it than for 8 bytes."""
@@ -39,16 +41,14 @@ class Hdf5Format:
 
     def datasets(self, path: str) -> tuple[str, ...]:
         """Return the names of all datasets of three or four axes."""
-        found: list[str] = []
-
-        def visit(name: str | bytes, item: object) -> None:
-            # h5py gives names that are no UTF-8 as bytes, by which nobody could ask for the dataset.
-            if isinstance(name, str) and isinstance(item, h5py.Dataset) and item.ndim in (3, 4):
-                found.append(name)
-
         with translated(path), open_source(path).open() as file:
-            file.visititems(visit)
-        return tuple(sorted(found))
+            return tuple(sorted(volume_names(file)))
+
+    def holds(self, path: str, name: str) -> bool:
+        """Tell whether there is such a volume, without a look at the others."""
+        with translated(path), open_source(path).open() as file:
+            item = file.get(name)
+            return isinstance(item, h5py.Dataset) and item.ndim in (3, 4)
 
     def open(self, location: Location, missing: Missing) -> Reader:
         """Open one dataset, natively where its storage allows; without a name, the only one there is."""
@@ -81,7 +81,7 @@ class Hdf5Format:
                 subject = f"{path}:{name}"
                 is_vector = item.ndim < 2 and item.dtype.kind in "biuf"
                 return as_vector(subject, read_whole(item, subject) if is_vector else item)
-            raise NotFoundError(path, found=f"no dataset {name!r}", expected=f"one of {sorted(file)}")
+            raise NotFoundError(path, found=f"no dataset {name!r}", expected=f"one of {listed(sorted(file))}")
 
 
 def _has_superblock(store: RemoteStore) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import BinaryIO, cast
 
 import h5py
 
 from voxload.errors import StorageError, VoxloadError
 from voxload.readers.remote.file import RemoteFile
+from voxload.regular import check_regular, open_regular
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _FLAGS_AT = {0: 20, 1: 20, 2: 11, 3: 11}
@@ -32,7 +32,7 @@ def superblock_places(size: int) -> list[int]:
 
 def find_superblock(path: str) -> int | None:
     """Return where the superblock of a file begins; None without one."""
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         return _find_superblock(file)
 
 
@@ -46,7 +46,7 @@ def _find_superblock(file: BinaryIO) -> int | None:
 
 def is_open_for_writing(path: str) -> bool:
     """Tell whether a writer has a file open; see `has_writer`."""
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         return has_writer(file)
 
 
@@ -74,6 +74,8 @@ def open_file(file: str | RemoteFile) -> h5py.File:
     OSError
         As h5py gives it, for all else.
     """
+    if isinstance(file, str):
+        check_regular(file)
     try:
         return h5py.File(file, "r")
     except VoxloadError:  # of the storage behind a file of Python's

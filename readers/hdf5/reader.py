@@ -17,6 +17,7 @@ from voxload.readers.hdf5.checks import check_filters, check_own_file, check_wri
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.decoded import DecodedChunks
 from voxload.readers.hdf5.elements import read_elements
+from voxload.readers.hdf5.listing import volume_names
 from voxload.readers.hdf5.source import Source, open_source
 from voxload.readers.hdf5.sources import Linked, Opening, open_linked
 from voxload.readers.hdf5.stored import library_chunks
@@ -35,6 +36,7 @@ from voxload.readers.protocol import (
 )
 from voxload.readers.remote import Traffic
 from voxload.readers.stored import StoredChunks, grid_of
+from voxload.text import listed
 
 
 class Hdf5Reader:
@@ -187,17 +189,14 @@ def _dataset(file: h5py.File, location: Location) -> h5py.Dataset:
     if isinstance(named, h5py.Dataset):
         check_own_file(named, file, str(location))
         return named
-    found: list[str] = []
-    file.visititems(
-        lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) and item.ndim in (3, 4) else None
-    )
+    found = list(volume_names(file))
     name = location.dataset
     if not name and len(found) == 1:
         return file[found[0]]
     raise NotFoundError(
         f"{location.path}",
         found=f"no dataset {name!r}" if name else f"{len(found)} volumes",
-        expected=f"one of {sorted(found)}" if found else "a dataset of three or four axes",
+        expected=f"one of {listed(sorted(found))}" if found else "a dataset of three or four axes",
         remedy="name one of them" if found else "check that it is the right file",
     )
 

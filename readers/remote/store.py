@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar, cast
 
@@ -53,6 +53,15 @@ class RemoteStore:
         self._patience = patience or PATIENCE
         self.traffic = Traffic()
         self._objects = _open(url, self._patience, self.traffic)
+
+    @property
+    def lists(self) -> bool:
+        """Whether `walk` can tell all objects and their sizes: never, for many storages cannot."""
+        return False
+
+    def walk(self, prefix: str, *, depth: int) -> Iterator[tuple[str, int]]:
+        """Refuse; see `lists`."""
+        raise NotImplementedError(prefix, depth)
 
     @property
     def needs_threads(self) -> bool:

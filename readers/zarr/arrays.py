@@ -12,8 +12,10 @@ from voxload.readers.store import open_store
 from voxload.readers.verified import VerifiedReader, load_checksums
 from voxload.readers.zarr.headers import ChunkHeaders
 from voxload.readers.zarr.hierarchy import Waited, member, members, open_node
+from voxload.readers.zarr.listing import volume_names
 from voxload.readers.zarr.native import NativeZarrReader
 from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index, codec_names
+from voxload.text import listed
 
 
 def array_names(path: str) -> tuple[str, ...]:
@@ -22,8 +24,15 @@ def array_names(path: str) -> tuple[str, ...]:
         node = open_node(path, open_store(path))
         if isinstance(node, zarr.Array):
             return ("",)
-        found = members(node, depth=None)
-    return tuple(sorted(name for name, item in found.items() if isinstance(item, zarr.Array) and item.ndim in (3, 4)))
+        return tuple(sorted(volume_names(node, path)))
+
+
+def holds_array(path: str, name: str) -> bool:
+    """See ZarrFormat.holds."""
+    with translated(path):
+        node = open_node(path, open_store(path))
+        item = member(node, name) if name and isinstance(node, zarr.Group) else None
+    return isinstance(item, zarr.Array) and item.ndim in (3, 4)
 
 
 def open_array(location: Location, missing: Missing) -> Reader:
@@ -51,4 +60,4 @@ def read_vector(path: str, name: str) -> Vector:
             return as_vector(f"{path}:{name}", Waited(item))
         found = members(node, depth=0) if isinstance(node, zarr.Group) else {}
         names = sorted(name for name, item in found.items() if isinstance(item, zarr.Array))
-    raise NotFoundError(path, found=f"no array {name!r}", expected=f"one of {names}")
+    raise NotFoundError(path, found=f"no array {name!r}", expected=f"one of {listed(names)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,11 +14,22 @@ import numpy as np
 
 from voxload.errors import DataError, InternalError
 from voxload.geometry import Box, chunks_touched
+from voxload.limits import OBJECTS
 from voxload.readers.protocol import ReadCost
 from voxload.readers.store import Store
+from voxload.readers.stored import grid_of
 from voxload.readers.zarr.shardindex import ABSENT, Entries, ShardLayout
 
 Place = tuple[int, ...]
+
+_ASKED = 2**14
+"""Objects that are asked for one by one, at most, where a folder can be listed."""
+_BATCH = 2**12
+"""Objects that are asked for at once."""
+_KNOWN = 2**16
+"""Sizes of chunks that are remembered."""
+_SHARD_BYTES = 2**9
+"""What is remembered of a shard beside its index."""
 
 
 class KeyOf(Protocol):
@@ -71,39 +83,71 @@ class ChunkIndex:
         self._gates: dict[Place, threading.Lock] = {}
 
     def cost(self, stored: Box) -> ReadCost:
-        """Return what the chunks that hold `stored` cost; chunks never written cost nothing."""
-        shard = self.layout.shard
-        decoded = prod(self.layout.unit) * self.layout.itemsize
+        """Return what the chunks that hold `stored` cost; chunks never written cost nothing.
+
+        Of more than a few objects those that a folder holds are counted, not those that metadata claim. Raises
+        DataError where there are more than may be asked for one by one.
+        """
+        touched = chunks_touched(stored, self.layout.outer)
+        if touched.size > _ASKED and self._store.lists:
+            return self._listed_cost(stored, touched)
+        OBJECTS.check(self._store.locate(""), touched.size, "a box")
         total = ReadCost()
-        objects = list(self._objects(stored))
-        known = self.look_up(place for place, _ in objects)
-        for place, part in objects:
-            found = known[place]
-            if found is None:
-                continue
-            if shard is None or isinstance(found, int):
-                total += ReadCost(1, int(found), decoded)
-                continue
-            lengths = found[self._inner_range(place, part).slices][..., 1]
-            lengths = lengths[lengths != ABSENT]
-            total += ReadCost(lengths.size, int(lengths.sum()) + shard.index_bytes, decoded * lengths.size)
+        for some in _batched(self._objects(stored)):
+            known = self.look_up(place for place, _ in some)
+            for place, part in some:
+                total += self._object_cost(place, part, known[place])
         return total
+
+    def _listed_cost(self, stored: Box, touched: Box) -> ReadCost:
+        """Return the same by one listing; nothing is remembered."""
+        total = ReadCost()
+        numbers = re.compile(rf"\d+(?:[./]\d+){{{len(touched.start) - 1}}}$")
+        folder = numbers.sub("", self.key_of(touched.start)).rpartition("/")[0]
+        for key, size in self._store.walk(folder, depth=len(touched.start) + 1):
+            digits = numbers.search(key)
+            place = tuple(map(int, re.split(r"[./]", digits[0]))) if digits else ()
+            if not digits or self.key_of(place) != key or not touched.contains(_one(place)):
+                continue  # metadata, or an object that is no chunk of the box
+            found: Entries | int | None = size
+            if self.layout.shard is not None:
+                found = self._read_index(key, self.layout.shard)[0]
+            total += self._object_cost(place, self._part(place, stored), found)
+        return total
+
+    def _object_cost(self, place: Place, part: Box, found: Entries | int | None) -> ReadCost:
+        """Return what the chunks of one object cost that hold voxels of `part`."""
+        decoded, shard = prod(self.layout.unit) * self.layout.itemsize, self.layout.shard
+        if found is None:
+            return ReadCost()
+        if shard is None or isinstance(found, int):
+            return ReadCost(1, int(found), decoded)
+        lengths = found[self._inner_range(place, part).slices][..., 1]
+        lengths = lengths[lengths != ABSENT]
+        return ReadCost(lengths.size, int(lengths.sum()) + shard.index_bytes, decoded * lengths.size)
+
+    def table_bytes(self, shape: Place) -> int:
+        """Return the memory that knowing where all chunks of an array lie takes; pure."""
+        shard = self.layout.shard
+        if shard is None:
+            return 0
+        return prod(grid_of(shape, self.layout.outer)) * (shard.index_bytes + _SHARD_BYTES)
 
     def first_missing(self, stored: Box) -> tuple[Place, str] | None:
         """Return the first chunk of `stored` that is not there, and its name; None when all are."""
-        objects = list(self._objects(stored))
-        known = self.look_up(place for place, _ in objects)
-        for place, part in objects:
-            found = known[place]
-            inner = self._inner_range(place, part)
-            if found is None:
-                return self._number(place, inner.start), self.key_of(place)
-            if isinstance(found, int):
-                continue
-            absent = np.argwhere(found[inner.slices][..., 0] == ABSENT)
-            if len(absent):
-                where = tuple(int(i) + first for i, first in zip(absent[0], inner.start, strict=True))
-                return self._number(place, where), f"{self.key_of(place)}, inner chunk {where}"
+        for some in _batched(self._objects(stored)):
+            known = self.look_up(place for place, _ in some)
+            for place, part in some:
+                found = known[place]
+                inner = self._inner_range(place, part)
+                if found is None:
+                    return self._number(place, inner.start), self.key_of(place)
+                if isinstance(found, int):
+                    continue
+                absent = np.argwhere(found[inner.slices][..., 0] == ABSENT)
+                if len(absent):
+                    where = tuple(int(i) + first for i, first in zip(absent[0], inner.start, strict=True))
+                    return self._number(place, where), f"{self.key_of(place)}, inner chunk {where}"
         return None
 
     def read(self, place: Place) -> bytes | None:
@@ -150,7 +194,14 @@ class ChunkIndex:
     def learn(self, place: Place, size: int) -> None:
         """Remember the bytes of a chunk, learnt by reading it."""
         with self._lock:
-            self._known[place] = size
+            self._remember(place, size)
+
+    def _remember(self, place: Place, found: Entries | int, version: str = "") -> None:
+        if isinstance(found, int) and len(self._known) >= _KNOWN:
+            self._known.clear()  # sizes, which can be asked for again
+        self._known[place] = found
+        if version:
+            self._versions[place] = version
 
     def version(self, place: Place) -> str:
         """Return which version of a shard its index was read of; empty where the store does not tell."""
@@ -167,11 +218,15 @@ class ChunkIndex:
         """Yield the place of each object that holds voxels of `stored`, and the part it holds."""
         touched = chunks_touched(stored, self.layout.outer)
         for place in itertools.product(*(range(lo, hi) for lo, hi in zip(touched.start, touched.stop, strict=True))):
-            origin = tuple(i * width for i, width in zip(place, self.layout.outer, strict=True))
-            part = Box.whole(self.layout.outer).shift(origin).intersect(stored)
-            if part is None:
-                raise InternalError(f"chunk {place} does not hold voxels of {stored}")
-            yield place, part
+            yield place, self._part(place, stored)
+
+    def _part(self, place: Place, stored: Box) -> Box:
+        """Return the part of a box that lies in an object."""
+        origin = tuple(i * width for i, width in zip(place, self.layout.outer, strict=True))
+        part = Box.whole(self.layout.outer).shift(origin).intersect(stored)
+        if part is None:
+            raise InternalError(f"chunk {place} does not hold voxels of {stored}")
+        return part
 
     def _inner_range(self, place: Place, part: Box) -> Box:
         origin = tuple(i * width for i, width in zip(place, self.layout.outer, strict=True))
@@ -204,7 +259,7 @@ class ChunkIndex:
             if isinstance(found, int) and not found:
                 raise DataError(self._store.locate(key), found="an empty file", expected="a stored chunk")
             with self._lock:
-                self._known[place], self._versions[place] = found, version
+                self._remember(place, found, version)
                 self._gates.pop(place, None)
             return found
 
@@ -216,3 +271,14 @@ class ChunkIndex:
         subject = self._store.locate(key)
         shard.index_offset(part.size, subject)  # refuses an object without room for an index
         return shard.parse(part.data.tobytes(), part.size, subject), part.version
+
+
+def _one(place: Place) -> Box:
+    """Return the box of one place."""
+    return Box(place, tuple(index + 1 for index in place))
+
+
+def _batched(objects: Iterator[tuple[Place, Box]]) -> Iterator[list[tuple[Place, Box]]]:
+    """Yield some after others, none for ever: metadata may claim any number."""
+    while some := list(itertools.islice(objects, _BATCH)):
+        yield some

@@ -28,6 +28,12 @@ class ZarrFormat:
 
         return array_names(path)
 
+    def holds(self, path: str, name: str) -> bool:
+        """Tell whether there is such a volume, without a look at the others."""
+        from voxload.readers.zarr.arrays import holds_array  # noqa: PLC0415 - see the class
+
+        return holds_array(path, name)
+
     def open(self, location: Location, missing: Missing) -> Reader:
         """Open one array; without a name, the only one there is."""
         from voxload.readers.zarr.arrays import open_array  # noqa: PLC0415 - see the class

@@ -16,6 +16,8 @@ from voxload.readers.zarr.chunkindex import ChunkIndex
 
 _CRC_BYTES = 4
 """A checksum behind a chunk (Zarr v3, crc32c codec); zarr-python looks at it before it decodes."""
+_BATCH = 2**12
+"""Chunks that are looked at together."""
 
 
 class ChunkHeaders:
@@ -55,11 +57,12 @@ class ChunkHeaders:
         if not self._has_blosc:
             return
         touched = chunks_touched(stored, index.layout.unit)
-        places = list(itertools.product(*map(range, touched.start, touched.stop)))
-        heads = store.map(lambda place: index.head(place, HEADER_BYTES), places)
-        for place, head in zip(places, heads, strict=True):
-            if head is not None:
-                self.check_chunk(place, *head)
+        places = itertools.product(*map(range, touched.start, touched.stop))
+        while some := list(itertools.islice(places, _BATCH)):
+            heads = store.map(lambda place: index.head(place, HEADER_BYTES), some)
+            for place, head in zip(some, heads, strict=True):
+                if head is not None:
+                    self.check_chunk(place, *head)
 
     def check_chunk(self, place: Place, head: Any, size: int) -> None:
         """Check one chunk of `size` bytes by the first of them; raises as `check` does."""

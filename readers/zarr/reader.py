@@ -15,6 +15,7 @@ from zarr.errors import UnknownCodecError
 
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
+from voxload.limits import CHUNK_TABLE
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.protocol import (
@@ -33,10 +34,12 @@ from voxload.readers.store import Store, open_store
 from voxload.readers.stored import StoredChunks, grid_of
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
 from voxload.readers.zarr.headers import ChunkHeaders
-from voxload.readers.zarr.hierarchy import member, members, open_node, values
+from voxload.readers.zarr.hierarchy import member, open_node, values
+from voxload.readers.zarr.listing import volume_names
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
 from voxload.readers.zarr.stored import library_chunks
+from voxload.text import listed
 
 _UNREACHABLE = 2**48
 """Bytes of a chunk that no machine can hold, and that strides in 64 bits are far from."""
@@ -182,14 +185,15 @@ def _open_array(location: Location, store: Store) -> zarr.Array[Any]:
                 str(location), found="one array without a name", expected="a group", remedy="leave the dataset name out"
             )
         return node
-    arrays = {name: item for name, item in members(node, depth=None).items() if isinstance(item, zarr.Array)}
-    volumes = sorted(name for name, item in arrays.items() if item.ndim in (3, 4))
+    volumes = sorted(volume_names(node, location.path))
     if not location.dataset and len(volumes) == 1:
-        return arrays[volumes[0]]
+        only = member(node, volumes[0])
+        if isinstance(only, zarr.Array):
+            return only
     raise NotFoundError(
         location.path,
         found=f"no array {location.dataset!r}" if location.dataset else f"{len(volumes)} volumes",
-        expected=f"one of {volumes}" if volumes else "an array of three or four axes",
+        expected=f"one of {listed(volumes)}" if volumes else "an array of three or four axes",
         remedy="name one of them" if volumes else "check that it is the right folder",
     )
 
@@ -238,6 +242,7 @@ def _layout(array: zarr.Array[Any], location: Location) -> Layout:
         at_end=codec.index_location is ShardingCodecIndexLocation.end,
         has_checksum=any(isinstance(part, Crc32cCodec) for part in codec.index_codecs),
     )
+    CHUNK_TABLE.check(f"{location}", shard.index_bytes, "the index of a shard")
     return Layout(outer, itemsize, shard)
 
 

@@ -17,7 +17,9 @@ import numpy as np
 from voxload.atomic import replacing
 from voxload.benchmark.record import Epoch, Kernel, Record, Steps
 from voxload.benchmark.workload import Workload
+from voxload.documents import parse_json, read_text
 from voxload.errors import DataError, NotFoundError
+from voxload.regular import check_regular
 
 SCHEMA = "voxload-bench/1"
 """Name and version of the format; the version changes when a word's meaning does."""
@@ -102,10 +104,11 @@ class Document:
 
         Raises NotFoundError when there is none, DataError when the file is something else or of another version.
         """
+        check_regular(path)
         if not path.is_file():
             raise NotFoundError(f"{path}", found="no such file", expected="a result of voxload bench run --output")
         try:
-            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+            return cls.from_dict(parse_json(read_text(path)))
         except DataError as error:
             raise error.within(f"{path}", remedy="name a result of voxload bench run --output") from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -10,6 +10,7 @@ from voxload.atomic import replacing
 from voxload.benchmark.dataset_plan import DatasetPlan
 from voxload.benchmark.pattern import Values, check_block
 from voxload.convert.writer import writing
+from voxload.documents import parse_json, read_text
 from voxload.errors import DataError, NotFoundError
 from voxload.geometry import Boundary, Box
 from voxload.readers.faults import translated
@@ -36,7 +37,7 @@ def read_plan(folder: Path) -> DatasetPlan | None:
     if not path.is_file():
         return None
     with translated(f"{path}"):
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = parse_json(read_text(path))
     schema = values.pop("schema", None) if isinstance(values, dict) else None
     if schema != SCHEMA:
         raise DataError(

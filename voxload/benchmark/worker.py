@@ -12,6 +12,7 @@ from typing import Any
 from voxload.benchmark.job import Request, run_benchmark
 from voxload.benchmark.meeting import meeting
 from voxload.benchmark.workload import Workload
+from voxload.documents import parse_json
 from voxload.errors import DataError
 from voxload.rankmain import emit, run_rank
 
@@ -33,7 +34,7 @@ def request_json(request: Request) -> str:
 def request_of(text: str) -> Request:
     """Return the request that `request_json` wrote; raises DataError on anything else."""
     try:
-        values: dict[str, Any] = json.loads(text)
+        values: dict[str, Any] = parse_json(text)
         return Request(Workload.from_dict(values["workload"]), values["repeats"], tuple(values["command"]))
     except (ValueError, KeyError, TypeError) as error:
         raise DataError("benchmark request", found=str(error), expected="JSON as request_json writes it") from error

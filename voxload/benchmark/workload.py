@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from voxload.documents import parse_json
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Boundary
 from voxload.grid import spatial_counts
@@ -177,7 +178,7 @@ class Workload:
     def from_json(cls, text: str) -> Workload:
         """Return the workload that `to_json` wrote; raises DataError on anything else."""
         try:
-            return cls.from_dict(json.loads(text))
+            return cls.from_dict(parse_json(text))
         except ValueError as error:
             raise DataError("workload", found=str(error), expected="JSON as Workload.to_json writes") from error
 

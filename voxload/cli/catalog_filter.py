@@ -11,6 +11,7 @@ from voxload.catalogs import Rows, catalog_path, filter_rows, parse, write_rows
 from voxload.catalogs.write import check_output
 from voxload.cli.catalog_merge import print_written
 from voxload.cli.options import AllowOutside
+from voxload.documents import read_text
 from voxload.errors import NotFoundError, UsageError
 
 EPILOG = "Example: voxload catalog filter universes/ sound.parquet --where 'statistics.nan_count == 0'"
@@ -46,7 +47,7 @@ def filter_catalog(
 def _ids(path: Path) -> list[str]:
     """Return the lines of a file that are not empty."""
     try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [line for line in read_text(path).splitlines() if line.strip()]
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise NotFoundError(
             f"list {path}", found="no such file", remedy="name a text file with one id a line"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -15,6 +14,7 @@ from voxload.convert.cluster_task import TOPIC, ClusterTask
 from voxload.convert.dask_library import dask_library
 from voxload.convert.pipeline import Tally
 from voxload.convert.store import VolumePlan
+from voxload.documents import parse_json, read_document
 from voxload.errors import NotFoundError, StorageError, UsageError, VoxloadError
 
 _CONNECT = 10.0
@@ -165,7 +165,7 @@ def _address(scheduler: str) -> str:
     if "://" in scheduler or not path.is_file():
         return scheduler
     try:
-        return str(json.loads(path.read_bytes())["address"])
+        return str(parse_json(read_document(path))["address"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"--scheduler {scheduler}", found="another file", expected="what dask scheduler --scheduler-file writes"

@@ -16,6 +16,7 @@ from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.names import safe_dataset, safe_name
 from voxload.readers.faults import translated
 from voxload.readers.within import check_within
+from voxload.regular import check_regular
 
 _SUFFIX = re.compile(r"(\.nii)?\.[A-Za-z][A-Za-z0-9]*$")
 _PROMISING = frozenset({".h5", ".hdf5", ".npy", ".npz", ".nii", ".fits", ".nrrd", ".mha", ".mhd", ".asdf", ".tfrecord"})
@@ -67,6 +68,7 @@ def find_cubes(src: Path, dst: Path, open_: Open, *, allow_outside: bool = False
     """
     if not src.exists():
         raise NotFoundError(f"{src}", found="no such file or folder", remedy="check the path")
+    check_regular(src)
     root = src if src.is_dir() and not _is_zarr(src) else src.parent
     found: dict[tuple[str, str], FoundCube] = {}
     ignored: list[str] = []

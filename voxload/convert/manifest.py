@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 
 from voxload.convert.results import SampleResult
+from voxload.documents import parse_json, read_document
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.names import stays_inside
@@ -202,10 +203,10 @@ def read_manifest(path: Path) -> Manifest | None:
     """
     try:
         if path.is_dir():
-            values = json.loads((path / "zarr.json").read_bytes())["attributes"][ATTRIBUTE]
+            values = parse_json(read_document(path / "zarr.json"))["attributes"][ATTRIBUTE]
         else:
             with h5py.File(path, "r") as file:
-                values = json.loads(file[ATTRIBUTE][()])
+                values = parse_json(file[ATTRIBUTE][()])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return Manifest.from_json(values, f"{path}")

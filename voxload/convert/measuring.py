@@ -10,7 +10,7 @@ import numpy as np
 
 from voxload.convert.compression import Compression, Encoder, Hdf5Encoder, ZarrEncoder
 from voxload.convert.options import StoredFormat
-from voxload.convert.sources.protocol import Source, volume_view
+from voxload.convert.sources.protocol import RawCube, Source, volume_view
 from voxload.geometry import Box
 from voxload.readers.protocol import Volume
 
@@ -48,7 +48,7 @@ def measure(source: Source, stored: StoredFormat, wanted: Compression) -> Measur
     thirds of the speed, and not compressed in HDF5, where gzip saves a fifth and makes reading fourteen times slower.
     Of a source that can only be read in order the first planes are tried.
     """
-    probes = range(PROBES) if wanted is Compression.AUTO else range(PROBES // 2, PROBES // 2 + 1)
+    probes = _probes(wanted)
     boxes = [np.ascontiguousarray(voxels) for voxels in _voxels(source, probes)]
     kind = source.describe().dtype.kind
     if wanted is not Compression.AUTO:
@@ -63,10 +63,21 @@ def measure(source: Source, stored: StoredFormat, wanted: Compression) -> Measur
     return best if best.ratio >= WORTH else _try(boxes, stored, Compression.NONE)
 
 
+def tried_bytes(cube: RawCube, wanted: Compression) -> int:
+    """Return the bytes of the voxels that `measure` tries of a cube, with what it encodes of them; pure."""
+    spatial, slowest = cube.volume_shape[1:], cube.spatial_order[0]
+    boxes = _boxes(spatial, slowest, probes=_probes(wanted), is_sequential=cube.is_sequential)
+    return 2 * sum(cube.volume_shape[0] * box.size for box in boxes) * cube.dtype.itemsize
+
+
 def assumed(stored: StoredFormat, wanted: Compression) -> Measured:
     """Return how floats are stored that are too costly to look at: as density fields, which hardly compress."""
     usual = Compression.LZ4 if stored is StoredFormat.ZARR else Compression.NONE
     return Measured(usual if wanted is Compression.AUTO else wanted, 1.0, _ASSUMED_SPEED)
+
+
+def _probes(wanted: Compression) -> range:
+    return range(PROBES) if wanted is Compression.AUTO else range(PROBES // 2, PROBES // 2 + 1)
 
 
 def _try(boxes: list[Volume], stored: StoredFormat, compression: Compression) -> Measured:

@@ -17,14 +17,14 @@ from voxload.convert.finding import FoundCube, find_cubes
 from voxload.convert.gridding import GriddedSource, open_cubes
 from voxload.convert.layout import FILE_AIM, FILE_BYTES, Extents, Wishes, plan_layout
 from voxload.convert.manifest import Manifest, Member, Part
-from voxload.convert.measuring import Measured, assumed, measure
+from voxload.convert.measuring import Measured, assumed, measure, tried_bytes
 from voxload.convert.options import ConvertOptions, Packing, StoredFormat
 from voxload.convert.sources import Source, open_sources
 from voxload.convert.sources.protocol import RawCube
 from voxload.convert.sources.volumenames import check_extents
 from voxload.convert.store import VolumePlan
 from voxload.convert.targets.sidecars import SideCars
-from voxload.convert.tiles import LIBRARY_BYTES, Budget, Demand, plan_tiling
+from voxload.convert.tiles import DECODING, LIBRARY_BYTES, TABLE, Budget, Demand, check_room, plan_tiling
 from voxload.errors import DataError, UsageError
 from voxload.names import inside, safe_name
 from voxload.text import is_text
@@ -124,6 +124,16 @@ def _measured(found: FoundCube, options: ConvertOptions) -> Measured:
     # Each look at a grid costs a pass over its particles.
     if isinstance(found.source, GriddedSource):
         return assumed(options.format, options.compression)
+    # Looking at a cube takes memory before there is a plan of it: one chunk of it may be a claim of any size.
+    cube = found.cube
+    check_room(
+        {
+            DECODING: cube.scratch_bytes,
+            TABLE: cube.table_bytes,
+            f"voxels of {cube.path} that are tried": tried_bytes(cube, options.compression),
+        },
+        options.max_memory,
+    )
     return measure(found.source, options.format, options.compression)
 
 
@@ -225,7 +235,11 @@ def _plan_volume(
         layout,
         cube.dtype.itemsize,
         demand=Demand(
-            (depth, height, width), cube.spatial_order, max(one.cube.scratch_bytes for one in group), cube.is_sequential
+            (depth, height, width),
+            cube.spatial_order,
+            scratch_bytes=max(one.cube.scratch_bytes for one in group),
+            table_bytes=max(one.cube.table_bytes for one in group),
+            is_sequential=cube.is_sequential,
         ),
         budget=Budget(options.max_memory, options.workers or 1),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -30,6 +30,10 @@ _FLAT_AHEAD = 3
 """The same of a source without chunks, whose tiles are parted where they are read: with two, a reader that the system
 puts off for a moment keeps those that encode waiting."""
 
+_LIBRARIES = "the interpreter and its libraries"
+DECODING, TABLE = "decoding the source's own chunks", "the table of the source's chunks"
+"""Names of what takes memory, for messages."""
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:
@@ -40,7 +44,9 @@ class Demand:
     slowest_first: tuple[int, int, int]
     """Spatial axes in the order of the source's bytes."""
     scratch_bytes: int = 0
-    """Memory that reading the source takes beside the tile."""
+    """Memory that reading the source takes beside the tile and its table of chunks."""
+    table_bytes: int = 0
+    """Memory of the table of the source's chunks."""
     is_sequential: bool = False
     """Whether tiles must be whole planes of the slowest axis."""
 
@@ -104,8 +110,9 @@ def plan_tiling(layout: Layout, itemsize: int, *, demand: Demand, budget: Budget
     voxel = layout.shape[0] * itemsize
     encoding = jobs_in_memory(budget.workers) * prod(layout.chunks) * itemsize
     fixed = {
-        "the interpreter and its libraries": LIBRARY_BYTES,
-        "decoding the source's own chunks": demand.scratch_bytes,
+        _LIBRARIES: LIBRARY_BYTES,
+        DECODING: demand.scratch_bytes,
+        TABLE: demand.table_bytes,
         f"encoding by {budget.workers} threads": encoding,
     }
     least = list(chunk)
@@ -134,6 +141,16 @@ def plan_tiling(layout: Layout, itemsize: int, *, demand: Demand, budget: Budget
     job = max(1, min(wanted, 1 + (budget.max_memory - projected) // encoding))
     projected += (job - 1) * encoding
     return Tiling(spatial, chunk, (tile[0], tile[1], tile[2]), demand.slowest_first, buffers, projected, job)
+
+
+def check_room(parts: Mapping[str, int], max_memory: int) -> None:
+    """Refuse to look at a source whose `parts`, name to bytes, do not fit beside the interpreter.
+
+    For what is done before there is a tiling; raises UsageError as `plan_tiling` does.
+    """
+    whole = {_LIBRARIES: LIBRARY_BYTES, **parts}
+    if sum(whole.values()) > max_memory:
+        _refuse(whole, max_memory)
 
 
 def _job_bytes(held: int, threads: int) -> int:

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from voxload.documents import parse_json
 from voxload.errors import DataError, UsageError
 
 
@@ -43,7 +44,7 @@ class InferencePlan:
     def from_json(cls, text: str) -> InferencePlan:
         """Return the plan that `to_json` wrote; raises DataError on anything else."""
         try:
-            values: dict[str, Any] = json.loads(text)
+            values: dict[str, Any] = parse_json(text)
             return cls(**{**values, "spatial": tuple(values["spatial"])})
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(

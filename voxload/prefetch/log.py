@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from voxload.documents import parse_json
 from voxload.errors import DataError
 from voxload.prefetch import events
 from voxload.prefetch.events import Event, Instruction, Part, Source
@@ -85,7 +86,7 @@ class EventLog:
         log = cls()
         for number, line in enumerate(text.splitlines(), start=1):
             try:
-                parsed = json.loads(line)
+                parsed = parse_json(line)
                 log.append(_rebuilt(parsed["told"]), _rebuilt(parsed["answer"]))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise DataError(

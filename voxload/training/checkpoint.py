@@ -15,6 +15,7 @@ from torch import Tensor
 
 from voxload.atomic import remove_partials, replacing
 from voxload.errors import DataError, NotFoundError, StorageError, VoxloadError
+from voxload.regular import check_regular
 from voxload.training.plan import TrainingPlan
 from voxload.training.progress import Progress
 from voxload.training.result import Epoch
@@ -90,6 +91,7 @@ class Checkpoint:
             When it is damaged, or of another format.
         """
         path = folder / CHECKPOINT
+        check_regular(path)
         try:
             values = torch.load(path, map_location="cpu", weights_only=True)
             return cls(**_built(values))

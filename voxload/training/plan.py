@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from voxload.cache.peer.tls import Tls
+from voxload.documents import parse_json
 from voxload.errors import DataError, UsageError
 from voxload.loader.cache import Cache
 
@@ -123,7 +124,7 @@ class TrainingPlan:
     def from_json(cls, text: str) -> TrainingPlan:
         """Return the plan that `to_json` wrote; raises DataError on anything else."""
         try:
-            values: dict[str, Any] = json.loads(text)
+            values: dict[str, Any] = parse_json(text)
             optimisation = Optimisation(**values.pop("optimisation"))
             cache = _cache_of(values.pop("cache"))
             lists: dict[str, Any] = {name: tuple(values.pop(name)) for name in ("spatial", "targets", "widths")}

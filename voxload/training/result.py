@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from voxload.documents import parse_json
 from voxload.errors import DataError
 from voxload.loader.stats import sources_as_dict
 from voxload.prefetch.meter import Traffic
@@ -119,7 +120,7 @@ class TrainingResult:
     def from_json(cls, text: str) -> TrainingResult:
         """Return the result that `to_json` wrote; raises DataError on anything else."""
         try:
-            values: dict[str, Any] = json.loads(text)
+            values: dict[str, Any] = parse_json(text)
             del values["mae_ratio"]
             epochs = tuple(Epoch(**_all_tupled(row)) for row in values.pop("epochs"))
             ranks = tuple(map(_rank_report, values.pop("ranks")))

@@ -21,6 +21,7 @@ from voxload.convert.gridding.positions import mass_of, runs
 from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError
 from voxload.readers.faults import translated
+from voxload.regular import open_regular
 
 KIND = "Gadget binary"
 _SUM_SIZE = 2**18
@@ -98,5 +99,5 @@ def _header(path: Path) -> GadgetHeader:
 
 @contextmanager
 def _open(path: Path, framing: Framing) -> Iterator[RecordFile]:
-    with translated(f"{path}"), path.open("rb", buffering=0) as file:
+    with translated(f"{path}"), open_regular(path, buffering=0) as file:
         yield RecordFile(path, file.fileno(), framing.byte_order)

@@ -10,6 +10,7 @@ from typing import BinaryIO
 from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError
 from voxload.readers.faults import translated
+from voxload.regular import open_regular
 
 _TREE_END = re.compile(rb"\r?\n\.\.\.\r?\n")
 _MAGIC = b"\xd3BLK"
@@ -35,7 +36,7 @@ class Block:
 def read_blocks(probe: Probe) -> list[Block]:
     """Return the blocks of a file in order; raises DataError where one is cut off."""
     blocks: list[Block] = []
-    with translated(f"{probe.path}"), probe.path.open("rb") as file:
+    with translated(f"{probe.path}"), open_regular(probe.path) as file:
         position: int | None = _first_block(probe, file)
         while position is not None:
             file.seek(position)

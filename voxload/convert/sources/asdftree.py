@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -12,7 +14,9 @@ import numpy as np
 
 from voxload.convert.sources.libraries import library
 from voxload.errors import DataError, UsageError
+from voxload.limits import DOCUMENT, MEMBERS
 from voxload.readers.faults import translated
+from voxload.regular import open_regular
 
 _NDARRAY_TAG = "stsci.edu:asdf/core/ndarray-"
 _ORDERS = ("big", "little")
@@ -21,6 +25,9 @@ _TYPES = {name: name for name in (*_INTEGERS, "float16", "float32", "float64")} 
 _HEADERS = ("header", "meta")
 """Keys of the tree under which cosmologists and astronomers keep what describes the arrays."""
 _LONGEST = 64
+_END = re.compile(rb"\n\.\.\.\r?\n")
+"""What stands behind the tree."""
+_PIECE_BYTES = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,7 @@ def read_tree(path: Path) -> Mapping[str, Any]:
     yaml, util = library("yaml", f"{path}"), library("asdf.util", f"{path}")
     try:
         with translated(f"{path}"):
+            _check_length(path)
             tree = util.load_yaml(str(path), tagged=True)
     except yaml.YAMLError as error:
         raise DataError(f"{path}", found=str(error).splitlines()[0], expected="a tree in YAML") from error
@@ -104,11 +112,22 @@ def read_tree(path: Path) -> Mapping[str, Any]:
     return tree
 
 
+def _check_length(path: Path) -> None:
+    """Refuse a tree that is too long to be parsed; raises DataError."""
+    length, last = 0, b""
+    with open_regular(path) as file:
+        while piece := file.read(_PIECE_BYTES):
+            if _END.search(last + piece):
+                return
+            length, last = length + len(piece), piece[-len(_END.pattern) :]
+            DOCUMENT.check(f"{path}", length, "a tree")
+
+
 def tree_arrays(tree: Mapping[str, Any]) -> list[AsdfArray]:
     """Return the arrays of numbers with three or four axes, in the tree's order."""
     return [
         AsdfArray(keys, node)
-        for keys, node in _nodes(tree, (), frozenset())
+        for keys, node in _nodes(tree, (), frozenset(), itertools.count())
         if len(node.get("shape", ())) in (3, 4) and node.get("datatype") in _TYPES
     ]
 
@@ -122,9 +141,10 @@ def tree_attributes(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nodes(
-    node: object, keys: tuple[str, ...], above: frozenset[int]
+    node: object, keys: tuple[str, ...], above: frozenset[int], number: Iterator[int]
 ) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """Yield the arrays below a node; a tree may hold a node below itself, through an alias."""
+    """Yield the arrays below a node; a tree may hold a node below itself, or many times, through aliases."""
+    MEMBERS.check("/".join(keys), next(number), "a tree")
     if id(node) in above:
         return
     if isinstance(node, Mapping):
@@ -137,7 +157,7 @@ def _nodes(
     else:
         return
     for key, value in items:
-        yield from _nodes(value, (*keys, str(key)), above | {id(node)})
+        yield from _nodes(value, (*keys, str(key)), above | {id(node)}, number)
 
 
 def _plain(value: object) -> Any:

@@ -25,6 +25,7 @@ from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Volume
+from voxload.regular import open_regular
 
 DEFAULT_DATASET = "volume"
 """Name of a volume whose file gives it none."""
@@ -70,7 +71,7 @@ class FlatFile:
 
         Before each reading, `check` raises where the file is no longer the one it was.
         """
-        with translated(str(self.path)), self.path.open("rb", buffering=0) as file:
+        with translated(str(self.path)), open_regular(self.path, buffering=0) as file:
             yield FlatReading(self, file.fileno(), check)
 
     def read(self, fill: Fill, box: Box, out: Volume) -> None:

@@ -21,6 +21,7 @@ from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Volume
+from voxload.regular import open_regular
 
 MARKER_BYTES = 4
 """Bytes of a record marker."""
@@ -45,7 +46,7 @@ class FortranSlices:
     def open(self) -> Iterator[ReadInto]:
         """Open the file for reading."""
         path = self.file.path
-        with translated(f"{path}"), path.open("rb", buffering=0) as file:
+        with translated(f"{path}"), open_regular(path, buffering=0) as file:
             descriptor, compared = file.fileno(), set[int]()
 
             def fill(content: memoryview, start: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import replace
 
@@ -18,6 +17,7 @@ from voxload.convert.sources.plainvalues import plain_values
 from voxload.convert.sources.probe import Hdf5Dataset, Hdf5Tree, Probe
 from voxload.convert.sources.protocol import RawCube, Source
 from voxload.convert.sources.volumenames import check_extents, chosen, listed
+from voxload.documents import parse_json
 from voxload.errors import DataError
 from voxload.readers.axes import declared_axes
 from voxload.readers.faults import translated
@@ -78,7 +78,7 @@ def _check_one_sample(probe: Probe, tree: Hdf5Tree) -> None:
         stored = file[_MANIFEST][()]
     manifest = None
     with suppress(ValueError, TypeError):
-        manifest = json.loads(stored)
+        manifest = parse_json(stored)
     only_member(probe.path, manifest)
 
 

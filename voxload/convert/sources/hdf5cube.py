@@ -14,7 +14,9 @@ from voxload.convert.sources.probe import Hdf5Dataset
 from voxload.convert.sources.protocol import RawCube, ReadInto
 from voxload.convert.sources.volumenames import volume_names
 from voxload.readers.axes import AxisOrder
+from voxload.readers.hdf5.chunktable import table_bytes
 from voxload.readers.hdf5.reader import Hdf5Reader
+from voxload.readers.hdf5.tablecache import MAX_KEPT_BYTES
 from voxload.readers.protocol import Location, Missing
 
 
@@ -75,6 +77,12 @@ def _flat_file(dataset: h5py.Dataset, cube: RawCube) -> FlatFile | None:
     return FlatFile(cube.path, offset, shape=cube.shape, dtype=dataset.dtype, order=cube.order)
 
 
+def _table_bytes(stored: Hdf5Dataset) -> int:
+    """Return the memory of a dataset's table of chunks, and of those that the process keeps beside it."""
+    table = table_bytes(stored.shape, stored.chunks) if stored.chunks else 0
+    return table + min(table, MAX_KEPT_BYTES)
+
+
 def describe_dataset(
     path: Path, name: str, stored: Hdf5Dataset, *, order: AxisOrder, fixed: tuple[int, ...] = ()
 ) -> RawCube:
@@ -93,4 +101,5 @@ def describe_dataset(
         dtype=stored.dtype.newbyteorder("="),
         # One chunk as decoded, and the one that HDF5 decodes it from or still keeps.
         scratch_bytes=2 * prod(stored.chunks) * stored.dtype.itemsize if stored.chunks else 0,
+        table_bytes=_table_bytes(stored),
     )

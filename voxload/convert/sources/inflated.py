@@ -22,6 +22,7 @@ from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Volume
+from voxload.regular import open_regular
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class InflatedFile:
             When the stream is damaged, ends before the last voxel or goes on behind it.
         """
         with translated(f"{self.path}"):
-            file = self.path.open("rb", buffering=0)
+            file = open_regular(self.path, buffering=0)
         with file:
             inflaters = self._inflaters(file.fileno())
 

@@ -17,6 +17,7 @@ from voxload.convert.sources.protocol import Source
 from voxload.errors import DataError, UsageError
 from voxload.readers.axes import AxisOrder, resolve_axes
 from voxload.readers.faults import translated
+from voxload.regular import open_regular
 
 
 class Npy:
@@ -69,7 +70,7 @@ def is_npy(probe: Probe) -> bool:
 
 def npy_header(path: Path) -> NpyHeader:
     """Return the header of a file; raises DataError when it is damaged."""
-    with translated(f"{path}"), path.open("rb") as file:
+    with translated(f"{path}"), open_regular(path) as file:
         return parse_header(f"{path}", file)
 
 

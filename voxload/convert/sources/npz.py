@@ -19,6 +19,7 @@ from voxload.convert.sources.protocol import Source
 from voxload.convert.sources.streams import SCRATCH_BYTES, Stream, StreamSource, decoding, passes
 from voxload.convert.sources.zipmember import check_member, first_member, member_offset
 from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.limits import MEMBERS
 from voxload.readers.axes import AxisOrder
 
 _SUFFIX = ".npy"
@@ -66,6 +67,7 @@ def read_headers(path: Path) -> dict[str, tuple[ZipInfo, NpyHeader]]:
     """Return the arrays of an archive by name, in its order; raises DataError when it is damaged."""
     found: dict[str, tuple[ZipInfo, NpyHeader]] = {}
     with decoding(f"{path}"), ZipFile(path) as archive:
+        MEMBERS.check(f"{path}", len(archive.infolist()), "an archive")
         for info in archive.infolist():
             if not info.filename.endswith(_SUFFIX):
                 continue

@@ -14,6 +14,7 @@ import numpy as np
 
 from voxload.readers.faults import translated
 from voxload.readers.hdf5.openfile import find_superblock
+from voxload.regular import open_regular
 
 HEAD_BYTES = 4096
 """Bytes of a file that formats look at; the longest signature, of a FITS file, ends within the first 2880."""
@@ -64,7 +65,7 @@ class Probe:
         """The first `HEAD_BYTES` bytes, or all of a shorter file; none of a folder."""
         if self.path.is_dir():
             return b""
-        with translated(f"{self.path}"), self.path.open("rb") as file:
+        with translated(f"{self.path}"), open_regular(self.path) as file:
             return file.read(HEAD_BYTES)
 
     @cached_property

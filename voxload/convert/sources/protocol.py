@@ -43,6 +43,8 @@ class RawCube:
     """Target name to value, as the file itself says."""
     scratch_bytes: int = 0
     """Memory that reading takes beside the array it reads into, such as a decompressed chunk."""
+    table_bytes: int = 0
+    """Memory that knowing where its chunks lie takes, which may be more than a chunk where these are small."""
     sample: str = ""
     """Name of the sample below the file's folder, where it is not the file's own without suffix; ``.`` for the
     folder's. Volumes of one sample in several files have one name and a dataset each."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from voxload.errors import DataError
 from voxload.readers.faults import translated
+from voxload.regular import open_regular
 
 _MOST_BYTES = 2**20
 """No header is longer; a damaged one must not make us read the voxels as text."""
@@ -19,7 +20,7 @@ def header_lines(path: Path, is_last: Callable[[bytes], bool]) -> tuple[list[byt
     """
     lines: list[bytes] = []
     length = 0
-    with translated(f"{path}"), path.open("rb") as file:
+    with translated(f"{path}"), open_regular(path) as file:
         while line := file.readline(_MOST_BYTES):
             length += len(line)
             if length >= _MOST_BYTES:

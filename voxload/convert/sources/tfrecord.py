@@ -20,6 +20,7 @@ from crc32c import crc32c
 from voxload.convert.sources.probe import HEAD_BYTES, Probe
 from voxload.convert.sources.streams import PIECE_BYTES, decoding
 from voxload.errors import DataError
+from voxload.regular import open_regular
 
 _FRAME = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
@@ -107,7 +108,7 @@ def head_of(probe: Probe) -> bytes:
 
 def open_records(path: Path, *, is_compressed: bool) -> IO[bytes]:
     """Open the stream of records."""
-    return io.BufferedReader(gzip.GzipFile(path, "rb"), PIECE_BYTES) if is_compressed else path.open("rb")
+    return io.BufferedReader(gzip.GzipFile(path, "rb"), PIECE_BYTES) if is_compressed else open_regular(path)
 
 
 def records(path: Path, stream: IO[bytes]) -> Iterator[Record]:
@@ -144,7 +145,7 @@ def records(path: Path, stream: IO[bytes]) -> Iterator[Record]:
 def check_record(path: Path, record: Record) -> None:
     """Read a record of a file that is not compressed and compare its checksum; raises DataError."""
     check, position = RecordCheck(path, record), record.start
-    with decoding(f"{path}"), path.open("rb") as file:
+    with decoding(f"{path}"), open_regular(path) as file:
         file.seek(position)
         while position < record.end:
             piece = file.read(min(PIECE_BYTES, record.end - position))

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.protocol import RawCube
 from voxload.errors import DataError, NotFoundError, UsageError
-from voxload.text import is_text
+from voxload.text import is_text, listed
 
 _LISTED = 10
 """Names that a message lists at most."""
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return names for a message, the first ten.
-
-    >>> listed(["b", "a"])
-    "['b', 'a']"
-    """
-    found = list(names)
-    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    return f"{found[:_LISTED]}{more}"
 
 
 def volume_names(names: Sequence[str]) -> dict[str, str]:

@@ -78,6 +78,7 @@ def describe_array(path: Path, name: str, order: AxisOrder) -> RawCube:
     """
     reader = ZarrReader(Location(str(path), dataset=name, axes=order.axes), Missing.ERROR)
     info = reader.describe()
+    table = reader.index.table_bytes(tuple(reader.array.shape))
     reader.close()
     return RawCube(
         path,
@@ -86,6 +87,7 @@ def describe_array(path: Path, name: str, order: AxisOrder) -> RawCube:
         order=order,
         dtype=info.native_dtype,
         scratch_bytes=_COPIES * prod(_piece(info)) * info.shape[0] * info.dtype.itemsize,
+        table_bytes=table,
     )
 
 

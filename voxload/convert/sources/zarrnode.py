@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from voxload.documents import parse_json, read_document
 from voxload.errors import DataError
 from voxload.readers.faults import translated
 
@@ -35,12 +35,12 @@ class ZarrNode:
             mark = next((folder / name for name in MARKS if (folder / name).is_file()), None)
             if mark is None:
                 raise DataError(f"{folder}", found="no Zarr metadata", expected=f"one of {', '.join(MARKS)}")
-            values = json.loads(mark.read_bytes())
+            values = parse_json(read_document(mark))
             if mark.name == MARKS[0]:
                 attributes, dimensions = values.get("attributes") or {}, values.get("dimension_names")
             else:
                 side = folder / ".zattrs"
-                attributes = json.loads(side.read_bytes()) if side.is_file() else {}
+                attributes = parse_json(read_document(side)) if side.is_file() else {}
                 dimensions = attributes.get(_XARRAY_DIMENSIONS)
             kept = {name: value for name, value in attributes.items() if name != _XARRAY_DIMENSIONS}
             return cls(tuple(values.get("shape", ())), tuple(dimensions or ()), kept)

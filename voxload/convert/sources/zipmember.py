@@ -14,6 +14,7 @@ from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.streams import PIECE_BYTES
 from voxload.errors import DataError
 from voxload.readers.faults import translated
+from voxload.regular import open_regular
 
 _SIGNATURE = b"PK\x03\x04"
 _LOCAL = struct.Struct("<4s22xHH")
@@ -29,7 +30,7 @@ def first_member(probe: Probe) -> str:
 
 def member_offset(path: Path, info: ZipInfo) -> int:
     """Return where in the file the bytes of a plain member begin; raises DataError when its header is not there."""
-    with translated(f"{path}"), path.open("rb") as file:
+    with translated(f"{path}"), open_regular(path) as file:
         file.seek(info.header_offset)
         head = file.read(_LOCAL.size)
     if len(head) < _LOCAL.size or not head.startswith(_SIGNATURE):
@@ -41,7 +42,7 @@ def member_offset(path: Path, info: ZipInfo) -> int:
 def check_member(path: Path, info: ZipInfo, start: int) -> None:
     """Read a plain member and compare its CRC-32; raises DataError when it does not fit."""
     crc, left = 0, info.file_size
-    with translated(f"{path}"), path.open("rb") as file:
+    with translated(f"{path}"), open_regular(path) as file:
         file.seek(start)
         while piece := file.read(min(PIECE_BYTES, left)):
             crc, left = zlib.crc32(piece, crc), left - len(piece)

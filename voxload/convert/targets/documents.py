@@ -10,6 +10,7 @@ from typing import Any
 from voxload.convert.sources.libraries import library
 from voxload.convert.targets.cells import finite_number, table_of_mapping
 from voxload.convert.targets.table import FolderTargets, TargetTable
+from voxload.documents import parse_json, read_text
 from voxload.errors import DataError
 from voxload.readers.faults import translated
 
@@ -21,9 +22,9 @@ _VALUES = ("unitPar", "physPar")
 def read_json(path: Path) -> TargetTable:
     """Return the targets in a JSON file."""
     with translated(f"{path}"):
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         try:
-            return _table(path, json.loads(text, object_pairs_hook=lambda pairs: _once(path, pairs)))
+            return _table(path, parse_json(text, object_pairs_hook=lambda pairs: _once(path, pairs)))
         except json.JSONDecodeError as error:
             raise DataError(f"{path}", found=str(error), expected="JSON") from error
 
@@ -37,7 +38,7 @@ def read_yaml(path: Path) -> TargetTable:
         lambda own, node: _once(path, own.construct_pairs(node, deep=True)),
     )
     with translated(f"{path}"):
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         try:
             return _table(path, yaml.load(text, Loader=loader))
         except yaml.YAMLError as error:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import csv
+import io
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from voxload.convert.targets.cells import table_of_cells
 from voxload.convert.targets.table import TargetTable
 from voxload.errors import DataError
+from voxload.limits import TABLE
 from voxload.readers.faults import translated
+from voxload.regular import open_regular
 
+_OBJECT = 8
+"""Bytes that a byte of text takes as Python's objects, a string for each cell."""
 _DELIMITERS = ",;\t"
 _KNOWN_COLUMNS = (
     (
@@ -25,7 +34,7 @@ Dataset and of the Quijote simulations."""
 
 def read_csv(path: Path) -> TargetTable:
     """Return the table of a CSV file, whose delimiter is the first of ``,``, ``;`` and tab that its header has."""
-    with translated(f"{path}"), path.open(encoding="utf-8-sig", newline="") as file:
+    with translated(f"{path}"), _opened(path, "utf-8-sig", newline="") as file:
         header = file.readline()
         delimiter = next((mark for mark in _DELIMITERS if mark in header), ",")
         file.seek(0)
@@ -42,7 +51,7 @@ def read_columns(path: Path) -> TargetTable:
     """Return the table of a file of whitespace columns, whose names its last comment before the rows may hold."""
     header: list[str] = []
     rows: list[list[str]] = []
-    with translated(f"{path}"), path.open(encoding="utf-8") as file:
+    with translated(f"{path}"), _opened(path, "utf-8") as file:
         for line in file:
             text, _, comment = line.partition("#")
             if text.split():
@@ -53,6 +62,15 @@ def read_columns(path: Path) -> TargetTable:
         raise DataError(f"{path}", found="no row", expected="a row for each sample")
     width = len(rows[0])
     return table_of_cells(f"{path}", header if len(header) == width else _columns(path.name, width), rows)
+
+
+@contextmanager
+def _opened(path: Path, encoding: str, *, newline: str | None = None) -> Iterator[TextIO]:
+    """Open a table of text for reading, unless it would take more memory than a table may."""
+    with open_regular(path) as file, io.TextIOWrapper(file, encoding, newline=newline) as text:
+        size = os.fstat(file.fileno()).st_size
+        TABLE.check(f"{path}", _OBJECT * size, "a table of text, as Python's objects")
+        yield text
 
 
 def _columns(name: str, width: int) -> list[str]:

@@ -12,8 +12,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from voxload.documents import read_text
 from voxload.errors import NotFoundError, UsageError
 from voxload.prefetch.simulation.machine import Machine, Network, NodeTier, Rates, Staging, Storage
+from voxload.regular import check_regular
 from voxload.units import parse_bytes
 
 _SUFFIX = ".toml"
@@ -38,20 +40,21 @@ def load(name: str) -> Machine:
     if name in names():
         return parse((files(__name__) / f"{name}{_SUFFIX}").read_text(encoding="utf-8"), name)
     path = Path(name)
+    check_regular(path)
     if not path.is_file():
         raise NotFoundError(
             f"machine {name!r}",
             found="neither a name nor a file",
             expected=f"one of {', '.join(names())}, or the path of a TOML file",
         )
-    return parse(path.read_text(encoding="utf-8"), name)
+    return parse(read_text(path), name)
 
 
 def parse(text: str, where: str) -> Machine:
     """Return the machine that a TOML text describes; raises UsageError that names `where` and the entry."""
     try:
         top = _Entries(tomllib.loads(text), where)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(where, found=str(error), expected="TOML") from None
     compute, node, storage = top.part("compute"), top.part("node"), top.part("storage")
     network, memory, staging = top.part("network"), top.part("memory"), top.part("staging")
