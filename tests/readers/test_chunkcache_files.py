@@ -17,6 +17,7 @@ import pytest
 import zarr
 from zarr.codecs import BloscCodec, GzipCodec
 
+from tests.support.settled import settle
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers import Location, Reader, chunk_cache, open_reader, set_chunk_cache
@@ -32,6 +33,7 @@ OLD = np.random.default_rng(0).integers(0, 9, SHAPE).astype("<i2")
 NEW = np.random.default_rng(1).integers(0, 9, SHAPE).astype("<i2")
 CHUNKS = 8
 LONG_AGO = 10**18
+FUTURE = 2**62
 """When files were written, in nanoseconds since 1970: what was written just now is not kept."""
 
 
@@ -87,6 +89,7 @@ def write(storage: Storage, path: Path, voxels: Voxels, *, when: int = LONG_AGO)
     if path.is_dir():
         shutil.rmtree(path)
     fresh.replace(path)
+    settle(path)
     return Location(str(path), storage.dataset)
 
 
@@ -166,6 +169,8 @@ def test_files_written_in_place_never_give_old_voxels(tmp_path: Path, storage: S
 def test_of_files_written_just_now_nothing_is_kept(tmp_path: Path, storage: Storage) -> None:
     """A file may change again within one tick of its clock, and would look the same."""
     storage.write(tmp_path / "x", OLD)
+    for file in [tmp_path / "x", *(tmp_path / "x").rglob("*")]:
+        os.utime(file, ns=(FUTURE, FUTURE))  # younger than any moment at which it can be read
     for _ in range(2):
         assert np.array_equal(once(Location(str(tmp_path / "x"), storage.dataset)), OLD)
     assert figures() == CacheFigures(0, 0, 0, 0, 0)

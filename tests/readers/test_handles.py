@@ -15,6 +15,7 @@ import pytest
 
 from tests.openfiles import open_files
 from tests.support import processes
+from tests.support.settled import settle
 from voxload.errors import NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Handles, Location, Missing, handles, open_reader
@@ -31,6 +32,7 @@ def places(tmp_path: Path) -> list[Location]:
     for index in range(6):
         with h5py.File(tmp_path / f"{index}.h5", "w") as file:
             file["x"] = np.full((4, 4, 4), index, "<i2")
+    settle(tmp_path)
     return [Location(str(tmp_path / f"{index}.h5")) for index in range(6)]
 
 
