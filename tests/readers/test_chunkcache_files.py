@@ -149,8 +149,9 @@ def test_a_file_written_anew_never_gives_old_voxels(tmp_path: Path, storage: Sto
 
 
 @each_storage
-def test_files_written_in_place_never_give_old_voxels(tmp_path: Path, storage: Storage) -> None:
-    """The same file with other bytes in it has another time, so its chunks are others."""
+@pytest.mark.parametrize("keeps_time", [False, True], ids=["now", "same time"])
+def test_files_written_in_place_never_give_old_voxels(tmp_path: Path, storage: Storage, *, keeps_time: bool) -> None:
+    """The same file with other bytes in it has another time of change at least, so its chunks are others."""
     location = write(storage, tmp_path / "x", OLD)
     assert np.array_equal(once(location), OLD)
     source = tmp_path / "y"
@@ -158,11 +159,14 @@ def test_files_written_in_place_never_give_old_voxels(tmp_path: Path, storage: S
     for file in [source, *source.rglob("*")]:
         target = Path(location.path) / file.relative_to(source)
         if file.is_file():
-            before = target.stat().st_ino
+            before = target.stat()
             target.write_bytes(file.read_bytes())
-            assert target.stat().st_ino == before
+            assert target.stat().st_ino == before.st_ino
+            if keeps_time:
+                os.utime(target, ns=(before.st_atime_ns, before.st_mtime_ns))
+    settle(tmp_path / "x")
     assert np.array_equal(once(location), NEW)
-    assert figures().chunks == CHUNKS  # the old ones, and none of files written just now
+    assert figures().chunks == 2 * CHUNKS
 
 
 @each_storage

@@ -194,7 +194,7 @@ def unequal(sample: str, found: Sequence[FieldLayout], expected: Sequence[FieldL
 
 
 def _names(generations: Generations | None) -> tuple[str, ...] | None:
-    return generations and tuple("" if one is None else one.name for one in generations)
+    return None if generations is None else tuple("" if one is None else one.name for one in generations)
 
 
 def _identity(location: Location) -> str:
