@@ -38,6 +38,7 @@ from bench.reading.samples import LAYOUTS, Sample, store
 from voxload.geometry import Box, chunks_touched
 from voxload.readers import Location, chunk_cache, open_reader, set_chunk_cache
 from voxload.readers.chunkcache import ENTRY_BYTES
+from voxload.readers.stamp import Stamp
 
 NAMES = ("hdf5-gzip", "hdf5-zstd", "hdf5-blosc-lz4", "zarr-blosc-lz4", "zarr-gzip", "zarr-sharded-blosc")
 CHUNK = 64
@@ -45,6 +46,7 @@ HALO = 2
 CALLERS = {"halo": 1, "neighbours": 2}
 Volume = npt.NDArray[np.int16]
 _A_MINUTE = 60 * 10**9
+_PAUSE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ def time_once(sample: Sample, wanted: Sequence[Box], outs: Sequence[Volume], cal
         # Another time, so that its chunks are others; long ago, for of files written just now nothing is kept.
         when = min(file.stat().st_mtime_ns - 1, time.time_ns() - _A_MINUTE)
         os.utime(file, ns=(when, when))
+    while not all(Stamp.of(str(file)).is_settled for file in sample.files()):
+        time.sleep(_PAUSE)
     location = Location(str(sample.path), "x" if sample.path.is_file() else "")
     with closing(open_reader(location)) as reader, ThreadPoolExecutor(callers) as pool:
         begin = time.perf_counter()

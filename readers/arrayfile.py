@@ -15,11 +15,13 @@ from voxload.readers.axes import AxisOrder
 from voxload.readers.contiguous import ContiguousVolume
 from voxload.readers.faults import translated
 from voxload.readers.file import FileBytes
+from voxload.readers.generation import Generation
 from voxload.readers.parts import ChunkShape, Wanted
 from voxload.readers.protocol import Location, ReadCost, Volume, VolumeInfo, check_box, check_volume, closed, copy_cast
 from voxload.readers.readahead import FileRange
 from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.spans import SpanVolume
+from voxload.readers.stamp import Stamp
 
 _SMALL_BYTES = 2**21
 """Smaller reads are copied by numpy: planning one for several threads takes longer than they spare."""
@@ -135,6 +137,14 @@ class ArrayFileReader:
             # Beyond the end of a file that was cut short there are no pages: reading them would end the process.
             self._file.check_unchanged()
             read_wanted(self._info, self._order, requests, self._read)
+
+    def generation(self, box: Box) -> Generation | None:  # noqa: ARG002 - of a file there is one
+        """See Dated."""
+        return Generation.of([Stamp.of(self._file.path)])
+
+    def is_outdated(self) -> bool:
+        """See Dated."""
+        return self._file.stamp.is_outdated
 
     def close(self) -> None:
         """Close the file; it is unmapped with the last array that looks into it."""

@@ -40,6 +40,7 @@ from voxload.readers.faults import storage_error
 from voxload.readers.protocol import ChecksumSource
 from voxload.readers.scratch import Bytes
 from voxload.readers.sealed import METADATA, read_sealed
+from voxload.readers.stamp import Stamp
 
 SCHEMA = pa.schema(
     {
@@ -152,8 +153,8 @@ class ChecksumFile:
     def __init__(self, path: str) -> None:
         self._path = path
         with _reading(path):
-            status = Path(path).stat()
-            self._footer = _footer(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+            stamp = Stamp.of(path)
+            self._footer = _kept_footer(path, stamp) if stamp.is_settled else _footer(path)
         self._group: tuple[int, Mapping[tuple[str, str], int]] = (-1, {})
         self._table: pa.Table | None = None
 
@@ -231,7 +232,11 @@ class _Footer:
 
 
 @lru_cache(maxsize=4)
-def _footer(path: str, stamp: tuple[int, ...]) -> _Footer:  # noqa: ARG001 - a file that changed is another one
+def _kept_footer(path: str, stamp: Stamp) -> _Footer:  # noqa: ARG001 - a file that changed is another one
+    return _footer(path)
+
+
+def _footer(path: str) -> _Footer:
     metadata = read_sealed(Path(path))
     place = metadata.schema.names.index("sample")
     bounds = []

@@ -44,8 +44,8 @@ class FileBytes:
             status = os.fstat(self._descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise DataError(path, found="a folder or device", expected="a file")  # noqa: TRY301 - closes the file
-            self.size = status.st_size
-            self._stamp = Stamp.of(path, status)
+            self._stamp = Stamp.of(path, self._descriptor)
+            self.size = self._stamp.size
             self.is_local = is_node_local(path) and not reads_directly()
             if may_map and self.size and self.is_local:
                 self._pages = mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ)

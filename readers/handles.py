@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
+from voxload.readers.generation import Dated
 from voxload.readers.protocol import Location, Missing, Reader
 from voxload.readers.registry import open_reader
 from voxload.readers.window import WindowReader
@@ -30,9 +31,16 @@ class _Handle:
     users: int = 0
     """Threads inside `lease`; a handle in use is never closed."""
 
+    def is_outdated(self) -> bool:
+        """Tell whether the reader, if it is open, should be opened anew."""
+        reader = self.reader
+        return isinstance(reader, Dated) and reader.is_outdated()
+
 
 class Handles:
     """Opens readers when they are first needed, and closes the least recently used beyond `capacity`.
+
+    A file whose rights, names or times were changed is opened anew: its writer may have set its time of writing back.
 
     Safe to use from many threads. A forked child or an unpickled copy starts with nothing open: an HDF5
     handle that two processes share serves neither.
@@ -62,10 +70,10 @@ class Handles:
         Windows of one stored volume share its reader.
         """
         stored = location.stored
-        with self._lock:
-            handle = self._handles.setdefault(stored, _Handle())
-            self._handles.move_to_end(stored)
-            handle.users += 1
+        handle = self._take(stored)
+        if handle.is_outdated():
+            self._retire(stored, handle)
+            handle = self._take(stored)
         try:
             with handle.opening:
                 if handle.reader is None:
@@ -76,10 +84,28 @@ class Handles:
             for reader in self._release(stored, handle):
                 reader.close()
 
+    def _take(self, location: Location) -> _Handle:
+        """Return a location's handle with one user more."""
+        with self._lock:
+            handle = self._handles.setdefault(location, _Handle())
+            self._handles.move_to_end(location)
+            handle.users += 1
+            return handle
+
+    def _retire(self, location: Location, handle: _Handle) -> None:
+        """Leave a handle to those who use it; the last of them closes it."""
+        with self._lock:
+            if self._handles.get(location) is handle:
+                del self._handles[location]
+        for reader in self._release(location, handle):
+            reader.close()
+
     def _release(self, location: Location, handle: _Handle) -> list[Reader]:
         """Count one user less and return the readers to close: closing does I/O, so it happens outside the lock."""
         with self._lock:
             handle.users -= 1
+            if self._handles.get(location) is not handle:  # it was retired
+                return [] if handle.users or handle.reader is None else [handle.reader]
             if handle.reader is None and not handle.users:
                 self._handles.pop(location, None)
             beyond = len(self._handles) - self._capacity

@@ -14,6 +14,7 @@ from voxload.readers.axes import AxisOrder
 from voxload.readers.checksums import Checksums, read_checksums
 from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched
 from voxload.readers.faults import translated
+from voxload.readers.generation import Generation
 from voxload.readers.identity import Identify, Identity
 from voxload.readers.parts import Place
 from voxload.readers.protocol import Location, ReadCost, Volume, VolumeInfo, check_request
@@ -102,6 +103,14 @@ class LibraryReader(Protocol):
         """Order of the axes as stored."""
         ...
 
+    def generation(self, box: Box) -> Generation | None:
+        """See Dated."""
+        ...
+
+    def is_outdated(self) -> bool:
+        """See Dated."""
+        ...
+
     def stored_chunks(self) -> StoredChunks | None:
         """Return the chunks as they are stored now."""
         ...
@@ -160,6 +169,14 @@ class VerifiedReader:
             with translated(f"{info.location}, box {box}"):
                 team().run(_Checker(chunks, info.location), list(itertools.product(*spans)))
         self._reader.read_into(box, out)
+
+    def generation(self, box: Box) -> Generation | None:
+        """See Dated."""
+        return self._reader.generation(box)
+
+    def is_outdated(self) -> bool:
+        """See Dated."""
+        return self._reader.is_outdated()
 
     def stored_chunks(self) -> StoredChunks | None:
         """Return the chunks as they are stored now, compared as they are fetched."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from voxload.errors import DataError
 from voxload.geometry import Box
+from voxload.readers.generation import Dated, Generation
 from voxload.readers.protocol import Location, ReadCost, Reader, Volume, VolumeInfo, Window, check_box
 from voxload.readers.requests import Request, check_requests, read_many
 
@@ -63,6 +64,14 @@ class WindowReader:
         """Read many boxes of the sample."""
         check_requests(self._info, requests)
         read_many(self._reader, [Request(one.box.shift(self._start), one.out) for one in requests])
+
+    def generation(self, box: Box) -> Generation | None:
+        """See Dated; that of what is stored."""
+        return self._reader.generation(box.shift(self._start)) if isinstance(self._reader, Dated) else None
+
+    def is_outdated(self) -> bool:
+        """See Dated."""
+        return isinstance(self._reader, Dated) and self._reader.is_outdated()
 
     def close(self) -> None:
         """Close what is read from, unless others share it."""

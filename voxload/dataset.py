@@ -20,6 +20,7 @@ from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
 from voxload.items import ItemTransform, item_transform
 from voxload.jobgrid import JobGrid
+from voxload.readers.generation import Generation, block_generation
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo
 from voxload.readers.registry import find_format
@@ -190,6 +191,19 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     def locations(self, index: int) -> tuple[Location, ...]:
         """Return where each field's volume of a sample is; opens nothing."""
         return self._sample(index).locations
+
+    def generations(self, index: int) -> tuple[Generation | None, ...]:
+        """Return the generation of each field's block of a sample as it is stored now; None where none is known.
+
+        Opens its files, reads no voxel, and raises as `voxload.readers.generation.Dated.generation` does. Of a data set
+        that is not augmented.
+        """
+        found: list[Generation | None] = []
+        for location in self.locations(index):
+            with self._handles.lease(location) as reader:
+                box = self.box(reader.describe().spatial)
+                found.append(block_generation(reader, box, boundary=self.boundary))
+        return tuple(found)
 
     def box(self, spatial: tuple[int, ...]) -> Box:
         """Return this rank's box of a sample of extents (D, H, W), halo included."""

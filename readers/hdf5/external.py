@@ -67,6 +67,10 @@ class ExternalFiles:
         read_elements(self._dataset, box.slices, out)
         self._check()
 
+    def stamps(self) -> list[Stamp]:
+        """Return the stamps of the files, as they were when the dataset was opened."""
+        return list(self._stamps)
+
     def close(self) -> None:
         """Do nothing: the files are open during a read only."""
 

@@ -14,6 +14,7 @@ from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched, Mapped
 from voxload.readers.coalesce import Range
 from voxload.readers.contiguous import ContiguousVolume
 from voxload.readers.faults import translated
+from voxload.readers.generation import Generation, is_outdated
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.lesson import Learnt, Lesson
 from voxload.readers.hdf5.metadata import Metadata
@@ -30,6 +31,7 @@ from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.scratch import address
 from voxload.readers.seats import working
 from voxload.readers.spans import SpanVolume, Take
+from voxload.readers.stamp import Stamp
 from voxload.readers.stored import StoredChunks
 from voxload.readers.verified import load_checksums, verified
 
@@ -103,6 +105,15 @@ class NativeHdf5Reader:
             for request in requests:
                 metadata.require(request.box, self._missing)
             read_wanted(self._info, metadata.order, requests, self._read)
+
+    def generation(self, box: Box) -> Generation | None:  # noqa: ARG002 - of a file there is one
+        """See Dated; the file's, or the object's by one request."""
+        return Generation.of([self._source.now()])
+
+    def is_outdated(self) -> bool:
+        """See Dated; of an object never, since each request names the version that it wants."""
+        stamps = (self._source.stamp, self._file.stamp)
+        return is_outdated(stamp for stamp in stamps if isinstance(stamp, Stamp))
 
     def stored_chunks(self) -> StoredChunks | None:
         """Return the chunks as they are stored; None when storage is contiguous."""

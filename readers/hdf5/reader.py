@@ -13,6 +13,7 @@ from voxload.errors import NotFoundError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.faults import naming_chunk, translated
+from voxload.readers.generation import Generation, is_outdated
 from voxload.readers.hdf5.checks import check_filters, check_own_file, check_written, filters_of
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.decoded import DecodedChunks
@@ -35,6 +36,7 @@ from voxload.readers.protocol import (
     copy_cast,
 )
 from voxload.readers.remote import Traffic
+from voxload.readers.stamp import Stamp
 from voxload.readers.stored import StoredChunks, grid_of
 from voxload.text import listed
 
@@ -125,6 +127,16 @@ class Hdf5Reader:
                 self._read(stored, scratch)
             if not is_direct:
                 copy_cast(target, scratch)
+
+    def generation(self, box: Box) -> Generation | None:  # noqa: ARG002 - of all files together there is one
+        """See Dated; that of the file and of all others in which voxels of the dataset lie."""
+        linked = [] if self._linked is None else self._linked.stamps()
+        return Generation.of([self.source.now(), *(Stamp.of(stamp.path) for stamp in linked)])
+
+    def is_outdated(self) -> bool:
+        """See Dated."""
+        linked = [] if self._linked is None else self._linked.stamps()
+        return is_outdated(stamp for stamp in (self.source.stamp, *linked) if isinstance(stamp, Stamp))
 
     def close(self) -> None:
         """Close the file."""

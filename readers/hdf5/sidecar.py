@@ -1,9 +1,9 @@
 """Sidecar: a chunk table kept in a file of its own, for the next process that reads the same HDF5 dataset.
 
 Rules:
-1. A sidecar is trusted only for the very file that it was made of: same path, inode, size, time of writing, dataset
-   and shape, and the same version of this layout; for an object in a bucket, same URL, size and entity tag. Its
-   content ends in a crc32c.
+1. A sidecar is trusted only for the very file that it was made of: same path, inode, size, times of writing and of
+   change, dataset and shape, and the same version of this layout; for an object in a bucket, same URL, size and entity
+   tag. Its content ends in a crc32c.
 2. It is a cache. One that is damaged, foreign or unreadable is as good as none, and a folder that cannot be written
    is no error.
 3. The folder is bounded: a new sidecar pushes out those written longest ago.
@@ -143,7 +143,7 @@ def _identity(stamp: Stamp | ObjectStamp) -> dict[str, str | int]:
     if isinstance(stamp, ObjectStamp):
         return {"path": stamp.path, "size": stamp.size, "version": stamp.version}
     path = str(Path(stamp.path).absolute())
-    return {"path": path, "inode": stamp.inode, "size": stamp.size, "written": stamp.written}
+    return {"path": path, "file": stamp.text}
 
 
 def _checksum(data: bytes) -> int:

@@ -12,6 +12,7 @@ from voxload.readers.file import FileBytes
 from voxload.readers.hdf5.openfile import has_writer, is_open_for_writing, open_file
 from voxload.readers.remote import Traffic
 from voxload.readers.remote.file import RemoteFile
+from voxload.readers.remote.objects import Facts
 from voxload.readers.remote.ranges import ObjectStamp, open_object
 from voxload.readers.scratch import Bytes
 from voxload.readers.stamp import Stamp
@@ -73,6 +74,10 @@ class Source(Protocol):
         """The file as it was before libhdf5 opened it."""
         ...
 
+    def now(self) -> Stamp | Facts | None:
+        """Return what tells the file as it is now from itself once it was written anew; None where it is gone."""
+        ...
+
     @property
     def traffic(self) -> Traffic | None:
         """What was asked of a remote storage; None of local files."""
@@ -108,6 +113,9 @@ class _LocalSource:
         self._path = path
         self.stamp = Stamp.of(path)
 
+    def now(self) -> Stamp:
+        return Stamp.of(self._path)
+
     def open(self) -> h5py.File:
         return open_file(self._path)
 
@@ -132,6 +140,9 @@ class _RemoteSource:
         self._file = RemoteFile(self._data, head)
         self.stamp = self._data.stamp
         self.traffic = self._data.store.traffic
+
+    def now(self) -> Facts | None:
+        return self._data.store.facts("")
 
     def open(self) -> h5py.File:
         return open_file(self._file)

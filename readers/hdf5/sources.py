@@ -49,6 +49,10 @@ class Linked(Protocol):
         """
         ...
 
+    def stamps(self) -> list[Stamp]:
+        """Return the stamps of all files in which voxels lie, as they were when the dataset was opened."""
+        ...
+
     def close(self) -> None:
         """Close the files."""
         ...
@@ -133,6 +137,7 @@ class VirtualSources:
         self._lock = threading.Lock()
         self._open: OrderedDict[Name, SourceDataset] = OrderedDict()
         self._stamps: dict[Name, Stamp] = {}
+        self._further: dict[Name, list[Stamp]] = {}
         mapping = read_mapping(dataset)
         self._is_covered = check_cover(mapping, dataset.shape, opening.missing)
         files = {name: find_source(name, path) for name in {mapped.file for mapped in mapping}}
@@ -158,6 +163,11 @@ class VirtualSources:
                     part = out[common.relative_to(box.start).slices]
                     self._source(self._names[number]).read_part(mapped.within_source(common), part)
 
+    def stamps(self) -> list[Stamp]:
+        """Return the stamps of the sources, and of what these have sources in, in the order of the mapping."""
+        found = {one.path: one for name in self._names for one in (self._stamps[name], *self._further[name])}
+        return list(found.values())
+
     def close(self) -> None:
         """Close the sources."""
         while self._open:
@@ -178,6 +188,7 @@ class VirtualSources:
         if found is None:
             found = SourceDataset(name, self._opening, self._stamps.get(name))
             self._stamps[name] = found.stamp
+            self._further.setdefault(name, found.further())
         self._open[name] = found
         while len(self._open) > _MAX_OPEN:
             self._open.popitem(last=False)[1].close()
@@ -228,6 +239,10 @@ class SourceDataset:
             self._read(box, target)
         if scratch is not out:
             out[...] = scratch
+
+    def further(self) -> list[Stamp]:
+        """Return the stamps of the other files in which its own voxels lie."""
+        return [] if self._linked is None else self._linked.stamps()
 
     def close(self) -> None:
         """Close the file."""
@@ -288,6 +303,9 @@ class _Named:
     def read_into(self, box: Box, out: Volume) -> None:
         with _within(self._subject):
             self._linked.read_into(box, out)
+
+    def stamps(self) -> list[Stamp]:
+        return self._linked.stamps()
 
     def close(self) -> None:
         self._linked.close()

@@ -12,7 +12,7 @@ import numpy as np
 
 from voxload.errors import DataError, StorageError, UsageError
 from voxload.readers.faults import remote_errors, storage_error
-from voxload.readers.remote.objects import ChangedError, Part, TransientError
+from voxload.readers.remote.objects import ChangedError, Facts, Part, TransientError
 from voxload.readers.remote.traffic import Traffic
 
 T = TypeVar("T")
@@ -56,6 +56,11 @@ class FsspecObjects:
         """Return the bytes of an object, or None when there is none."""
         details = self._details(key)
         return None if details is None else int(details["size"])
+
+    def facts(self, key: str) -> Facts | None:
+        """Return what is told of an object without its bytes, or None when there is none."""
+        details = self._details(key)
+        return None if details is None else Facts.told(self._url, int(details["size"]), _version(details), None)
 
     def whole(self, key: str, limit: int | None) -> Part | None:
         """Return an object, or None when there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +19,45 @@ class Part:
     """Bytes of the whole object."""
     version: str = ""
     """What differs once the object was written again; empty where the storage tells nothing."""
+    modified: float | None = None
+    """When it was last written to, in seconds since 1970; None where the storage does not tell."""
+
+
+STRONG_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss"})
+"""Storages that never give two contents of an object one entity tag. Web servers make theirs of size and time."""
+_STRONG = ('"', 'ETag="', 'etag="')
+"""How versions begin that differ whenever the bytes do (RFC 9110, section 8.8.1), of obstore and of fsspec."""
+_YOUNG = 60.0
+"""Seconds. Web servers' times may be in whole seconds, and their clocks differ from this one; a tag that is made of
+such a time is as good as its claim once the time is a minute past (RFC 9110, section 8.8.2.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a storage tells of an object without its bytes."""
+
+    size: int
+    """Its bytes."""
+    version: str
+    """As in `Part`."""
+    is_settled: bool
+    """Whether the object has another version if it is written again from the moment on when this was told."""
+
+    @classmethod
+    def told(cls, url: str, size: int, version: str, modified: float | None) -> Facts:
+        """Return what was told just now of the object at a URL; `modified` is in seconds since 1970."""
+        is_settled = url.partition("://")[0] in STRONG_SCHEMES or modified is None or modified <= time.time() - _YOUNG
+        return cls(size, version, is_settled)
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether the storage says that versions differ whenever the bytes do."""
+        return self.version.startswith(_STRONG)
+
+    @property
+    def text(self) -> str:
+        """What tells the object from itself once it was written again."""
+        return f"{self.size} {self.version}"
 
 
 class TransientError(Exception):
@@ -48,6 +88,10 @@ class Objects(Protocol):
 
     def size(self, key: str) -> int | None:
         """Return the bytes of an object, or None when there is none."""
+        ...
+
+    def facts(self, key: str) -> Facts | None:
+        """Return what is told of an object without its bytes, or None when there is none."""
         ...
 
     def whole(self, key: str, limit: int | None) -> Part | None:

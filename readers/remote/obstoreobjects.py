@@ -16,7 +16,7 @@ from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionErr
 from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
 
 from voxload.errors import DataError, StorageError, UsageError
-from voxload.readers.remote.objects import ChangedError, Part, TransientError, UnreachableError
+from voxload.readers.remote.objects import ChangedError, Facts, Part, TransientError, UnreachableError
 from voxload.readers.remote.patience import Patience
 from voxload.readers.remote.traffic import Traffic
 
@@ -84,8 +84,15 @@ class ObstoreObjects:
 
     def size(self, key: str) -> int | None:
         """Return the bytes of an object, or None when there is none."""
+        found = self.facts(key)
+        return None if found is None else found.size
+
+    def facts(self, key: str) -> Facts | None:
+        """Return what is told of an object without its bytes, or None when there is none."""
         found = self._answer(key, lambda path: obstore.head(self._store, path))
-        return None if found is None else int(found["size"])
+        if found is None:
+            return None
+        return Facts.told(self._url, int(found["size"]), _version(found), _modified(found))
 
     def whole(self, key: str, limit: int | None) -> Part | None:
         """Return an object, or None when there is none."""
@@ -192,8 +199,17 @@ def _part(result: Any) -> Part:
     start, stop = result.range
     if data.size != stop - start:
         raise TransientError(f"{data.size} bytes instead of {stop - start}")
-    version = meta.get("e_tag") or (f"{meta['last_modified']}" if meta.get("last_modified") else "")
-    return Part(data, int(meta["size"]), version)
+    return Part(data, int(meta["size"]), _version(meta), _modified(meta))
+
+
+def _version(meta: Any) -> str:
+    """Return the entity tag of an object, or where there is none the time at which it was written."""
+    return meta.get("e_tag") or (f"{meta['last_modified']}" if meta.get("last_modified") else "")
+
+
+def _modified(meta: Any) -> float | None:
+    """Return when an object was written; where a server does not tell, obstore says 1970."""
+    return meta["last_modified"].timestamp() or None if meta.get("last_modified") else None
 
 
 def _status(error: Exception) -> int | None:

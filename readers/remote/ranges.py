@@ -8,14 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from voxload.errors import DataError, NotFoundError
+from voxload.readers.remote.objects import STRONG_SCHEMES
 from voxload.readers.remote.store import RemoteStore
 from voxload.readers.scratch import Bytes
 
 HEAD_BYTES = 2**20
 """Fetched when an object is opened, to learn its size and version; the metadata of most files lie in them. At 100 MB/s
 they are no longer under way than a request takes anyway."""
-_STRONG_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss"})
-"""Storages that never give two contents of an object one entity tag. Web servers make theirs of size and time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class ObjectStamp:
     @property
     def is_settled(self) -> bool:
         """Whether an object that is written from now on has another stamp."""
-        return self.version.startswith('"') and self.path.partition("://")[0] in _STRONG_SCHEMES
+        return self.version.startswith('"') and self.path.partition("://")[0] in STRONG_SCHEMES
 
     def check_unchanged(self) -> None:
         """Do nothing: each request names the version that it wants."""

@@ -13,7 +13,7 @@ import numpy as np
 from voxload.errors import DataError, UsageError
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.fsspecobjects import FsspecObjects
-from voxload.readers.remote.objects import ChangedError, Objects, Part
+from voxload.readers.remote.objects import ChangedError, Facts, Objects, Part
 from voxload.readers.remote.patience import Patience, persist
 from voxload.readers.remote.schemes import OBSTORE, check_scheme
 from voxload.readers.remote.traffic import Traffic
@@ -33,6 +33,8 @@ class RemoteStore:
     ----------
     traffic
         What was asked of the storage through this store.
+    seen
+        What was told of the objects that describe a hierarchy, when they were read last.
 
     Parameters
     ----------
@@ -52,6 +54,7 @@ class RemoteStore:
             raise UsageError(url, found="a URL", expected="a file or folder", remedy='pip install "voxload[remote]"')
         self._patience = patience or PATIENCE
         self.traffic = Traffic()
+        self.seen: dict[str, Facts] = {}
         self._objects = _open(url, self._patience, self.traffic)
 
     @property
@@ -75,6 +78,10 @@ class RemoteStore:
     def size(self, key: str) -> int | None:
         """Return the bytes of an object, or None when there is none."""
         return self._ask(key, partial(self._objects.size, key))
+
+    def facts(self, key: str) -> Facts | None:
+        """Return what is told of an object without its bytes, or None when there is none; one request."""
+        return self._ask(key, partial(self._objects.facts, key))
 
     def read(self, key: str, start: int, length: int) -> bytes:
         """Return exactly `length` bytes from `start`."""

@@ -165,7 +165,7 @@ class ChunkFiles:
         # Not by its name: a network file system answers that from memory for seconds, but asks its server at each open.
         try:
             with self._opened(place) as found:
-                stamp = None if found is None else Stamp.of(found.path, os.fstat(found.descriptor))
+                stamp = None if found is None else Stamp.of(found.path, found.descriptor)
         except (DataError, OSError):  # which the read reports
             return None
         return Identity(stamp) if stamp and stamp.is_settled else None
@@ -199,6 +199,10 @@ class ChunkFiles:
 
     def check_unchanged(self) -> None:
         """Do nothing: nothing is remembered of the files."""
+
+    def is_outdated(self) -> bool:
+        """Return False: nothing is remembered of the files."""
+        return False
 
     def close(self) -> None:
         """Do nothing: no file stays open."""

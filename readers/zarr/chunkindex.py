@@ -150,6 +150,12 @@ class ChunkIndex:
                     return self._number(place, where), f"{self.key_of(place)}, inner chunk {where}"
         return None
 
+    def keys(self, stored: Box) -> list[str]:
+        """Return the names of the objects that hold voxels of `stored`, whether or not they are there."""
+        touched = chunks_touched(stored, self.layout.outer)
+        spans = (range(lo, hi) for lo, hi in zip(touched.start, touched.stop, strict=True))
+        return [self.key_of(place) for place in itertools.product(*spans)]
+
     def read(self, place: Place) -> bytes | None:
         """Return the chunk at a place of the grid of all chunks as stored; None where there is none."""
         where = self._find(place)

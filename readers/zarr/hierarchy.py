@@ -14,10 +14,12 @@ from zarr.core.buffer import Buffer, BufferPrototype
 
 from voxload.readers.remote import RemoteStore
 from voxload.readers.remote.fetchers import fetchers
-from voxload.readers.remote.objects import Part
+from voxload.readers.remote.objects import Facts, Part
 from voxload.readers.zarr.waiting import listed, waited
 
 T = TypeVar("T")
+_DOCUMENTS = ("zarr.json", ".zarray", ".zmetadata")
+"""How the names of the objects end that describe a hierarchy."""
 
 
 class Hierarchy(Store):
@@ -130,7 +132,10 @@ async def _fetched(ask: Callable[[], T]) -> T:
 
 def _get(store: RemoteStore, key: str, wanted: ByteRequest | None) -> Part | None:
     if wanted is None:
-        return store.whole(key)
+        part = store.whole(key)
+        if part is not None and key.endswith(_DOCUMENTS):
+            store.seen[key] = Facts.told(store.locate(key), part.size, part.version, part.modified)
+        return part
     if isinstance(wanted, SuffixByteRequest):
         return store.edge(key, wanted.suffix, at_end=True)
     size = store.size(key)

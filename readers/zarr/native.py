@@ -14,6 +14,7 @@ from voxload.geometry import Box
 from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched, FileNames, Mapped
 from voxload.readers.direct import reads_directly
 from voxload.readers.faults import translated
+from voxload.readers.generation import Generation
 from voxload.readers.identity import Identity
 from voxload.readers.locality import is_node_local
 from voxload.readers.parts import Place, Wanted
@@ -63,6 +64,10 @@ class _Chunks(Protocol):
 
     def check_unchanged(self) -> None:
         """Refuse files that changed since something of them was remembered."""
+        ...
+
+    def is_outdated(self) -> bool:
+        """Tell whether files of which something is remembered should be opened anew; see `Stamp.is_outdated`."""
         ...
 
     def close(self) -> None:
@@ -152,6 +157,14 @@ class NativeZarrReader:
         with translated(subject), working(is_local=self.traffic is None):
             self._chunks.check_unchanged()
             read_wanted(self._info, self._reader.order, requests, self._read)
+
+    def generation(self, box: Box) -> Generation | None:
+        """See Dated; behind a URL by a request for each object."""
+        return self._reader.generation(box)
+
+    def is_outdated(self) -> bool:
+        """See Dated; so are arrays whose metadata were written anew."""
+        return self._reader.is_outdated() or self._chunks.is_outdated()
 
     def stored_chunks(self) -> StoredChunks:
         """Return the chunks as they are stored, the inner ones where they lie in shards."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from voxload.readers.chunked import Fetch, Fetched, Mapped
 from voxload.readers.direct import reads_directly
 from voxload.readers.file import FileBytes
+from voxload.readers.generation import is_outdated
 from voxload.readers.identity import Identity
 from voxload.readers.locality import is_node_local
 from voxload.readers.parts import Place
@@ -188,14 +189,24 @@ class OpenShards:
 
     def check_unchanged(self) -> None:
         """Refuse shards that were written to since their index was read."""
+        with self._open_files() as files:
+            for file in files:
+                file.check_unchanged()
+
+    def is_outdated(self) -> bool:
+        """Tell whether shards that are open should be opened anew; see `Stamp.is_outdated`."""
+        with self._open_files() as files:
+            return is_outdated(file.stamp for file in files)
+
+    @contextmanager
+    def _open_files(self) -> Iterator[list[FileBytes]]:
+        """Yield the shards that are open, and stay so meanwhile."""
         with self._lock:
             held = list(self._shards.items())
             for _, shard in held:
                 shard.users += 1
         try:
-            for _, shard in held:
-                if shard.file is not None:
-                    shard.file.check_unchanged()
+            yield [shard.file for _, shard in held if shard.file is not None]
         finally:
             for outer, shard in held:
                 self._release(outer, shard)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -18,6 +19,7 @@ from voxload.geometry import Box
 from voxload.limits import CHUNK_TABLE
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.faults import naming_chunk, translated
+from voxload.readers.generation import Generation
 from voxload.readers.protocol import (
     Location,
     Missing,
@@ -33,6 +35,7 @@ from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.store import Store, open_store
 from voxload.readers.stored import StoredChunks, grid_of
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
+from voxload.readers.zarr.generations import Generations
 from voxload.readers.zarr.headers import ChunkHeaders
 from voxload.readers.zarr.hierarchy import member, open_node, values
 from voxload.readers.zarr.listing import volume_names
@@ -80,6 +83,7 @@ class ZarrReader:
 
     def __init__(self, location: Location, missing: Missing) -> None:
         self._missing = Missing.parse(missing)
+        since = time.time_ns()
         with translated(str(location)):
             self.store = open_store(location.path)
             self.array = _open_array(location, self.store)
@@ -92,6 +96,7 @@ class ZarrReader:
             reason = f": {self.route}" if isinstance(self.route, str) else ""
             self._info = replace(info, route=f"zarr-python{reason}")
             self._headers = ChunkHeaders(location, info.codecs)
+            self._generations = Generations(self.array, self.index, self.store, since=since)
         check_volume(self._info)
 
     def describe(self) -> VolumeInfo:
@@ -123,6 +128,14 @@ class ZarrReader:
                     str(self._info.location), found=f"shape {data.shape}", expected=f"{stored.shape}", remedy=remedy
                 )
             copy_cast(self.order.view(out), data)
+
+    def generation(self, box: Box) -> Generation | None:
+        """See Dated; behind a URL by a request for each object."""
+        return self._generations.of(self.order.box(box, self._info.shape[0]))
+
+    def is_outdated(self) -> bool:
+        """See Dated; so are arrays whose metadata were written anew."""
+        return self._generations.is_outdated()
 
     @property
     def grid(self) -> Place:

@@ -79,6 +79,10 @@ class RemoteChunks:
     def check_unchanged(self) -> None:
         """Do nothing: nothing is remembered of the objects that a read relies on."""
 
+    def is_outdated(self) -> bool:
+        """Return False: each request says what it wants."""
+        return False
+
     def close(self) -> None:
         """Do nothing: connections are the process's."""
 
@@ -162,6 +166,10 @@ class RemoteShards:
 
     def check_unchanged(self) -> None:
         """Do nothing: each request for chunks names the version that the index was read of."""
+
+    def is_outdated(self) -> bool:
+        """Return False: each request says what it wants."""
+        return False
 
     def close(self) -> None:
         """Do nothing: connections are the process's."""

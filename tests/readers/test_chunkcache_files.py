@@ -17,6 +17,7 @@ import pytest
 import zarr
 from zarr.codecs import BloscCodec, GzipCodec
 
+from tests.support.settled import settle
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers import Location, Reader, chunk_cache, open_reader, set_chunk_cache
@@ -32,6 +33,7 @@ OLD = np.random.default_rng(0).integers(0, 9, SHAPE).astype("<i2")
 NEW = np.random.default_rng(1).integers(0, 9, SHAPE).astype("<i2")
 CHUNKS = 8
 LONG_AGO = 10**18
+FUTURE = 2**62
 """When files were written, in nanoseconds since 1970: what was written just now is not kept."""
 
 
@@ -87,6 +89,7 @@ def write(storage: Storage, path: Path, voxels: Voxels, *, when: int = LONG_AGO)
     if path.is_dir():
         shutil.rmtree(path)
     fresh.replace(path)
+    settle(path)
     return Location(str(path), storage.dataset)
 
 
@@ -146,8 +149,9 @@ def test_a_file_written_anew_never_gives_old_voxels(tmp_path: Path, storage: Sto
 
 
 @each_storage
-def test_files_written_in_place_never_give_old_voxels(tmp_path: Path, storage: Storage) -> None:
-    """The same file with other bytes in it has another time, so its chunks are others."""
+@pytest.mark.parametrize("keeps_time", [False, True], ids=["now", "same time"])
+def test_files_written_in_place_never_give_old_voxels(tmp_path: Path, storage: Storage, *, keeps_time: bool) -> None:
+    """The same file with other bytes in it has another time of change at least, so its chunks are others."""
     location = write(storage, tmp_path / "x", OLD)
     assert np.array_equal(once(location), OLD)
     source = tmp_path / "y"
@@ -155,17 +159,22 @@ def test_files_written_in_place_never_give_old_voxels(tmp_path: Path, storage: S
     for file in [source, *source.rglob("*")]:
         target = Path(location.path) / file.relative_to(source)
         if file.is_file():
-            before = target.stat().st_ino
+            before = target.stat()
             target.write_bytes(file.read_bytes())
-            assert target.stat().st_ino == before
+            assert target.stat().st_ino == before.st_ino
+            if keeps_time:
+                os.utime(target, ns=(before.st_atime_ns, before.st_mtime_ns))
+    settle(tmp_path / "x")
     assert np.array_equal(once(location), NEW)
-    assert figures().chunks == CHUNKS  # the old ones, and none of files written just now
+    assert figures().chunks == 2 * CHUNKS
 
 
 @each_storage
 def test_of_files_written_just_now_nothing_is_kept(tmp_path: Path, storage: Storage) -> None:
     """A file may change again within one tick of its clock, and would look the same."""
     storage.write(tmp_path / "x", OLD)
+    for file in [tmp_path / "x", *(tmp_path / "x").rglob("*")]:
+        os.utime(file, ns=(FUTURE, FUTURE))  # younger than any moment at which it can be read
     for _ in range(2):
         assert np.array_equal(once(Location(str(tmp_path / "x"), storage.dataset)), OLD)
     assert figures() == CacheFigures(0, 0, 0, 0, 0)

@@ -12,10 +12,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import zarr
 
 from tests.openfiles import open_files
 from tests.support import processes
-from voxload.errors import NotFoundError, UsageError
+from tests.support.settled import settle
+from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Handles, Location, Missing, handles, open_reader
 from voxload.readers.protocol import Reader
@@ -31,6 +33,7 @@ def places(tmp_path: Path) -> list[Location]:
     for index in range(6):
         with h5py.File(tmp_path / f"{index}.h5", "w") as file:
             file["x"] = np.full((4, 4, 4), index, "<i2")
+    settle(tmp_path)
     return [Location(str(tmp_path / f"{index}.h5")) for index in range(6)]
 
 
@@ -197,6 +200,73 @@ def test_a_forked_child_starts_anew(places: list[Location], opened: list[Locatio
         thread.join()
     assert os.waitstatus_to_exitcode(status) == 0
     assert value(held, places[0]) == 0
+    held.close()
+
+
+def test_a_file_whose_rights_changed_is_opened_anew(places: list[Location], opened: list[Location]) -> None:
+    """Who has it still reads what was there, and is refused the rest; nothing is left open when that is over."""
+    held = Handles("error")
+    with held.lease(places[0]) as old:
+        Path(places[0].path).chmod(0o600)
+        with held.lease(places[0]) as new:
+            assert new is not old
+        assert value(held, places[0]) == 0
+        with pytest.raises(DataError, match="changed since it was opened"):
+            old.read_into(FIRST, np.empty((1, 1, 1, 1), "<i2"))
+    assert value(held, places[0]) == 0
+    assert 2 <= len(opened) <= 3  # once more where it was opened at the very moment of the change
+    held.close()
+    assert count_open(places) == 0
+
+
+@pytest.mark.parametrize("kind", ["hdf5", "zarr", "shards", "npy"])
+def test_a_file_written_in_place_with_its_times_kept_is_opened_anew(tmp_path: Path, kind: str) -> None:
+    """What an open reader remembers of it, such as where its chunks lie, is of no use any more."""
+
+    def write(path: Path, first: int) -> None:
+        voxels = np.full((4, 4, 4), first, "<i2")
+        if kind == "hdf5":
+            with h5py.File(path, "w") as file:
+                file.create_dataset("x", data=voxels, chunks=(2, 2, 2))
+        elif kind == "npy":
+            with path.open("wb") as npy:
+                np.save(npy, voxels)
+        else:
+            shards = (4, 4, 4) if kind == "shards" else None
+            names = ("d", "h", "w")
+            zarr.create_array(path, data=voxels, chunks=(2, 2, 2), shards=shards, dimension_names=names)
+
+    path, other = tmp_path / "x", tmp_path / "y"
+    write(path, 1)
+    write(other, 2)
+    settle(tmp_path)
+    held = Handles("error")
+    place = Location(str(path), axes="DHW")
+    assert value(held, place) == 1
+    for file in [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]:
+        status, fresh = file.stat(), other / file.relative_to(path) if path.is_dir() else other
+        assert fresh.stat().st_size == status.st_size
+        with file.open("r+b") as target:
+            target.write(fresh.read_bytes())
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert value(held, place) == 2
+    held.close()
+
+
+def test_an_array_whose_metadata_were_written_anew_is_opened_anew(tmp_path: Path) -> None:
+    """The same bytes are other voxels where another type or order of bytes says so."""
+    names = ("d", "h", "w")
+    path = tmp_path / "x"
+    zarr.create_array(
+        path, data=np.full((4, 4, 4), 1, "<i2"), chunks=(4, 4, 4), compressors=None, dimension_names=names
+    )
+    settle(path)
+    held = Handles("error")
+    place = Location(str(path))
+    assert value(held, place) == 1
+    text = (path / "zarr.json").read_text()
+    (path / "zarr.json").write_text(text.replace('"little"', '"big"'))
+    assert value(held, place) == 256
     held.close()
 
 

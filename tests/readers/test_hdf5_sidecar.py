@@ -16,6 +16,7 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.support.settled import settle
 from voxload.errors import DataError
 from voxload.readers import Location, open_reader
 from voxload.readers.hdf5 import sidecar as sidecar_module
@@ -48,6 +49,7 @@ def write(path: Path, **options: Any) -> None:
         dataset[4:, :2] = values[4:, :2]
         dataset.id.write_direct_chunk((2, 2, 0), values[2:4, 2:, :2].tobytes(), filter_mask=1)
     os.utime(path, ns=OLD)
+    settle(path)
 
 
 @contextmanager
@@ -158,15 +160,22 @@ def _longer(path: Path) -> None:
     os.utime(path, ns=OLD)
 
 
-@pytest.mark.parametrize("change", [_touched, _replaced, _longer])
+def _in_place(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(path.read_bytes())
+    os.utime(path, ns=OLD)
+
+
+@pytest.mark.parametrize("change", [_touched, _replaced, _longer, _in_place])
 def test_a_sidecar_of_another_file_is_not_trusted(tmp_path: Path, folder: Path, change: Any) -> None:
-    """Another time, inode or size under the same path: the index is read, and the sidecar made anew."""
+    """Another time, inode, size or time of change under the same path: the index is read, the sidecar made anew."""
     path = tmp_path / "x.h5"
     write(path)
     with opened(path) as (dataset, stamp):
         Tables(10**6).load(dataset, stamp)
     before = next(folder.iterdir()).read_bytes()
     change(path)
+    settle(path)
     with opened(path) as (dataset, stamp):
         assert Sidecar(dataset, stamp, folder).load() is None
         assert same(Tables(10**6).load(dataset, stamp), ChunkTable.read(dataset))
@@ -182,6 +191,7 @@ def test_sidecars_tell_paths_and_datasets_apart(tmp_path: Path, folder: Path) ->
         file.create_dataset("y", data=np.ones((6, 4, 4), "<i2"), chunks=(2, 2, 2), compression="gzip")
     os.utime(tmp_path / "x.h5", ns=OLD)
     os.link(tmp_path / "x.h5", tmp_path / "z.h5")
+    settle(tmp_path / "x.h5")
     for path in (tmp_path / "x.h5", tmp_path / "z.h5"):
         with opened(path) as (dataset, stamp):
             other = dataset.file["y"]
@@ -215,7 +225,7 @@ def test_damaged_sidecars_are_ignored_and_rewritten(tmp_path: Path, folder: Path
 def test_a_file_just_written_is_not_cached(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a tick of the file system's clock a file may change and keep its time; so may one from the future."""
     write(tmp_path / "x.h5")
-    for written in (time.time_ns(), 2**62):
+    for written in (time.time_ns() + 3600 * 10**9, 2**62):
         os.utime(tmp_path / "x.h5", ns=(written, written))
         with opened(tmp_path / "x.h5") as (dataset, stamp):
             kept = Tables(10**6)
@@ -223,6 +233,7 @@ def test_a_file_just_written_is_not_cached(tmp_path: Path, folder: Path, monkeyp
     assert not folder.exists()
     monkeypatch.setattr(tablecache, "MIN_CHUNKS", 13)
     os.utime(tmp_path / "x.h5", ns=OLD)
+    settle(tmp_path / "x.h5")
     with opened(tmp_path / "x.h5") as (dataset, stamp):
         Tables(10**6).load(dataset, stamp)
     assert not folder.exists()

@@ -1,12 +1,20 @@
-"""DatasetBlocks: this rank's blocks of a VolumeDataset, with the keys under which tiers keep them."""
+"""DatasetBlocks: this rank's blocks of a VolumeDataset, with the keys under which tiers keep them.
+
+Rules of this file:
+
+1. A key names the generation of what it stands for, so that data that were written anew have other keys.
+2. What was read is kept only where it is sure to be of that generation: taken before the read, long enough after the
+   last change for the next one to show, and found again after it.
+3. A sample's keys stay what they were when they were first asked for, unless nothing could be kept under them yet.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,15 +26,14 @@ from voxload.cache.memory import MemoryTier
 from voxload.cache.stored import store_form
 from voxload.dataset import FieldLayout, VolumeDataset
 from voxload.errors import DataError, StorageError
+from voxload.loader.generations import BlockGenerations, Generations
+from voxload.prefetch.means import Reading
 from voxload.readers.protocol import Location, ReadCost, Volume
-from voxload.readers.store import is_url
 
 _SPREAD = 1.1
 """How much larger than the first sample's packed blocks others are taken to be."""
 _PAUSES = (0.05, 0.5)
 """Seconds before a read that the storage refused is tried again: a server that fails over takes about as long."""
-_METADATA = ("", "zarr.json", ".zarray", ".zgroup")
-"""What of a file or folder is written anew when it is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +41,20 @@ class _Known:
     """What was learnt of a sample."""
 
     keys: tuple[BlockKey, ...]
+    generations: Generations | None
+    """What its blocks were stored as when the keys were made; None where the storage did not say."""
     targets: torch.Tensor | None = None
     has_targets: bool = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether blocks may be kept under the keys."""
+        return self.generations is not None and all(one is None or one.is_settled for one in self.generations)
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the next job can be sure of the keys."""
+        return self.generations is not None and None not in self.generations
 
 
 class DatasetBlocks:
@@ -50,14 +69,18 @@ class DatasetBlocks:
         The data set.
     expected
         Layout of every sample's blocks: batches are made of equal ones.
+    outlives
+        Whether blocks may be kept beyond the job.
     """
 
-    def __init__(self, data: VolumeDataset, expected: tuple[FieldLayout, ...]) -> None:
+    def __init__(self, data: VolumeDataset, expected: tuple[FieldLayout, ...], *, outlives: bool = False) -> None:
         self._data = data
         self._expected = expected
         self._spatial = data.volume_shape(0)
+        self._stored = BlockGenerations(data, outlives=outlives)
         self._lock = threading.Lock()
         self._known: dict[int, _Known] = {}
+        self._has_told = False
 
     def footprint(self, codec: Codec) -> int:
         """Return the bytes that a sample's blocks take of a tier: the most, or with a codec about as many.
@@ -69,20 +92,44 @@ class DatasetBlocks:
         sizes = [one.nbytes for one in self._expected if one not in packs]
         if packs:
             volumes = [np.empty(one.shape, one.dtype) for one in self._expected]
-            self.read(0, volumes)
+            self._patiently(0, volumes)
             stored = [store_form(volume, codec)[0].stored for volume in volumes if codec.suits(volume.dtype)]
             sizes += [min(one.nbytes, int(size * _SPREAD)) for one, size in zip(packs, stored, strict=True)]
         return sum(max(MemoryTier.footprint(size), DiskTier.footprint(size)) for size in sizes)
 
     def keys(self, sample: int) -> tuple[BlockKey, ...]:
-        """Return the key of each field's block; the file is looked at once, and not opened."""
+        """Return the key of each field's block; what is stored is looked at once, and read by nobody."""
         return self._of(sample).keys
 
-    def read(self, sample: int, out: Sequence[Volume]) -> ReadCost:
+    def lasts(self, sample: int) -> bool:
+        """Tell whether the next job can be sure of the keys; where not, this says so, once."""
+        is_sure = self._of(sample).lasts
+        if not is_sure:
+            with self._lock:
+                is_first, self._has_told = not self._has_told, True
+            if is_first:
+                warnings.warn(
+                    f"{self._data.locations(sample)[0]}: its blocks are not kept on disk, for the next job could not "
+                    "tell them from what may be written there until then; behind a URL that takes strong entity tags, "
+                    "of at most 64 objects a block",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+        return is_sure
+
+    def read(self, sample: int, out: Sequence[Volume]) -> Reading:
         """Fill one array for each field from the storage; tried again, twice, where the storage refuses.
 
         Raises DataError when the blocks are not as expected, and what the readers raise.
         """
+        known = self._of(sample)
+        if not known.is_settled:
+            known = self._renewed(sample, known)
+        cost = self._patiently(sample, out)
+        is_sure = known.is_settled and _names(self._stored.now(sample)) == _names(known.generations)
+        return Reading(cost, is_sure)
+
+    def _patiently(self, sample: int, out: Sequence[Volume]) -> ReadCost:
         for pause in _PAUSES:
             try:
                 return self._read(sample, out)
@@ -100,8 +147,9 @@ class DatasetBlocks:
         """Return a sample's targets."""
         known = self._of(sample)
         if not known.has_targets:
-            known = _Known(known.keys, self._data.read_targets(sample), has_targets=True)
+            targets = self._data.read_targets(sample)
             with self._lock:
+                known = replace(self._known[sample], targets=targets, has_targets=True)
                 self._known[sample] = known
         return known.targets
 
@@ -109,18 +157,29 @@ class DatasetBlocks:
         with self._lock:
             known = self._known.get(sample)
         if known is None:
-            known = _Known(self._keys(sample))
+            known = self._looked(sample)
             with self._lock:
                 known = self._known.setdefault(sample, known)
         return known
 
-    def _keys(self, sample: int) -> tuple[BlockKey, ...]:
-        data = self._data
+    def _renewed(self, sample: int, known: _Known) -> _Known:
+        """Look again at what had been written just before it was looked at first."""
+        fresh = self._looked(sample)
+        with self._lock:
+            if self._known[sample].generations is known.generations:
+                self._known[sample] = replace(self._known[sample], keys=fresh.keys, generations=fresh.generations)
+            return self._known[sample]
+
+    def _looked(self, sample: int) -> _Known:
+        data, generations = self._data, self._stored.first(sample)
         box, id_ = data.box(self._spatial), data.sample_ids[sample]
-        locations = data.locations(sample)
-        return tuple(
-            BlockKey(f"{_identity(location)} {data.missing}", id_, field, box, data.boundary)
-            for field, location in zip(data.field_names, locations, strict=True)
+        names = _names(generations) or ("",) * len(data.field_names)
+        return _Known(
+            tuple(
+                BlockKey(f"{_identity(location)} {data.missing}\n{name}", id_, field, box, data.boundary)
+                for field, location, name in zip(data.field_names, data.locations(sample), names, strict=True)
+            ),
+            generations,
         )
 
 
@@ -134,29 +193,18 @@ def unequal(sample: str, found: Sequence[FieldLayout], expected: Sequence[FieldL
     )
 
 
-def _identity(location: Location) -> str:
-    """Return what tells a stored volume from all others, and from itself once its file was replaced.
+def _names(generations: Generations | None) -> tuple[str, ...] | None:
+    return None if generations is None else tuple("" if one is None else one.name for one in generations)
 
-    A chunk file written anew within a Zarr hierarchy changes nothing here: stored samples are not to be written to.
-    Ranks agree on it, so it holds no inode or device, which differ between nodes. It never raises: who reads a file
-    that is not there says so.
-    """
-    parts = [
+
+def _identity(location: Location) -> str:
+    """Return what tells a stored volume from all others, whatever is stored there."""
+    parts = (
         location.path,
         location.dataset,
-        str(location.axes),
-        str(location.shape),
-        str(location.dtype),
-        str(location.window),
-    ]
-    if not is_url(location.path):
-        root = Path(location.path)
-        for name in dict.fromkeys((*_METADATA, *(f"{location.dataset}/{name}" for name in _METADATA))):
-            try:
-                status = (root / name.strip("/")).stat()
-            except OSError:
-                continue
-            if not name.strip("/") and root.is_dir():
-                continue  # a folder's own time changes with what others leave in it
-            parts.append(f"{name} {status.st_size} {status.st_mtime_ns}")
-    return "\n".join(parts)
+        location.axes,
+        location.shape,
+        location.dtype,
+        location.window,
+    )
+    return "\n".join(map(str, parts))

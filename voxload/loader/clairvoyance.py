@@ -69,7 +69,7 @@ class Clairvoyance:
         with ExitStack() as stack:
             rendezvous = Rendezvous(volumes.grid)
             stack.callback(rendezvous.close)
-            blocks = DatasetBlocks(volumes, volumes.layout(0))
+            blocks = DatasetBlocks(volumes, volumes.layout(0), outlives=cache.folder is not None)
             nearby = Nearby(cache, volumes.grid, rendezvous, blocks, len(volumes))
             stack.callback(nearby.close)
             costs = CostModel()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +25,19 @@ from voxload.loader.rendezvous import Rendezvous
 from voxload.prefetch.held import Held
 from voxload.prefetch.line import DISK, MEMORY, Ints, Line, Room
 from voxload.prefetch.means import Near
+
+_LOOKING = 16
+"""Threads that look at what is stored: they wait for file systems and storages, not for a core."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Greeting:
+    """What a rank tells the others first."""
+
+    host: str
+    token: bytes
+    first: bytes
+    """Digest of the keys of its first blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +82,15 @@ class Nearby:
         self._disk: DiskTier | None = None
         try:
             host = host_identity()
-            greetings = rendezvous.gather((host, job_token()))
-            sharers = sum(name == host for name, _ in greetings)
-            token = greetings[0][1]
+            greetings = rendezvous.gather(_Greeting(host, job_token(), _digest(blocks.keys(0))))
+            sharers = sum(one.host == host for one in greetings)
+            token = greetings[0].token
             self._open_tiers(cache, grid.rank, sharers, job=token.hex()[:12])
+            if self._disk is not None and not any(blocks.lasts(one) for one in {0, samples // 2, samples - 1}):
+                self._disk.close()
+                self._disk = None
             shelf = Shelf(list(self.tiers.values()))
-            is_line = len(greetings) > 1 and grid.groups > 1 and cache.peers != "none"
+            is_line = len(greetings) > 1 and grid.groups > 1 and cache.peers != "none" and _is_one_data(greetings, grid)
             self.ranks = grid.line_ranks if is_line else (grid.rank if len(greetings) > 1 else 0,)
             address = PeerAddress(host)
             if is_line:
@@ -124,7 +142,8 @@ class Nearby:
         disk = self._disk
         if disk is None or disk.used <= disk.capacity - disk.room:
             return np.zeros(0, np.int64)
-        keys = [blocks.keys(sample) for sample in range(samples)]
+        with ThreadPoolExecutor(_LOOKING) as pool:
+            keys = list(pool.map(blocks.keys, range(samples)))
         there = iter(disk.inventory([key for ones in keys for key in ones]))
         # A list each time: all of a sample's fields are asked for, whatever the first says.
         return np.array([sample for sample, ones in enumerate(keys) if all([next(there) for _ in ones])], np.int64)  # noqa: C419
@@ -133,6 +152,24 @@ class Nearby:
         if self._lending is None:
             return None
         return self._lending.peers({group: one.address for group, one in enumerate(members)})
+
+
+def _digest(keys: Sequence[BlockKey]) -> bytes:
+    return b"".join(key.digest for key in keys)
+
+
+def _is_one_data(greetings: Sequence[_Greeting], grid: ProcessGrid) -> bool:
+    """Tell whether all ranks that could share blocks see the same data; every rank comes to the same result."""
+    lines = (greetings[first :: grid.group_size] for first in range(grid.group_size))
+    if all(len({one.first for one in line}) == 1 for line in lines):
+        return True
+    warnings.warn(
+        "the nodes have copies of the data that differ in their inodes or times: their ranks share no blocks, and each "
+        "keeps its own; put the data on a file system that the nodes share",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return False
 
 
 def _held(members: Sequence[_Member], line: Line) -> Held:

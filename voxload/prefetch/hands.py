@@ -20,7 +20,7 @@ from voxload.prefetch.events import (
     Stored,
 )
 from voxload.prefetch.line import DISK, MEMORY
-from voxload.prefetch.means import Arrival, Filling, Means
+from voxload.prefetch.means import Arrival, Filling, Means, Reading
 from voxload.readers.protocol import ReadCost, Volume
 
 _FAILURES = {Answer.ABSENT: Failure.ABSENT, Answer.WRONG: Failure.WRONG, Answer.LOST: Failure.LOST}
@@ -89,14 +89,14 @@ class Hands:
 
     def _bring(self, fetch: Fetch, part: Part, filling: Filling) -> Failure | None:
         """Bring one block; return why it did not come."""
-        out, kind, cost = filling.at(part.place), fetch.source.kind, ReadCost()
+        out, kind, read = filling.at(part.place), fetch.source.kind, Reading(ReadCost(), is_sure=True)
         if kind is From.STORAGE:
-            cost = self._means.blocks.read(part.sample, out)
+            read = self._means.blocks.read(part.sample, out)
         else:
             failure = self._bring_near(fetch, part.sample, out)
             if failure is not None:
                 return failure
-        filling.arrivals[part.place] = Arrival(kind, cost, self._means.blocks.targets(part.sample))
+        filling.arrivals[part.place] = Arrival(kind, read.cost, self._means.blocks.targets(part.sample), read.is_sure)
         return None
 
     def _bring_near(self, fetch: Fetch, sample: int, out: Sequence[Volume]) -> Failure | None:
@@ -125,7 +125,14 @@ class Hands:
         try:
             keys = self._means.blocks.keys(sample)
             volumes = filling.at(store.part.place)
-            is_kept = tier is not None and all(tier.put(key, one) for key, one in zip(keys, volumes, strict=True))
+            may_keep = filling.arrivals[store.part.place].is_sure and (
+                store.tier != DISK or self._means.blocks.lasts(sample)
+            )
+            is_kept = (
+                tier is not None
+                and may_keep
+                and all(tier.put(key, one) for key, one in zip(keys, volumes, strict=True))
+            )
             if tier is not None and not is_kept:
                 for key in keys:
                     tier.drop(key)

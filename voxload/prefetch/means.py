@@ -15,6 +15,16 @@ from voxload.prefetch.meter import Meter
 from voxload.readers.protocol import ReadCost, Volume
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What came of reading a sample's blocks from the storage."""
+
+    cost: ReadCost
+    """What it took."""
+    is_sure: bool
+    """Whether they are what their keys say: else they were written to meanwhile, and nobody keeps them."""
+
+
 class Blocks(Protocol):
     """One rank's blocks of every sample; all methods may be called from many threads at once."""
 
@@ -22,7 +32,11 @@ class Blocks(Protocol):
         """Return the key of each field's block."""
         ...
 
-    def read(self, sample: int, out: Sequence[Volume]) -> ReadCost:
+    def lasts(self, sample: int) -> bool:
+        """Tell whether the keys stay true beyond the job: only then may its blocks be kept where the next job looks."""
+        ...
+
+    def read(self, sample: int, out: Sequence[Volume]) -> Reading:
         """Fill one array for each field from the storage."""
         ...
 
@@ -91,6 +105,8 @@ class Arrival:
     """What it took of the storage."""
     targets: Any
     """What comes with the sample."""
+    is_sure: bool = True
+    """As in `Reading`; what comes from a tier or a peer is."""
 
 
 @dataclass(frozen=True, slots=True)
