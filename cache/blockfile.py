@@ -200,7 +200,7 @@ def opened_under(whole: PrivateFolder, name: str, *, make: bool = False) -> Priv
 
 
 class BlockFiles:
-    """Reads the blocks of a `DiskTier` by its `path`, whichever tier stored them; safe to use from many threads at once.
+    """Reads the blocks of a `DiskTier` by its `path`, whichever tier stored them; safe for many threads at once.
 
     Parameters
     ----------

@@ -249,7 +249,7 @@ class TierFolder:
     def _count(self) -> None:
         """Count anew; called with the ledger locked, so that nothing changes meanwhile."""
         partial = 0
-        for name in os.listdir(self._partial.descriptor):
+        for name in self._partial.names():
             status = self._partial.status(name)
             if status is None:
                 continue
@@ -263,10 +263,10 @@ class TierFolder:
     def _blocks(self) -> Iterator[tuple[float, int, str]]:
         """Yield time of change, size and name of every block file, in no order."""
         parents = []
-        for data in os.listdir(self.files.descriptor):
+        for data in self.files.names():
             if _HEX.issuperset(data):
                 with suppress(FileNotFoundError, ForeignError), self.files.folder(data) as folder:
-                    parents += [f"{data}/{digits}" for digits in os.listdir(folder.descriptor)]
+                    parents += [f"{data}/{digits}" for digits in folder.names()]
         with ThreadPoolExecutor(_THREADS) as pool:
             for found in pool.map(self._listed_if_ours, parents):
                 yield from found

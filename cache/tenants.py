@@ -60,7 +60,7 @@ class Tenant:
     def living(self) -> frozenset[bytes]:
         """Return the marks of all open tiers, while the ledger is locked; removes the others."""
         found = []
-        for name in os.listdir(self._folder.descriptor):
+        for name in self._folder.names():
             with suppress(ValueError):
                 mark = bytes.fromhex(name)
                 if self.is_alive(mark):

@@ -60,9 +60,8 @@ class PrivateFolder:
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self.descriptor, self.path = descriptor, path
-        self._user = os.geteuid()
         try:
-            self._check(os.fstat(descriptor))
+            _check(os.fstat(descriptor), path)
         except BaseException:
             os.close(descriptor)
             raise
@@ -88,23 +87,12 @@ class PrivateFolder:
         try:
             descriptor = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=self.descriptor)
         except OSError as error:
-            raise self._told(name, error, "a folder of this user's") from error
+            raise _told(name, error, "a folder of this user's", folder=self) from error
         return PrivateFolder(descriptor, self.path / name)
 
-    def file(self, name: str, flags: int, mode: int = 0o600) -> tuple[int, os.stat_result]:
-        """Open a file; return descriptor and status. `name` may lead through folders that were opened before."""
-        try:
-            descriptor = os.open(name, flags | _FILE, mode, dir_fd=self.descriptor)
-        except OSError as error:
-            raise self._told(name, error, "a file of this user's") from error
-        try:
-            status = os.fstat(descriptor)
-            if not self.is_private(status):
-                raise _foreign(f"{self.path / name}", status, "a file that this user alone may write")
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor, status
+    def file(self, name: str, flags: int) -> tuple[int, os.stat_result]:
+        """Open a file as `open_private` does; `name` may lead through folders that were opened before."""
+        return open_private(name, flags, folder=self)
 
     def status(self, name: str) -> os.stat_result | None:
         """Return the status of a file of this user's; None where there is nothing, or something else."""
@@ -112,7 +100,11 @@ class PrivateFolder:
             status = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return status if self.is_private(status) else None
+        return status if is_private(status) else None
+
+    def names(self) -> list[str]:
+        """Return the names of all that is in it; one thread at a time."""
+        return os.listdir(self.descriptor)  # noqa: PTH208 - pathlib has no descriptors
 
     def has_folder(self, name: str) -> bool:
         """Tell whether a folder is there, without a look at whose it is."""
@@ -120,12 +112,6 @@ class PrivateFolder:
             return stat.S_ISDIR(os.stat(name, dir_fd=self.descriptor, follow_symlinks=False).st_mode)
         except OSError:
             return False
-
-    def is_private(self, status: os.stat_result) -> bool:
-        """Tell whether a status is that of a regular file with one name that this user alone may write."""
-        mode = status.st_mode
-        is_own = status.st_uid == self._user and stat.S_ISREG(mode) and not mode & OTHERS_WRITE
-        return is_own and status.st_nlink <= 1
 
     def unlink(self, name: str) -> None:
         """Remove a file, or a link and not what it leads to."""
@@ -145,27 +131,28 @@ class PrivateFolder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check(self, status: os.stat_result) -> None:
-        if status.st_uid != self._user:
-            raise _foreign(str(self.path), status, f"one of this user, {self._user}", remedy=_NAME_ANOTHER)
-        if status.st_mode & OTHERS_WRITE:
-            raise ForeignError(
-                str(self.path),
-                found=f"mode {stat.S_IMODE(status.st_mode):o}",
-                expected="a folder that nobody else may write into",
-                remedy=f"chmod go-w {self.path}",
-            )
 
-    def _told(self, name: str, error: OSError, expected: str) -> OSError:
-        """Return the error to raise: what has the wrong kind is said to be that, by name."""
-        if error.errno not in _NOT_OPENED:
-            return error
-        try:
-            status = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
-        except OSError:
-            return error
-        is_refused = error.errno == errno.EACCES and status.st_uid == self._user
-        return error if is_refused else _foreign(f"{self.path / name}", status, expected)
+def open_private(path: str | Path, flags: int, *, folder: PrivateFolder | None = None) -> tuple[int, os.stat_result]:
+    """Open, or make (0600), a file that this user alone may write; return descriptor and status.
+
+    `path` counts from `folder`. Never waits, and follows no link at its end. Raises OSError where the system refuses,
+    ForeignError where something else is there.
+    """
+    try:
+        descriptor = os.open(path, flags | _FILE, 0o600, dir_fd=None if folder is None else folder.descriptor)
+    except OSError as error:
+        raise _told(path, error, "a file of this user's", folder=folder) from error
+    status = os.fstat(descriptor)
+    if is_private(status):
+        return descriptor, status
+    os.close(descriptor)
+    raise _foreign(_shown(path, folder), status, "a file that this user alone may write")
+
+
+def is_private(status: os.stat_result) -> bool:
+    """Tell whether a status is that of a regular file with one name that this user alone may write."""
+    mode = status.st_mode
+    return stat.S_ISREG(mode) and status.st_uid == os.geteuid() and not mode & OTHERS_WRITE and status.st_nlink <= 1
 
 
 def is_others_link(path: Path) -> bool:
@@ -187,8 +174,39 @@ def make_folders(path: Path) -> None:
 
 def _foreign(name: str, status: os.stat_result, expected: str, *, remedy: str = "remove it") -> ForeignError:
     mode = status.st_mode
-    kind = _KINDS.get(stat.S_IFMT(mode)) or ("a file" if status.st_nlink <= 1 else f"a file with {status.st_nlink} names")
+    kind = _KINDS.get(stat.S_IFMT(mode)) or (
+        "a file" if status.st_nlink <= 1 else f"a file with {status.st_nlink} names"
+    )
     found = kind if stat.S_ISLNK(mode) else f"{kind} of user {status.st_uid}, mode {stat.S_IMODE(mode):o}"
     error = ForeignError(name, found=found, expected=expected, remedy=remedy)
     error.kind = kind
     return error
+
+
+def _check(status: os.stat_result, path: Path) -> None:
+    """Refuse a folder that is not this user's alone."""
+    if status.st_uid != os.geteuid():
+        raise _foreign(str(path), status, f"one of this user, {os.geteuid()}", remedy=_NAME_ANOTHER)
+    if status.st_mode & OTHERS_WRITE:
+        raise ForeignError(
+            str(path),
+            found=f"mode {stat.S_IMODE(status.st_mode):o}",
+            expected="a folder that nobody else may write into",
+            remedy=f"chmod go-w {path}",
+        )
+
+
+def _told(path: str | Path, error: OSError, expected: str, *, folder: PrivateFolder | None) -> OSError:
+    """Return the error to raise: what has the wrong kind, or is another user's, is said to be that, by name."""
+    if error.errno not in _NOT_OPENED:
+        return error
+    try:
+        status = os.stat(path, dir_fd=None if folder is None else folder.descriptor, follow_symlinks=False)
+    except OSError:
+        return error
+    is_refused = error.errno == errno.EACCES and status.st_uid == os.geteuid()
+    return error if is_refused else _foreign(_shown(path, folder), status, expected)
+
+
+def _shown(path: str | Path, folder: PrivateFolder | None) -> str:
+    return str(path if folder is None else folder.path / path)

@@ -11,7 +11,7 @@ from voxload.cache.block import BlockKey
 from voxload.cache.codec import Codec
 from voxload.cache.disk import DiskTier
 from voxload.cache.memory import MemoryTier
-from voxload.cache.peer.address import PeerAddress, host_identity, job_token
+from voxload.cache.peer.address import PeerAddress, host_identity, job_token, public_name
 from voxload.cache.peer.protocol import Peers
 from voxload.cache.peer.shelf import Shelf
 from voxload.cache.protocol import Tier
@@ -70,7 +70,7 @@ class Nearby:
             greetings = rendezvous.gather((host, job_token()))
             sharers = sum(name == host for name, _ in greetings)
             token = greetings[0][1]
-            self._open_tiers(cache, grid.rank, sharers, job=token.hex()[:12])
+            self._open_tiers(cache, grid.rank, sharers, job=public_name(token))
             shelf = Shelf(list(self.tiers.values()))
             is_line = len(greetings) > 1 and grid.groups > 1 and cache.peers != "none"
             self.ranks = grid.line_ranks if is_line else (grid.rank if len(greetings) > 1 else 0,)
