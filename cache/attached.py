@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from voxload.cache.block import BlockKey
 from voxload.cache.layout import HEAD, Layout
 from voxload.cache.peer.protocol import Answer
 from voxload.errors import NotFoundError, StorageError
+from voxload.private import ForeignError, open_private
 from voxload.readers.protocol import Volume
 
 _ATTEMPTS = 4
@@ -31,19 +33,21 @@ class AttachedMemory:
     DataError
         When the file is something else.
     StorageError
-        When the system refuses it.
+        When the system refuses it; ForeignError when another user made or may write it: a checksum proves nothing then.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor, status = open_private(Path(path), os.O_RDONLY)
         except FileNotFoundError as error:
             raise NotFoundError(path, found="no such file", expected="the memory tier of a running process") from error
+        except ForeignError:
+            raise
         except OSError as error:
             raise StorageError(path, found=os.strerror(error.errno or 0), expected="a readable memory tier") from error
         try:
-            size = os.fstat(descriptor).st_size
+            size = status.st_size
             self._layout = Layout.parse(os.pread(descriptor, HEAD.itemsize, 0), size, path)
             self._mapping = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
         finally:

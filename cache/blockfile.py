@@ -18,6 +18,8 @@ bytes      what, little-endian
 
 Files appear by rename, so one is there whole or not at all. They are not flushed to the device: what a power cut leaves
 of one does not agree with its checksum, and the block is still where it came from.
+
+A checksum proves nothing against who makes one, so files are opened by `voxload.private`: only those of this user's.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from voxload.cache.codec import Codec
 from voxload.cache.peer.protocol import Answer
 from voxload.cache.stored import Form, bytes_of, type_name
 from voxload.errors import UsageError
+from voxload.private import PrivateFolder
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes, Scratch
 
@@ -60,11 +63,16 @@ class Found:
     """Which file it was: another one may have its name by now. 0 where there was none."""
 
 
-def path_of(folder: Path, key: BlockKey) -> Path:
-    """Return the name of a block's file: by the identity of the data, then by digest."""
+def name_of(key: BlockKey) -> str:
+    """Return the name of a block's file in its tier's folder: by the identity of the data, then by digest."""
     data = hashlib.blake2b(key.data.encode(), digest_size=8).hexdigest()
     digest = key.digest.hex()
-    return folder / data / digest[:2] / f"{digest}{SUFFIX}"
+    return f"{data}/{digest[:2]}/{digest}{SUFFIX}"
+
+
+def path_of(folder: Path, key: BlockKey) -> Path:
+    """Return the path of a block's file."""
+    return folder / name_of(key)
 
 
 def header_of(digest: bytes, block: Volume, form: Form, owner: bytes) -> bytes:
@@ -92,34 +100,29 @@ def form_of(header: bytes, digest: bytes) -> Form | None:
     return Form(kind, codec, stored, raw, crc)
 
 
-def write_whole(path: Path, parts: Sequence[Bytes | bytes]) -> None:
-    """Write all bytes of all parts into a file that is there, from its beginning.
+def write_whole(descriptor: int, parts: Sequence[Bytes | bytes]) -> None:
+    """Write all bytes of all parts into a file, from its beginning.
 
     Raises OSError where the system does not take them.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        at = 0
-        for part in parts:
-            view = memoryview(part) if isinstance(part, bytes) else part.data
-            while view:
-                written = os.pwrite(descriptor, view[:_ONE_CALL], at)
-                at, view = at + written, view[written:]
-    finally:
-        os.close(descriptor)
+    at = 0
+    for part in parts:
+        view = memoryview(part) if isinstance(part, bytes) else part.data
+        while view:
+            written = os.pwrite(descriptor, view[:_ONE_CALL], at)
+            at, view = at + written, view[written:]
 
 
-def read_block(path: Path, digest: bytes, out: Volume) -> Found:
+def read_block(folder: PrivateFolder, name: str, digest: bytes, out: Volume) -> Found:
     """Fill `out` with the block of a file; bytes stored as they are go right where they are wanted.
 
-    Raises OSError where the system does not give them.
+    Raises OSError where the system does not give them, and ForeignError where the file is not this user's.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
+        descriptor, status = folder.file(name, os.O_RDONLY)
+    except FileNotFoundError:
         return Found(Answer.ABSENT)
     try:
-        status = os.fstat(descriptor)
         header = bytearray(HEADER_BYTES)
         stored = status.st_size - HEADER_BYTES
         is_direct = out.flags.c_contiguous and stored == out.nbytes
@@ -136,6 +139,22 @@ def read_block(path: Path, digest: bytes, out: Volume) -> Found:
     if not form.suits(out):
         return Found(Answer.ABSENT, status.st_ino)
     return Found(Answer.GOT if form.takes(digest, data, out) else Answer.WRONG, status.st_ino)
+
+
+def is_block(folder: PrivateFolder, name: str, digest: bytes) -> bool:
+    """Tell whether a file is this block, by its header and its length.
+
+    Raises OSError where the system does not tell, and ForeignError where the file is not this user's.
+    """
+    try:
+        descriptor, status = folder.file(name, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        form = form_of(os.pread(descriptor, HEADER_BYTES, 0), digest)
+    finally:
+        os.close(descriptor)
+    return form is not None and form.stored == status.st_size - HEADER_BYTES
 
 
 def _odd(header: bytes, digest: bytes, stored: int) -> Answer:
@@ -155,34 +174,51 @@ def _read(descriptor: int, header: bytearray, data: Bytes) -> int:
     return found
 
 
-def owner_of(path: Path) -> bytes:
+def owner_of(folder: PrivateFolder, name: str) -> bytes:
     """Return which tier owns a file; empty where it does not say. Raises OSError where there is none."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor, _ = folder.file(name, os.O_RDONLY)
     try:
         return os.pread(descriptor, OWNER_BYTES, OWNER_AT)
     finally:
         os.close(descriptor)
 
 
-def set_owner(path: Path, owner: bytes) -> None:
+def set_owner(folder: PrivateFolder, name: str, owner: bytes) -> None:
     """Let a tier own a file; raises OSError where there is none."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor, _ = folder.file(name, os.O_WRONLY)
     try:
         os.pwrite(descriptor, owner, OWNER_AT)
     finally:
         os.close(descriptor)
 
 
+def opened_under(whole: PrivateFolder, name: str, *, make: bool = False) -> PrivateFolder:
+    """Open the folder of a block's file, and so check each folder on the way; `make` those that are not there."""
+    data, digits, _ = name.split("/")
+    with whole.folder(data, make=make) as folder:
+        return folder.folder(digits, make=make)
+
+
 class BlockFiles:
-    """Reads the blocks of a `DiskTier` by its folder, whoever owns it; safe to use from many threads at once."""
+    """Reads the blocks of a `DiskTier` by its `path`, whichever tier stored them; safe for many threads at once.
+
+    Parameters
+    ----------
+    folder
+        One of this user's alone; any other has no blocks.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._folder = Path(folder)
+        self._path = Path(folder)
 
     def fetch(self, key: BlockKey, out: Volume) -> Answer:
         """Fill `out` with a block of its type and shape; LOST where the system does not give the bytes."""
+        name = name_of(key)
         try:
-            return read_block(path_of(self._folder, key), key.digest, out).answer
+            with PrivateFolder.open(self._path) as whole, opened_under(whole, name) as folder:
+                return read_block(folder, Path(name).name, key.digest, out).answer
+        except (FileNotFoundError, NotADirectoryError):
+            return Answer.ABSENT
         except OSError:
             return Answer.LOST
 
@@ -192,4 +228,9 @@ class BlockFiles:
 
     def holds(self, key: BlockKey) -> bool:
         """Tell whether a block is there."""
-        return path_of(self._folder, key).exists()
+        name = name_of(key)
+        try:
+            with PrivateFolder.open(self._path) as whole, opened_under(whole, name) as folder:
+                return folder.status(Path(name).name) is not None
+        except OSError:
+            return False

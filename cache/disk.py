@@ -16,15 +16,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from voxload.cache.block import BlockKey
-from voxload.cache.blockfile import HEADER_BYTES, header_of, path_of, read_block, write_whole
+from voxload.cache.blockfile import HEADER_BYTES, Found, header_of, name_of, read_block, write_whole
 from voxload.cache.checksum import checksum
 from voxload.cache.codec import Codec
-from voxload.cache.folder import TierFolder, block_files
+from voxload.cache.folder import TierFolder
 from voxload.cache.ledger import LEDGER_BYTES
 from voxload.cache.peer.protocol import Answer
 from voxload.cache.stored import store_form
 from voxload.cache.trouble import Trouble
 from voxload.errors import StorageError, UsageError
+from voxload.private import ForeignError
 from voxload.readers.protocol import Volume
 
 _THREADS = 8
@@ -46,7 +47,8 @@ class DiskTier:
     Parameters
     ----------
     folder
-        On a disk of this node. Made, for this user alone, where it is not there.
+        On a disk of this node. Made, for this user alone, where it is not there. In one that all users may write into,
+        each with files of their own (mode 1777), it is ``voxload-UID``, for each user another one.
     capacity
         Bytes of all files in the folder, headers and what other tiers store there included.
     codec
@@ -55,7 +57,7 @@ class DiskTier:
     Raises
     ------
     UsageError
-        Where the capacity is more than the disk has left, or others may write into the folder.
+        Where the capacity is more than the disk has left, the folder is another user's, or others may write into it.
     StorageError
         Where the folder cannot be made or written, or has no file locks.
     """
@@ -102,24 +104,28 @@ class DiskTier:
         return HEADER_BYTES + nbytes
 
     def put(self, key: BlockKey, block: Volume) -> bool:
-        """Store a block; False where there is no room or the system refuses."""
-        path = path_of(self._folder.path, key)
+        """Store a block; False where there is no room, the system refuses, or another user's file has its name."""
+        name = name_of(key)
         try:
-            return path.exists() or self._write(path, key.digest, block)
+            return self._folder.has(name, key.digest) or self._write(name, key.digest, block)
         except OSError as error:
             self._tell(error)
             return False
 
-    def _write(self, path: Path, digest: bytes, block: Volume) -> bool:
+    def _write(self, name: str, digest: bytes, block: Volume) -> bool:
         form, data = store_form(block, self._codec)
         form = dataclasses.replace(form, crc=checksum(data, form.seed(digest)))
         header = header_of(digest, block, form, self._folder.mark)
-        temporary = self._folder.reserve(self.footprint(form.stored))
-        if temporary is None:
+        reserved = self._folder.reserve(self.footprint(form.stored))
+        if reserved is None:
             return False
+        descriptor, temporary = reserved
         try:
-            write_whole(temporary, (header, data))
-            self._folder.publish(temporary, path)
+            try:
+                write_whole(descriptor, (header, data))
+            finally:
+                os.close(descriptor)
+            self._folder.publish(temporary, name, digest)
         except BaseException:
             with suppress(OSError):
                 self._folder.discard(temporary)
@@ -128,31 +134,39 @@ class DiskTier:
 
     def get_into(self, key: BlockKey, out: Volume) -> bool:
         """Fill `out` with a block of its type and shape; a damaged one is removed."""
-        path = path_of(self._folder.path, key)
+        name = name_of(key)
         try:
-            found = read_block(path, key.digest, out)
+            found = self._read(name, key.digest, out)
             if found.answer is Answer.WRONG:
-                self._folder.remove_damaged(path, found.inode)
+                self._folder.remove_damaged(name, found.inode)
         except OSError as error:
             self._tell(error)
             return False
         if found.answer is Answer.WRONG:
-            self._trouble.tell("damage", f"{path.name} is damaged", remedy="have the disk checked if it happens again")
+            what = f"{name.rpartition('/')[2]} is damaged"
+            self._trouble.tell("damage", what, remedy="have the disk checked if it happens again")
         elif not found.inode and not self._folder.ledger.is_there():
             self._tell(OSError(errno.ESTALE, ""))
         return found.answer is Answer.GOT
 
+    def _read(self, name: str, digest: bytes, out: Volume) -> Found:
+        try:
+            self._folder.check(name)
+        except FileNotFoundError:
+            return Found(Answer.ABSENT)
+        return read_block(self._folder.files, name, digest, out)
+
     def drop(self, key: BlockKey) -> None:
         """Forget a block that this tier owns or nobody does; another tier's stays, and `holds` tells so."""
         try:
-            self._folder.drop(path_of(self._folder.path, key))
+            self._folder.drop(name_of(key))
         except OSError as error:
             self._tell(error)
 
     def holds(self, key: BlockKey) -> bool:
         """Tell whether a block is there."""
         try:
-            return path_of(self._folder.path, key).exists()
+            return self._folder.holds(name_of(key))
         except OSError as error:
             self._tell(error)
             return False
@@ -163,14 +177,29 @@ class DiskTier:
         Whoever means to use blocks of earlier jobs calls this before the first `put`, which may remove what nobody
         has asked for.
         """
-        paths = [path_of(self._folder.path, key) for key in keys]
+        names = [name_of(key) for key in keys]
         try:
-            there = {path for parent in {path.parent for path in paths} for _, _, path in block_files(parent)}
+            parents = {name.rpartition("/")[0] for name in names}
+            there = {name for parent in parents for name in self._listed(parent)}
             with ThreadPoolExecutor(_THREADS) as pool:
-                return list(pool.map(lambda path: path in there and self._folder.adopt(path), paths))
+                return list(pool.map(lambda name: name in there and self._adopt(name), names))
         except OSError as error:
             self._tell(error)
-            return [False] * len(paths)
+            return [False] * len(names)
+
+    def _listed(self, parent: str) -> set[str]:
+        try:
+            return self._folder.listed(parent)
+        except ForeignError as error:
+            self._tell(error)
+            return set()
+
+    def _adopt(self, name: str) -> bool:
+        try:
+            return self._folder.adopt(name)
+        except ForeignError as error:
+            self._tell(error)
+            return False
 
     def close(self) -> None:
         """Leave the folder; its blocks stay, ownerless."""
@@ -178,6 +207,9 @@ class DiskTier:
 
     def _tell(self, error: OSError) -> None:
         """Warn once of each kind of refusal; where the folder is gone, that is the kind, whatever the call found."""
+        if isinstance(error, ForeignError):
+            self._trouble.tell(error.kind, f"{error}", remedy="see who may write there, and what of")
+            return
         kind = error.errno if self._folder.ledger.is_there() else errno.ESTALE
         what = "the folder is gone" if kind == errno.ESTALE else os.strerror(kind or 0)
         self._trouble.tell(kind, what, remedy=_REMEDIES.get(kind or 0, "check folder and disk, or use no disk tier"))

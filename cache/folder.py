@@ -10,6 +10,9 @@ mark of each open tier (tenants.py).
 3. Where there is no room, ownerless blocks make some, the longest unchanged first: what a job stored that is over, and
    nobody who runs has adopted.
 4. Damaged files are removed by whoever meets them.
+5. The folder, its folders and its files are this user's alone (`voxload.private`). What is not is no block: it is
+   neither read nor removed, and nothing is stored in its place. All is reached from the descriptor of the folder that
+   was looked at when the tier was made.
 """
 
 from __future__ import annotations
@@ -19,17 +22,19 @@ import os
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from voxload.cache.blockfile import SUFFIX, owner_of, set_owner
+from voxload.cache.blockfile import SUFFIX, is_block, opened_under, owner_of, set_owner
 from voxload.cache.ledger import LEDGER_BYTES, Ledger
 from voxload.cache.tenants import Tenant
 from voxload.errors import UsageError
+from voxload.private import OTHERS_WRITE, ForeignError, PrivateFolder, is_others_link, make_folders
 
 _PARTIAL = ".partial"
 _THREADS = 8
 """They wait for a disk's metadata, not for a core."""
+_HEX = frozenset("0123456789abcdef")
 
 
 class TierFolder:
@@ -38,44 +43,45 @@ class TierFolder:
     Parameters
     ----------
     path
-        Made, for this user alone, where it is not there.
+        Made, for this user alone, where it is not there. In one that all users may write into, each with files of their
+        own (the sticky bit), it is ``voxload-UID``.
     capacity
         Bytes of all files in it.
 
     Raises
     ------
     UsageError
-        Where the capacity is more than the disk has left, or others may write into the folder.
+        Where the capacity is more than the disk has left, the folder or what a tier has in it is another user's, or
+        others may write there.
     """
 
     def __init__(self, path: Path, capacity: int) -> None:
-        self.path, self.capacity = path, capacity
-        self._partial = path / _PARTIAL
+        self.capacity = capacity
         self._numbers = itertools.count()
-        self._candidates: list[Path] = []
+        self._candidates: list[str] = []
         self._neighbours: frozenset[bytes] | None = None
         self._is_overcounted = False
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = stat.S_IMODE(path.stat().st_mode)
-        if mode & 0o022:
-            raise UsageError(
-                f"disk tier {path}",
-                found=f"mode {mode:o}",
-                expected="a folder that nobody else may write into",
-                remedy=f"chmod go-w {path}",
-            )
-        self.ledger = Ledger(path)
-        try:
-            self._partial.mkdir(mode=0o700, exist_ok=True)
-            with self.ledger.locked():
-                self._enter()
-        except BaseException:
-            self.ledger.close()
-            raise
+        self._checked: set[str] = set()
+        with ExitStack() as opened:
+            try:
+                self.files = opened.enter_context(_private(path))
+                self.ledger = Ledger(self.files)
+                opened.callback(self.ledger.close)
+                self._partial = opened.enter_context(self.files.folder(_PARTIAL, make=True))
+                with self.ledger.locked():
+                    self._enter()
+            except ForeignError as error:
+                raise UsageError(f"disk tier {error}") from error
+            self._opened = opened.pop_all()
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self.files.path
 
     def _enter(self) -> None:
         """Count what is there, without what killed writers left, and refuse a capacity that the disk does not have."""
-        self._tenant = Tenant(self.path)
+        self._tenant = Tenant(self.files)
         try:
             self._tenant.living()
             self._count()
@@ -86,7 +92,7 @@ class TierFolder:
             raise
 
     def _check_capacity(self) -> None:
-        system = os.statvfs(self.path)
+        system = os.fstatvfs(self.files.descriptor)
         allowed = system.f_bavail * system.f_frsize + self.ledger.used
         if self.capacity > allowed:
             raise UsageError(
@@ -101,71 +107,117 @@ class TierFolder:
         """What block files of this tier carry."""
         return self._tenant.mark
 
-    def reserve(self, nbytes: int) -> Path | None:
-        """Return a new file of full size to be written, already counted; None where there is no room."""
-        path = self._partial / f"{self.mark.hex()}-{next(self._numbers)}"
+    def check(self, name: str) -> None:
+        """Look at the folders of a block's file, unless they were found good before: nobody else can change them then.
+
+        Raises FileNotFoundError where they are not there, ForeignError where they are not this user's alone.
+        """
+        parent = name.rpartition("/")[0]
+        if parent not in self._checked:
+            opened_under(self.files, name).close()
+            self._checked.add(parent)
+
+    def holds(self, name: str) -> bool:
+        """Tell whether a file of this user's has a block's name."""
+        try:
+            self.check(name)
+        except (FileNotFoundError, ForeignError):
+            return False
+        return self.files.status(name) is not None
+
+    def has(self, name: str, digest: bytes) -> bool:
+        """Tell whether a block is there, by its header and its length."""
+        try:
+            self.check(name)
+        except FileNotFoundError:
+            return False
+        return is_block(self.files, name, digest)
+
+    def reserve(self, nbytes: int) -> tuple[int, str] | None:
+        """Return descriptor and name of a new file of full size, already counted; None where there is no room."""
+        name = f"{self.mark.hex()}-{next(self._numbers)}"
         with self.ledger.locked() as ledger:
             if not self._make_room(nbytes):
                 return None
+            descriptor, _ = self._partial.file(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             ledger.used += nbytes
             try:
-                _make(path, nbytes)
+                os.ftruncate(descriptor, nbytes)
             except BaseException:
-                path.unlink(missing_ok=True)
+                os.close(descriptor)
+                self._partial.unlink(name)
                 ledger.used -= nbytes
                 raise
-        return path
+        return descriptor, name
 
-    def publish(self, temporary: Path, path: Path) -> None:
-        """Give a written file its name, or remove it where another one has that already."""
-        for folder in (path.parent.parent, path.parent):
-            folder.mkdir(mode=0o700, exist_ok=True)
+    def publish(self, temporary: str, name: str, digest: bytes) -> None:
+        """Give a written file its name, or remove it where that block is there already.
+
+        What is damaged under that name makes way; what is not this user's does not.
+        """
+        parent = name.rpartition("/")[0]
+        if parent not in self._checked or not self.files.has_folder(parent):
+            opened_under(self.files, name, make=True).close()
         with self.ledger.locked():
-            if path.exists():
-                self._remove(temporary)
+            if self.has(name, digest):
+                self._remove(self._partial, temporary)
             else:
-                temporary.rename(path)
+                self._is_overcounted |= self.files.status(name) is not None
+                self._partial.rename(temporary, name, self.files)
 
-    def discard(self, temporary: Path) -> None:
+    def discard(self, temporary: str) -> None:
         """Remove a file that could not be written."""
         with self.ledger.locked():
-            self._remove(temporary)
+            self._remove(self._partial, temporary)
 
-    def drop(self, path: Path) -> None:
+    def drop(self, name: str) -> None:
         """Remove a block that this tier owns or nobody does."""
-        with self.ledger.locked(), suppress(FileNotFoundError, NotADirectoryError):
-            owner = owner_of(path)
-            if owner == self.mark or not self._tenant.is_alive(owner):
-                self._remove(path)
-
-    def remove_damaged(self, path: Path, inode: int) -> None:
-        """Remove a file, unless another one has its name by now."""
         with self.ledger.locked(), suppress(FileNotFoundError):
-            if path.lstat().st_ino == inode:
-                path.unlink()
+            self.check(name)
+            if self._is_ours(name):
+                self._remove(self.files, name)
+
+    def remove_damaged(self, name: str, inode: int) -> None:
+        """Remove a file, unless another one has its name by now."""
+        with self.ledger.locked():
+            status = self.files.status(name)
+            if status is not None and status.st_ino == inode:
+                self.files.unlink(name)
                 # How many bytes were counted for it, its size need not tell any more.
                 self._is_overcounted = True
 
-    def adopt(self, path: Path) -> bool:
+    def adopt(self, name: str) -> bool:
         """Own a block that nobody owns; tell whether it is there."""
         try:
-            owner = owner_of(path)
+            owner = owner_of(self.files, name)
             if owner != self.mark and not self._tenant.is_alive(owner):
-                set_owner(path, self.mark)
-        except (FileNotFoundError, NotADirectoryError):
+                set_owner(self.files, name, self.mark)
+        except FileNotFoundError:
             return False
         return True
+
+    def listed(self, parent: str) -> set[str]:
+        """Return the names of all block files in one of the folders of blocks."""
+        with suppress(FileNotFoundError):
+            return {name for _, _, name in self._listed(parent)}
+        return set()
 
     def close(self) -> None:
         """Leave the folder; what this tier owned is ownerless."""
         self._tenant.close()
-        self.ledger.close()
+        self._opened.close()
 
-    def _remove(self, path: Path) -> None:
-        """Remove a file; called with the ledger locked."""
-        nbytes = path.lstat().st_size
-        path.unlink()
-        self.ledger.used -= nbytes
+    def _is_ours(self, name: str) -> bool:
+        """Tell whether this tier owns a block, or nobody does."""
+        owner = owner_of(self.files, name)
+        return owner == self.mark or not self._tenant.is_alive(owner)
+
+    def _remove(self, folder: PrivateFolder, name: str) -> None:
+        """Remove a file of ours; called with the ledger locked."""
+        status = folder.status(name)
+        if status is not None:
+            folder.unlink(name)
+            self.ledger.used -= status.st_size
 
     def _make_room(self, nbytes: int) -> bool:
         """Remove ownerless blocks until `nbytes` fit, or none are left; called with the ledger locked."""
@@ -177,11 +229,11 @@ class TierFolder:
             self._count()
         self._look_for_candidates()
         while self._candidates and not self._fits(nbytes):
-            path = self._candidates.pop()
-            with suppress(FileNotFoundError):
-                owner = owner_of(path)
+            name = self._candidates.pop()
+            with suppress(FileNotFoundError, ForeignError):
+                owner = owner_of(self.files, name)
                 if owner != self.mark and not self._tenant.is_alive(owner):
-                    self._remove(path)
+                    self._remove(self.files, name)
         return self._fits(nbytes)
 
     def _fits(self, nbytes: int) -> bool:
@@ -191,46 +243,60 @@ class TierFolder:
         """List all blocks at the first lack of room, and again when a tier has ended since."""
         living = self._tenant.living()
         if self._neighbours is None or not self._neighbours <= living:
-            self._candidates = [path for _, _, path in sorted(self._blocks(), reverse=True)]
+            self._candidates = [name for _, _, name in sorted(self._blocks(), reverse=True)]
         self._neighbours = living
 
     def _count(self) -> None:
         """Count anew; called with the ledger locked, so that nothing changes meanwhile."""
         partial = 0
-        for path in self._partial.iterdir():
-            if self._tenant.is_alive(_mark_in(path.name)):
-                partial += path.lstat().st_size
+        for name in self._partial.names():
+            status = self._partial.status(name)
+            if status is None:
+                continue
+            if self._tenant.is_alive(_mark_in(name)):
+                partial += status.st_size
             else:
-                path.unlink()
+                self._partial.unlink(name)
         self.ledger.used = LEDGER_BYTES + partial + sum(nbytes for _, nbytes, _ in self._blocks())
         self._is_overcounted = False
 
-    def _blocks(self) -> Iterator[tuple[float, int, Path]]:
-        """Yield time of change, size and path of every block file, in no order."""
-        folders = [path for path in self.path.glob("[0-9a-f]*/[0-9a-f][0-9a-f]") if path.is_dir()]
+    def _blocks(self) -> Iterator[tuple[float, int, str]]:
+        """Yield time of change, size and name of every block file, in no order."""
+        parents = []
+        for data in self.files.names():
+            if _HEX.issuperset(data):
+                with suppress(FileNotFoundError, ForeignError), self.files.folder(data) as folder:
+                    parents += [f"{data}/{digits}" for digits in folder.names()]
         with ThreadPoolExecutor(_THREADS) as pool:
-            for found in pool.map(block_files, folders):
+            for found in pool.map(self._listed_if_ours, parents):
                 yield from found
 
+    def _listed_if_ours(self, parent: str) -> list[tuple[float, int, str]]:
+        with suppress(FileNotFoundError, ForeignError):
+            return self._listed(parent)
+        return []
 
-def block_files(folder: Path) -> list[tuple[float, int, Path]]:
-    """Return time of change, size and path of the block files right in a folder; none where there is no folder."""
-    found = []
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith(SUFFIX):
-                with suppress(FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    found.append((status.st_mtime, status.st_size, Path(entry.path)))
-    return found
+    def _listed(self, parent: str) -> list[tuple[float, int, str]]:
+        """Return time of change, size and name of the block files in a folder of blocks."""
+        found = []
+        with opened_under(self.files, f"{parent}/") as folder, os.scandir(folder.descriptor) as entries:
+            for entry in entries:
+                if entry.name.endswith(SUFFIX):
+                    with suppress(FileNotFoundError):
+                        status = entry.stat(follow_symlinks=False)
+                        if stat.S_ISREG(status.st_mode):
+                            found.append((status.st_mtime, status.st_size, f"{parent}/{entry.name}"))
+        return found
 
 
-def _make(path: Path, nbytes: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.ftruncate(descriptor, nbytes)
-    finally:
-        os.close(descriptor)
+def _private(path: Path) -> PrivateFolder:
+    """Open a tier's folder, and make it where it is not there."""
+    make_folders(path)
+    if not is_others_link(path):
+        status = path.stat()
+        if status.st_mode & stat.S_ISVTX and status.st_mode & OTHERS_WRITE and status.st_uid in (0, os.geteuid()):
+            return PrivateFolder.make(path / f"voxload-{os.geteuid()}")
+    return PrivateFolder.open(path)
 
 
 def _mark_in(name: str) -> bytes:

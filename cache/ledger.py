@@ -16,7 +16,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+from voxload.private import ForeignError, PrivateFolder
 
 NAME = ".voxload-tier"
 LEDGER_BYTES = 8
@@ -32,17 +33,24 @@ class Ledger:
     Parameters
     ----------
     folder
-        It is there.
+        This user's alone; may be closed before this is.
 
     Raises
     ------
     OSError
         Where the file cannot be made or the file system has no locks.
+    ForeignError
+        Where another user made it, or it is something else.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / NAME
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    def __init__(self, folder: PrivateFolder) -> None:
+        self._path = folder.path / NAME
+        self._descriptor, status = folder.file(NAME, os.O_RDWR | os.O_CREAT)
+        if status.st_size not in (0, LEDGER_BYTES):
+            os.close(self._descriptor)
+            raise ForeignError(
+                str(self._path), found=f"{status.st_size} bytes", expected=f"{LEDGER_BYTES}", remedy="remove it"
+            )
         self._turn = threading.Lock()
 
     @contextmanager

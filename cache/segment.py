@@ -4,7 +4,9 @@
    killed before leaves nothing.
 2. Its bytes are allocated when it is made, so that a full file system is an error then and no SIGBUS later.
 3. Its owner holds an flock on it. The kernel releases that with the last process that has it; the next owner of any
-   segment removes those that nobody holds.
+   segment of the same user removes those that nobody holds.
+4. Only its user may open it, whatever the umask, and nobody can foresee its name. A name that is taken is left to whom
+   it belongs.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy as np
 
 from voxload.cache.room import allowed_bytes
 from voxload.errors import StorageError, UsageError
+from voxload.private import open_private
 from voxload.readers.scratch import Bytes
 
 SHARED = Path("/dev/shm")  # noqa: S108 - where POSIX shared memory is on Linux
@@ -32,6 +35,10 @@ _MADV_POPULATE_WRITE = 23
 """Not yet named by Python's mmap; madvise(2)."""
 _PIECE = 2**26
 """What is mapped in one call: signals and other threads wait no longer than for that."""
+_UNFORESEEN = 16
+"""Random bytes of a name."""
+_NAMES = 4
+"""Attempts: two are one too many for chance."""
 _JOB = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
@@ -50,7 +57,7 @@ class Segment:
     UsageError
         Where the memory file system, the machine or a cgroup has no such room.
     StorageError
-        Where the file system refuses the file.
+        Where the file system refuses the file, or its name is taken again and again.
     """
 
     def __init__(self, name: str, *, size: int, head: bytes, folder: Path = SHARED) -> None:
@@ -59,13 +66,12 @@ class Segment:
                 "job", found=repr(name), expected="1 to 100 letters, digits, points, dashes or underscores"
             )
         remove_dead(folder)
-        self.path = str(folder / f"{PREFIX}{name}-{secrets.token_hex(4)}")
         descriptor = _allocate(folder, size)
         try:
             self._mapping = mmap.mmap(descriptor, size)
             _populate(self._mapping)
             self._mapping[: len(head)] = head
-            _link(descriptor, folder, self.path)
+            self.path = _link(descriptor, folder, f"{PREFIX}{name}")
         except BaseException:
             os.close(descriptor)
             raise
@@ -96,6 +102,7 @@ def _allocate(folder: Path, size: int) -> int:
         raise refusal
     try:
         descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        os.fchmod(descriptor, 0o600)  # an odd umask may have taken rights from its user
     except OSError as error:
         raise StorageError(
             f"memory tier in {folder}",
@@ -120,14 +127,28 @@ def _populate(mapping: mmap.mmap) -> None:
             mapping.madvise(_MADV_POPULATE_WRITE, start, min(_PIECE, len(mapping) - start))
 
 
-def _link(descriptor: int, folder: Path, path: str) -> None:
-    """Give a file its name; fails where the name is taken."""
+def _link(descriptor: int, folder: Path, stem: str) -> str:
+    """Give a file a name that nobody else can foresee, and return its path. A name that is taken stays as it is."""
     # With a folder, os.link calls linkat(2), which follows the link in /proc to a file without a name.
     where = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=where, follow_symlinks=True)
+        for _ in range(_NAMES):
+            path = str(folder / f"{stem}-{secrets.token_hex(_UNFORESEEN)}")
+            with suppress(FileExistsError):
+                os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=where, follow_symlinks=True)
+                return path
+    except OSError as error:
+        raise StorageError(
+            f"memory tier in {folder}", found=os.strerror(error.errno or 0), remedy="use no memory tier"
+        ) from error
     finally:
         os.close(where)
+    raise StorageError(
+        f"memory tier in {folder}",
+        found=f"{_NAMES} random names that begin with {stem} all taken",
+        expected="a name that nobody has",
+        remedy="find out who makes files there, or use no memory tier",
+    )
 
 
 def _remove(path: str, descriptor: int, owner: int) -> None:
@@ -138,12 +159,13 @@ def _remove(path: str, descriptor: int, owner: int) -> None:
 
 
 def remove_dead(folder: Path = SHARED) -> None:
-    """Remove the segments of this user that no process holds any more."""
+    """Remove the segments of this user that no process holds any more; root's are not everybody's."""
     for path in folder.glob(f"{PREFIX}*"):
         with suppress(OSError):  # another user's, or just removed by its owner
-            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor, status = open_private(path, os.O_RDWR)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
+                if os.path.samestat(status, path.lstat()):
+                    path.unlink()
             finally:
                 os.close(descriptor)

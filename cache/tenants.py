@@ -9,23 +9,28 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import suppress
-from pathlib import Path
 
 from voxload.cache.blockfile import OWNER_BYTES
+from voxload.private import ForeignError, PrivateFolder
 
 FOLDER = ".tenants"
 
 
 class Tenant:
-    """One tier's mark in a folder; made while the folder's ledger is locked. Every method may raise OSError."""
+    """One tier's mark in a folder; made while the folder's ledger is locked. Every method may raise OSError.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / FOLDER
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+    Nobody else's marks count: a file of another user, or what is no file, keeps nothing alive, and stays.
+    """
+
+    def __init__(self, folder: PrivateFolder) -> None:
         self.mark = os.urandom(OWNER_BYTES)
         self._dead: set[bytes] = set()
-        self._path = self._folder / self.mark.hex()
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._folder = folder.folder(FOLDER, make=True)
+        try:
+            self._descriptor, _ = self._folder.file(self.mark.hex(), os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        except BaseException:
+            self._folder.close()
+            raise
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         except BaseException:
@@ -36,10 +41,9 @@ class Tenant:
         """Tell whether the tier of a mark is open; removes the mark of one that is not. None ever comes back."""
         if len(mark) != OWNER_BYTES or mark in self._dead:
             return False
-        path = self._folder / mark.hex()
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
+            descriptor, _ = self._folder.file(mark.hex(), os.O_RDONLY)
+        except (FileNotFoundError, ForeignError):
             self._dead.add(mark)
             return False
         try:
@@ -49,15 +53,16 @@ class Tenant:
         finally:
             os.close(descriptor)
         self._dead.add(mark)
-        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            self._folder.unlink(mark.hex())
         return False
 
     def living(self) -> frozenset[bytes]:
         """Return the marks of all open tiers, while the ledger is locked; removes the others."""
         found = []
-        for path in self._folder.iterdir():
+        for name in self._folder.names():
             with suppress(ValueError):
-                mark = bytes.fromhex(path.name)
+                mark = bytes.fromhex(name)
                 if self.is_alive(mark):
                     found.append(mark)
         return frozenset(found)
@@ -65,5 +70,6 @@ class Tenant:
     def close(self) -> None:
         """Remove the mark."""
         with suppress(OSError):
-            self._path.unlink()
+            self._folder.unlink(self.mark.hex())
         os.close(self._descriptor)
+        self._folder.close()

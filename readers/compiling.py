@@ -5,6 +5,8 @@ two processes that compile two signatures at the same moment, one stores its cod
 process after them ends with "no matching definition". Here each signature has an index of its own: whoever writes it
 writes the same code. Its name tells what the code was made from, too, as numba sees changes of the file that holds the
 function, but not of the parts in other files that were compiled into it.
+
+What is kept is code, and runs: `KeptCode` says whose.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import hashlib
 import inspect
 import pickle
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -22,6 +25,10 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from numba import types
+
+from voxload.private import ForeignError
+from voxload.readers.keptcode import KeptCode
+from voxload.text import shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 _NOT_KEPT = (RuntimeError, OSError, EOFError, pickle.UnpicklingError)
@@ -35,12 +42,37 @@ def compiled(*arguments: Any, returns: Any = types.void) -> Callable[[F], F]:
         jit: Any = numba.njit
         signature = returns(*arguments)
         try:
-            found: F = jit([signature], nogil=True, boundscheck=False, cache=True)(_named(function, signature))
+            return _kept(_named(function, signature), signature)
+        except ForeignError as error:
+            _tell_once(str(error))
         except _NOT_KEPT:
-            found = jit([signature], nogil=True, boundscheck=False)(function)
+            pass
+        found: F = jit([signature], nogil=True, boundscheck=False)(function)
         return found
 
     return compile_
+
+
+def _kept(named: FunctionType, signature: Any) -> Any:
+    """Return the code from the cache on disk, where nobody else can have put it, or compile it and keep it there."""
+    jit: Any = numba.njit
+    found = jit(nogil=True, boundscheck=False, cache=True)(named)
+    source = Path(named.__code__.co_filename)
+    prefix = f"{source.stem}.{named.__qualname__}".replace("<", "").replace(">", "")  # as numba names files
+    with KeptCode(Path(found.stats.cache_path), source, prefix) as code:
+        # numba takes no descriptor: the path of its two files is set where it keeps that.
+        files = found._cache._cache_file  # noqa: SLF001 - as above
+        files._cache_path, files._index_path = code.path, f"{code.path}/{files._index_name}"  # noqa: SLF001 - as above
+        found.compile(signature)
+        code.seal()
+    found.disable_compile()
+    return found
+
+
+@cache
+def _tell_once(reason: str) -> None:
+    what = f"{reason}; every process compiles for itself, which takes seconds"
+    warnings.warn(shown(what), RuntimeWarning, stacklevel=4)
 
 
 def part(function: F) -> F:

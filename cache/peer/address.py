@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import ipaddress
 import os
 import secrets
@@ -51,6 +52,11 @@ def host_identity() -> str:
 def job_token() -> bytes:
     """Return a fresh random token: one rank makes it and hands it to the others through the rendezvous."""
     return secrets.token_bytes(TOKEN_BYTES)
+
+
+def public_name(token: bytes) -> str:
+    """Return a name for a job that everyone may see, such as in ``/dev/shm``: it tells nothing of the token."""
+    return hashlib.blake2b(b"names of segments", key=token, person=b"voxload name", digest_size=8).hexdigest()
 
 
 def interface_address(name: str) -> str:

@@ -6,7 +6,9 @@ Rules:
    tag. Its content ends in a crc32c.
 2. It is a cache. One that is damaged, foreign or unreadable is as good as none, and a folder that cannot be written
    is no error.
-3. The folder is bounded: a new sidecar pushes out those written longest ago.
+3. A checksum proves nothing against who makes one: folder and file are this user's alone (`voxload.private`), or as
+   good as none. Forged offsets are other voxels.
+4. The folder is bounded: a new sidecar pushes out those written longest ago.
 
 Layout, little-endian: magic, length of the key, the key as JSON, the offsets (u8), sizes (i8) and masks (u4) of the
 chunks in the order of the grid, and the checksum of all that.
@@ -18,8 +20,8 @@ import hashlib
 import json
 import logging
 import os
+import secrets
 import struct
-import tempfile
 from contextlib import suppress
 from functools import lru_cache
 from math import prod
@@ -29,9 +31,11 @@ import crc32c
 import h5py
 import numpy as np
 
+from voxload.private import ForeignError, PrivateFolder
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.remote.ranges import ObjectStamp
 from voxload.readers.stamp import Stamp
+from voxload.text import shown
 
 MIN_CHUNKS = 2048
 """Smaller tables are not kept. ``bench/chunk_table.py`` measures about 4 ms of ``chunk_iter`` for a thousand chunks,
@@ -95,10 +99,15 @@ class Sidecar:
         count = prod(self._grid)
         expected = len(_MAGIC) + _LENGTH.size + len(self._head) + count * _ROW_BYTES + _LENGTH.size
         try:
-            with self.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size != expected:
+            with PrivateFolder.open(self.path.parent) as folder:
+                descriptor, status = folder.file(self.path.name, os.O_RDONLY)
+            with os.fdopen(descriptor, "rb") as file:
+                if status.st_size != expected:
                     return None
                 data = file.read(expected)
+        except ForeignError as error:
+            _warn_once(error.kind, str(error))
+            return None
         except OSError:
             return None
         start = len(_MAGIC) + _LENGTH.size
@@ -128,9 +137,11 @@ class Sidecar:
         if len(content) > MAX_FOLDER_BYTES:
             return
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _make_room(self.path, len(content))
-            _replace(self.path, content)
+            with PrivateFolder.make(self.path.parent) as folder:
+                _make_room(folder, self.path.name, len(content))
+                _replace(folder, self.path.name, content)
+        except ForeignError as error:
+            _warn_once(error.kind, str(error))
         except OSError as error:
             _tell_once(str(self.path.parent), str(error))
 
@@ -150,35 +161,41 @@ def _checksum(data: bytes) -> int:
     return crc32c.crc32c(data)
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _replace(folder: PrivateFolder, name: str, content: bytes) -> None:
     """Put a file into place; not flushed to the device, since the checksum tells what a power cut left of it."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem[:8]}-", suffix=_SUFFIX)
+    temporary = f".{name[:8]}-{secrets.token_hex(8)}{_SUFFIX}"
+    descriptor, _ = folder.file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        Path(temporary).replace(path)
+        folder.rename(temporary, name, folder)
     except BaseException:
         with suppress(OSError):
-            Path(temporary).unlink()
+            folder.unlink(temporary)
         raise
 
 
-def _make_room(path: Path, size: int) -> None:
+def _make_room(folder: PrivateFolder, name: str, size: int) -> None:
     """Remove the sidecars, and what killed processes left of some, that were written longest ago."""
     found = []
-    for other in path.parent.glob(f"*{_SUFFIX}"):
-        with suppress(FileNotFoundError):
-            status = other.stat()
-            if other != path:
-                found.append((status.st_mtime_ns, status.st_size, other))
+    for other in folder.names():
+        status = folder.status(other) if other.endswith(_SUFFIX) and other != name else None
+        if status is not None:
+            found.append((status.st_mtime_ns, status.st_size, other))
     room = MAX_FOLDER_BYTES - size - sum(length for _, length, _ in found)
     for _, length, other in sorted(found):
         if room >= 0:
             return
-        other.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            folder.unlink(other)
         room += length
 
 
 @lru_cache(maxsize=64)
 def _tell_once(folder: str, reason: str) -> None:
     _log.debug("chunk tables are not kept in %s: %s", folder, reason)
+
+
+@lru_cache(maxsize=64)
+def _warn_once(_kind: str, reason: str) -> None:
+    _log.warning("chunk tables are read from the files themselves: %s", shown(reason))

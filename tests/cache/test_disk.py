@@ -22,6 +22,7 @@ from voxload.cache.disk import DiskTier
 from voxload.cache.ledger import LEDGER_BYTES, Ledger
 from voxload.cache.peer.protocol import Answer
 from voxload.errors import StorageError, UsageError
+from voxload.private import PrivateFolder
 
 CODECS = ("none", "bitshuffle-lz4")
 CAPACITY = 2**18
@@ -47,9 +48,15 @@ def files_of(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 
+def ledger_of(folder: Path) -> Ledger:
+    """Return another look at a folder's ledger."""
+    with PrivateFolder.open(folder) as opened:
+        return Ledger(opened)
+
+
 def check_account(folder: Path) -> None:
     """Check that the ledger of a folder that nobody uses tells its bytes."""
-    ledger = Ledger(folder)
+    ledger = ledger_of(folder)
     found = ledger.used
     ledger.close()
     assert found == sum(files_of(folder).values())
@@ -217,14 +224,14 @@ def test_a_system_that_does_not_take_the_bytes(run_child: Callable[..., Any], fo
 
 
 KILLED = """
+import os
 import tier as laws
 import voxload.cache.disk as disk
 made = disk.DiskTier(sys.argv[1], 2**20)
 block = laws.block_of(1, (1, 16, 16, 16))
 made.put(laws.key_of("whole"), block)
-def stop(path, parts):
-    with path.open("r+b") as file:
-        file.write(parts[0] + bytes(1000))
+def stop(descriptor, parts):
+    os.pwrite(descriptor, parts[0] + bytes(1000), 0)
     print("half", flush=True)
     sys.stdin.read()
 disk.write_whole = stop
@@ -344,7 +351,7 @@ def test_two_jobs_in_one_folder(run_child: Callable[..., Any], folder: Path) -> 
 
 def _locked_sum(folder: Path) -> int:
     """Return the bytes of all files at one moment."""
-    ledger = Ledger(folder)
+    ledger = ledger_of(folder)
     try:
         with ledger.locked():
             return sum(files_of(folder).values())
@@ -357,7 +364,7 @@ def test_a_stopped_job_stops_nobody(
 ) -> None:
     """Who keeps the folder's lock costs the others their patience, a no and a warning."""
     monkeypatch.setattr("voxload.cache.ledger.PATIENCE", 0.05)
-    ledger = Ledger(folder)
+    ledger = ledger_of(folder)
     with ledger.locked(), pytest.warns(RuntimeWarning, match="lslocks"):
         assert not tier.put(tier_laws.key_of("a"), tier_laws.block_of(0))
     ledger.close()

@@ -21,6 +21,7 @@ from voxload.catalog import CATALOG_NAME
 from voxload.checksums import checksums_name, recording, sum_volume
 from voxload.convert.cataloguing import Complete, volume_entries
 from voxload.convert.manifest import AXES, read_manifest
+from voxload.convert.records import is_own
 from voxload.convert.writer import writing
 from voxload.errors import InternalError
 from voxload.readers.checksums import ChecksumFile, ChecksumRow
@@ -46,7 +47,7 @@ class SampleChecksums:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.path = folder / checksums_name(Path(CATALOG_NAME))
-        self._file = ChecksumFile(os.fspath(self.path)) if self.path.exists() else None
+        self._file = ChecksumFile(os.fspath(self.path)) if is_own(self.path) else None
         self._origins = self._file.origins() if self._file else {}
 
     def has(self, sample: Complete) -> bool:
@@ -58,7 +59,7 @@ class SampleChecksums:
         if self.has(sample):
             return True
         path, manifest = sample
-        if not _beside(path).exists():
+        if not is_own(_beside(path)):
             return False
         row = ChecksumFile(os.fspath(_beside(path))).find(*self._key(sample))
         return row is not None and row.origin == manifest.origin

@@ -13,6 +13,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from voxload.convert.records import open_record
+from voxload.private import ForeignError
+
 
 class Ledger:
     """The record of one unfinished volume; one process, one thread at a time.
@@ -28,24 +31,40 @@ class Ledger:
         self._descriptor: int | None = None
 
     def resume(self, identity: dict[str, Any]) -> list[dict[str, Any]] | None:
-        """Take up the record of an interrupted run; return its lines, None when there is none of this conversion."""
+        """Take up the record of an interrupted run; return its lines, None when there is none of this conversion.
+
+        What somebody else may have written is none: it could tell of chunks that nobody stored.
+        """
         try:
-            whole = self._path.read_bytes()
+            descriptor = open_record(self._path, os.O_RDWR | os.O_APPEND)
+        except (FileNotFoundError, ForeignError):
+            return None
+        steps = self._read(descriptor, identity)
+        if steps is None:
+            os.close(descriptor)
+        else:
+            self._descriptor = descriptor
+        return steps
+
+    @staticmethod
+    def _read(descriptor: int, identity: dict[str, Any]) -> list[dict[str, Any]] | None:
+        """Return the lines of a record of this conversion, without a last one that was cut short."""
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            whole = file.read()
+        try:
             header, *lines = whole[: whole.rfind(b"\n") + 1].decode().splitlines()
             steps = [json.loads(line) for line in lines]
             if json.loads(header) != identity:
                 return None
-        except (FileNotFoundError, ValueError):
+        except ValueError:
             return None
         # A line that was cut short must not be continued.
-        os.truncate(self._path, whole.rfind(b"\n") + 1)
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        os.ftruncate(descriptor, whole.rfind(b"\n") + 1)
         return steps
 
     def start(self, identity: dict[str, Any]) -> None:
         """Begin an empty record."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._descriptor = os.open(self._path, flags)
+        self._descriptor = open_record(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
         try:
             self.add(identity)
         except OSError:

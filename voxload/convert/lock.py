@@ -19,8 +19,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from voxload.convert.records import open_record, read_record
 from voxload.convert.share import Share
 from voxload.errors import StorageError, UsageError
+from voxload.private import ForeignError
 
 LOCK_NAME = ".voxload-convert.lock"
 """Name of the lock file; it is there only while a conversion runs, or after one was killed."""
@@ -133,8 +135,9 @@ def _try_alone(path: Path) -> int | None:
 
 def _open(path: Path) -> int:
     try:
-        # Not through a link: the folder may be a stranger's, and the file is emptied.
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        return open_record(path, os.O_RDWR | os.O_CREAT)
+    except ForeignError:
+        raise
     except OSError as error:
         raise StorageError(f"{path.parent}", found=os.strerror(error.errno or 0)) from error
 
@@ -165,7 +168,7 @@ def _said(descriptor: int) -> str:
 
 def _holder(path: Path) -> str:
     try:
-        return path.read_text(errors="replace").strip()
+        return (read_record(path) or "").strip()
     except OSError:  # it is only for the message
         return ""
 
@@ -173,7 +176,7 @@ def _holder(path: Path) -> str:
 def _is_still_there(descriptor: int, path: Path) -> bool:
     """Tell whether the locked file still has its name: the holder before may have just removed it."""
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:
         return False
 

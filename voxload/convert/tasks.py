@@ -14,6 +14,7 @@ from math import inf
 from pathlib import Path
 
 from voxload.convert.lock import alone
+from voxload.convert.records import read_record, write_record
 from voxload.convert.share import Share
 from voxload.convert.store import VolumePlan
 from voxload.convert.writer import writing
@@ -61,7 +62,7 @@ class Tasks:
             self._remove_marks()
             return
         with self._gate():
-            self._mark(share.task, share.tasks).write_text(self._plan)
+            write_record(self._mark(share.task, share.tasks), self._plan)
             is_last = all(self._is_marked(task, share.tasks) for task in range(share.tasks)) or is_whole()
             yield is_last
             if is_last:
@@ -74,10 +75,7 @@ class Tasks:
             yield
 
     def _is_marked(self, task: int, tasks: int) -> bool:
-        try:
-            return self._mark(task, tasks).read_text() == self._plan
-        except FileNotFoundError:
-            return False
+        return read_record(self._mark(task, tasks)) == self._plan
 
     def _remove_marks(self) -> None:
         """Remove what tasks left, those of other numbers of them too: the folder is complete.

@@ -16,6 +16,7 @@ from voxload.convert.compression import Parts
 from voxload.convert.ledger import Ledger
 from voxload.convert.manifest import Manifest
 from voxload.convert.members import Members
+from voxload.convert.records import is_own_folder
 from voxload.convert.results import SampleResult
 from voxload.convert.spool import Spool, Unsynced
 from voxload.convert.storage import Place, StoredChunk, VolumeStorage
@@ -123,7 +124,7 @@ class VolumeWriter:
 
     def _begin(self) -> None:
         # A link under the name of the unfinished volume is nobody's work, and would lead the writing elsewhere.
-        is_there = self._folder.is_dir() and not self._folder.is_symlink()
+        is_there = is_own_folder(self._folder)
         steps = self._ledger.resume(self._manifest.identity()) if is_there else None
         if steps is None:
             self._ledger.remove()  # first: it must not tell of chunks that a new folder lacks

@@ -13,7 +13,7 @@ from voxload.cache.block import BlockKey
 from voxload.cache.codec import Codec
 from voxload.cache.disk import DiskTier
 from voxload.cache.memory import MemoryTier
-from voxload.cache.peer.address import PeerAddress, host_identity, job_token
+from voxload.cache.peer.address import PeerAddress, host_identity, job_token, public_name
 from voxload.cache.peer.protocol import Peers
 from voxload.cache.peer.shelf import Shelf
 from voxload.cache.protocol import Tier
@@ -85,7 +85,7 @@ class Nearby:
             greetings = rendezvous.gather(_Greeting(host, job_token(), _digest(blocks.keys(0))))
             sharers = sum(one.host == host for one in greetings)
             token = greetings[0].token
-            self._open_tiers(cache, grid.rank, sharers, job=token.hex()[:12])
+            self._open_tiers(cache, grid.rank, sharers, job=public_name(token))
             if self._disk is not None and not any(blocks.lasts(one) for one in {0, samples // 2, samples - 1}):
                 self._disk.close()
                 self._disk = None
