@@ -67,7 +67,7 @@ class Nearby:
         self._disk: DiskTier | None = None
         try:
             host = host_identity()
-            greetings = rendezvous.gather((host, job_token()))
+            greetings = rendezvous.gather((host, job_token()), tuple[str, bytes])
             sharers = sum(name == host for name, _ in greetings)
             token = greetings[0][1]
             self._open_tiers(cache, grid.rank, sharers, job=token.hex()[:12])
@@ -80,7 +80,7 @@ class Nearby:
                 address = self._lending.address
             footprint = blocks.footprint(Codec.parse(cache.codec)) if self.tiers else 1
             mine = _Member(address, self._room(sharers), footprint, self._found(blocks, samples))
-            everyone = rendezvous.gather(mine)
+            everyone = rendezvous.gather(mine, _Member)
             members = [everyone[rank] for rank in self.ranks]
             self.group = self.ranks.index(grid.rank) if is_line else 0
             size = max(one.footprint for one in members)
