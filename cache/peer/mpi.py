@@ -195,7 +195,7 @@ def _turn(mpi: Any) -> AbstractContextManager[Any]:
             "MPI",
             found="support for one thread only",
             expected="MPI_THREAD_MULTIPLE",
-            remedy="initialise it so (mpi4py does by itself), or take Cache(peers='flight')",
+            remedy="initialise it so (mpi4py does by itself), or take Cache(peers='tcp')",
         )
     return nullcontext() if level == mpi.THREAD_MULTIPLE else threading.Lock()
 
