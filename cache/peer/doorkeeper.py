@@ -19,7 +19,7 @@ from contextlib import suppress
 from voxload.cache.peer.channel import Channel
 from voxload.cache.peer.stranger import READ, Stranger
 
-STRANGERS = 64
+STRANGERS = 128
 """Connections that have not shown the token, at most."""
 GREETING = 10.0
 """Seconds in which a stranger must show it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import signal
 import threading
 import time
@@ -16,9 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support import processes
 from voxload.cache.block import BlockKey
@@ -37,13 +32,6 @@ from voxload.errors import NotFoundError, StorageError, UsageError
 from voxload.readers.scratch import Bytes
 
 TIMEOUT = 0.5
-
-
-@pytest.fixture
-def memory() -> Iterator[MemoryTier]:
-    """Yield a memory tier of this process."""
-    with closing(MemoryTier(2**24, job="test-peers")) as tier:
-        yield tier
 
 
 def test_laws(owner: Any, peer_laws: ModuleType) -> None:
@@ -203,29 +191,6 @@ def test_connections_that_were_closed_meanwhile(
         for _ in range(3):
             for peers in clients:
                 assert peers.get_into(0, key, np.empty_like(block), wait=0) is Answer.GOT
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Tls:
-    """Return a self-signed certificate for loopback and for a name of the job's."""
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "job")])
-    now = dt.datetime.now(dt.UTC)
-    names = [x509.DNSName("job.invalid"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return Tls(folder / "cert.pem", folder / "key.pem", folder / "cert.pem")
 
 
 @pytest.mark.parametrize(("name", "mutual"), [("", False), ("job.invalid", True)])
