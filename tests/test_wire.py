@@ -46,7 +46,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 def test_values_survive() -> None:
     """Dataclasses in dataclasses, tuples, bytes, arrays, choices and numbers that are none."""
     part = _Part("é", (1, 2), math.inf)
-    whole = _Whole(bytes(range(256)), (part, part), np.array([-(2**63), 0, 2**63 - 1]), {"a": part, "b": None})
+    whole = _Whole(bytes(range(256)), (part, part), np.array([[-(2**63), 0, 2**63 - 1]] * 2), {"a": part, "b": None})
     found = decode(encode(whole), _Whole)
     assert (found.token, found.parts, found.by_name) == (whole.token, whole.parts, whole.by_name)
     assert found.found.dtype == np.int64
@@ -68,8 +68,12 @@ def test_values_survive() -> None:
         ("[1, null]", list[int]),
         ('{"1": 2}', list[int]),
         ('"not base64!"', bytes),
-        ("[1e3]", Ints),
-        (f"[{2**63}]", Ints),
+        ("[1]", Ints),
+        ('{"shape": [2], "int64": "AAAAAAAAAAA="}', Ints),
+        ('{"shape": [-1, -1], "int64": "AAAAAAAAAAA="}', Ints),
+        ('{"shape": [1.0], "int64": "AAAAAAAAAAA="}', Ints),
+        ('{"shape": [1], "int64": [0]}', Ints),
+        ('{"shape": [1]}', Ints),
         ('{"name": "x", "sizes": []}', _Part),
         ('{"name": "x", "sizes": [], "share": 0, "more": 1}', _Part),
         ('{"name": "x", "sizes": [1, "2"], "share": 0}', _Part),
@@ -103,6 +107,6 @@ def test_a_pickle_and_a_flood_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_is_not_sent() -> None:
     """Objects of any other kind are a mistake of ours, told where they are sent."""
-    for value in (object(), {1, 2}, np.zeros(2, np.int32), np.zeros((2, 2), np.int64), _Part):
+    for value in (object(), {1, 2}, np.zeros(2, np.int32), _Part):
         with pytest.raises(TypeError, match="is not sent"):
             encode(value)

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import types
 from collections.abc import Mapping
+from math import prod
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -69,8 +70,8 @@ def _plain(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, np.ndarray) and value.dtype == np.int64 and value.ndim == 1:
-        return value.tolist()
+    if isinstance(value, np.ndarray) and value.dtype == np.int64:
+        return {"shape": value.shape, "int64": value.astype("<i8").tobytes()}
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} is not sent")
@@ -102,7 +103,7 @@ def _composed(value: Any, origin: Any, parts: tuple[Any, ...]) -> Any:
     if origin is list:
         return [_typed(each, parts[0]) for each in _checked(value, list)]
     if origin is np.ndarray:
-        return _array(_checked(value, list))
+        return _array(_checked(value, dict))
     if isinstance(origin, type) and issubclass(origin, Mapping) and parts[0] is str:
         return {name: _typed(each, parts[1]) for name, each in _checked(value, dict).items()}
     raise TypeError(f"{origin} of {parts} is not received")
@@ -130,11 +131,13 @@ def _tuple(values: list[Any], kinds: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(_typed(each, kind) for each, kind in zip(values, kinds, strict=True))
 
 
-def _array(values: list[Any]) -> Any:
-    try:
-        return np.array([_checked(each, int) for each in values], np.int64)
-    except OverflowError as error:
-        raise ValueError(f"a number beyond 64 bits: {error}") from error
+def _array(values: dict[str, Any]) -> Any:
+    if values.keys() != {"shape", "int64"}:
+        raise ValueError("something else in the place of an array")
+    shape, data = _typed(values["shape"], tuple[int, ...]), _typed(values["int64"], bytes)
+    if min(shape, default=0) < 0 or prod(shape) * 8 != len(data):
+        raise ValueError(f"{len(data)} bytes in the place of an array of shape {shape}"[:_SHOWN])
+    return np.frombuffer(data, "<i8").astype(np.int64).reshape(shape)
 
 
 def _dataclass(values: dict[str, Any], kind: Any) -> Any:
