@@ -93,8 +93,10 @@ class Doorkeeper:
                 self._take_back()
                 self._send_away_the_late()
         finally:
-            for one in (*self._strangers, *self._peers):
-                one.close()
+            for stranger in self._strangers:
+                stranger.close()
+            for channel in self._peers:
+                channel.close()
             self._selector.close()
             self._listener.close()
             self._bell.close()

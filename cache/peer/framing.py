@@ -66,7 +66,7 @@ def receive_head(channel: Channel, deadline: float) -> tuple[Answer, int]:
 
 def receive_block(channel: Channel, key: BlockKey, target: Bytes, deadline: float) -> bool:
     """Fill `target` and compare it there with the checksums; tell whether they agree. Raises OSError."""
-    view, crc = memoryview(target), checksum(key.digest)
+    view, crc = target.data, checksum(key.digest)
     for start in range(0, len(target), PIECE):
         part = view[start : start + PIECE]
         channel.read_into(part, deadline)

@@ -85,9 +85,11 @@ class PeerServer:
         self._door = Doorkeeper(listener, token, context, self._begin)
 
     def close(self) -> None:
-        """Send away who waits, end what is being sent, and stop."""
+        """Send away who waits, end what is being sent, and stop; nothing the second time."""
         self._shelf.close()
         with self._lock:
+            if self._is_closing:
+                return
             self._is_closing = True
             for channel in self._served:
                 channel.interrupt()
@@ -129,7 +131,7 @@ class PeerServer:
         if block is not None:
             for part, crc in pieces(request.key, block):
                 deadline = time.monotonic() + PATIENCE
-                channel.write(memoryview(part), deadline)
+                channel.write(part.data, deadline)
                 channel.write(crc, deadline)
 
     def _lend(self, request: Request, channel: Channel) -> tuple[Answer, Bytes | None]:

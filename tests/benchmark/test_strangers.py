@@ -75,6 +75,7 @@ def test_a_stranger_in_the_meeting(tmp_path: Path, what: str) -> None:
     }
     words: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environ}
     with processes.started([sys.executable, "-c", RANK], **words) as rank:
+        assert rank.stdout is not None
         assert rank.stdout.readline() == "met\n"
         # 100 MB of text: torch's store itself takes no more than 8 MiB, and hangs up.
         flood = dist.TCPStore(LOOPBACK, store.port, is_master=False, timeout=PATIENCE)
