@@ -5,7 +5,7 @@ Four processes each have a memory tier with blocks of 1, 16 and 64 MiB, and get 
 - `node`: attached memory of a rank of the same node.
 - `mpi`: one-sided gets, with MPICH told that each rank has a node for itself (MPIR_CVAR_NOLOCAL): within one
   it would have the owner answer, which is not how blocks come between nodes.
-- `flight`: Arrow Flight over loopback TCP, with the job's token; `flight+tls` encrypted, with `--tls CERT KEY`.
+- `tcp`: over loopback, with the job's token; `tcp+tls` encrypted, with `--tls CERT KEY`.
 
 `one`: a single rank gets, the others do nothing. `all`: the four get at once, each from the next rank. Every round
 times a memcpy of as many bytes right before the get, on the same ranks; figures are medians over rounds, those of `all`
@@ -37,10 +37,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from voxload.cache.block import BlockKey
 from voxload.cache.memory import MemoryTier
 from voxload.cache.peer.address import PeerAddress, host_identity, job_token
-from voxload.cache.peer.flight import FlightPeers, FlightServer
+from voxload.cache.peer.client import TcpPeers
 from voxload.cache.peer.mpi import MpiPeers, split_world
 from voxload.cache.peer.node import NodePeers
 from voxload.cache.peer.protocol import Answer, Peers
+from voxload.cache.peer.server import PeerServer
 from voxload.cache.peer.shelf import Shelf
 from voxload.cache.peer.tls import Tls
 from voxload.geometry import Boundary, Box
@@ -78,9 +79,9 @@ class Bench:
         self._memory = stack.enter_context(closing(MemoryTier(room + 16 * MIB, job="bench-peers", rank=self.rank)))
         token = self.line.bcast(job_token())
         shelf = Shelf([self._memory])
-        servers = {"flight": FlightServer(shelf, token=token)}
+        servers = {"tcp": PeerServer(shelf, token=token)}
         if tls:
-            servers["flight+tls"] = FlightServer(Shelf([self._memory]), token=token, tls=tls)
+            servers["tcp+tls"] = PeerServer(Shelf([self._memory]), token=token, tls=tls)
         mine = {name: server.location for name, server in servers.items()}
         told = self.line.allgather((PeerAddress(host_identity(), arena=self._memory.path), mine))
         self.ways: dict[str, Peers] = {
@@ -89,7 +90,7 @@ class Bench:
         }
         for name in servers:
             locations = {group: found[name] for group, (_, found) in enumerate(told)}
-            self.ways[name] = FlightPeers(locations, token=token, timeout=60.0, tls=tls if "tls" in name else None)
+            self.ways[name] = TcpPeers(locations, token=token, timeout=60.0, tls=tls if "tls" in name else None)
         for server in servers.values():
             stack.callback(server.close)
         for peers in self.ways.values():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,21 @@ from voxload.launching import _follow, launch_ranks
 
 RANK = """
 import os, sys, warnings
+from datetime import timedelta
+import torch, torch.distributed as dist
+from tests.support.sockets import listening
 from voxload.errors import DataError
+from voxload.joining import joined
 from voxload.rankmain import emit, run_rank
 
 def work(plan):
     rank = int(os.environ["RANK"])
     emit({"event": "here", "rank": rank, "plan": plan})
+    if plan == "warn":
+        with joined(rank, 2, timeout=timedelta(minutes=10)):
+            dist.all_reduce(torch.ones(1))
+            emit({"event": "listens", "at": sorted(listening([os.getpid(), os.getppid()]))})
+            dist.barrier()
     if plan == "warn" and rank == 1:
         warnings.warn("no disk", RuntimeWarning)
     if plan == "broken" and rank == 1:
@@ -47,12 +58,17 @@ def test_the_first_error_counts_and_no_word_of_a_library() -> None:
 def test_ranks_that_run_fail_and_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes are heard; an error of one comes out as itself, a death with the last line that was written."""
     (tmp_path / "a_rank.py").write_text(RANK)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    monkeypatch.setenv("PET_STANDALONE", "1")  # a word to torchrun, for its own rendezvous
     seen: list[dict[str, Any]] = []
     with pytest.warns(RuntimeWarning, match="no disk"):
         launch_ranks("a_rank", "warn", processes=2, subject="a test", hear=seen.append)
-    assert sorted(event["rank"] for event in seen) == [0, 1]
-    assert {event["plan"] for event in seen} == {"warn"}
+    here = [event for event in seen if event["event"] == "here"]
+    assert sorted(event["rank"] for event in here) == [0, 1]
+    assert {event["plan"] for event in here} == {"warn"}
+    places = {(host, port) for event in seen if event["event"] == "listens" for host, port in event["at"]}
+    assert len(places) >= 3  # the store, and gloo of either rank
+    assert {host for host, _ in places} == {"127.0.0.1"}  # a stranger on the network reaches none of them
     with pytest.raises(DataError, match="chunk 7: found nothing"):
         launch_ranks("a_rank", "broken", processes=2, subject="a test", hear=seen.append)
     with pytest.raises(InternalError, match=r"a test: found a process that died: .+"):

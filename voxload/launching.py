@@ -1,5 +1,6 @@
 """launch_ranks: a plan carried out by processes of torchrun on this machine, and what they have to say.
 
+They meet at loopback, and talk over it: nobody else can reach them (`voxload.localrun`).
 The processes run a module that calls `voxload.rankmain.run_rank`: each line that they write is an event as JSON.
 """
 
@@ -89,14 +90,16 @@ def refuse_processes(processes: int) -> tuple[int, int]:
 
 
 def _command(module: str, plan: Path, processes: int) -> list[str]:
-    runner = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    runner = [sys.executable, "-m", "voxload.localrun", f"--nproc-per-node={processes}"]
     return [*runner, "-m", module, os.fspath(plan)]
 
 
 def _environment(processes: int) -> dict[str, str]:
-    """Share the cores among the processes, unless the caller has decided."""
+    """Share the cores among the processes and let gloo listen at loopback, unless the caller has decided."""
     threads = max(1, len(os.sched_getaffinity(0)) // processes)
-    return {"OMP_NUM_THREADS": str(threads), **os.environ}
+    # PET_ ones are words to torchrun, and may name another rendezvous.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}
+    return {"OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo", **kept}
 
 
 def _follow(lines: Iterable[str], hear: Hear) -> VoxloadError | None:

@@ -38,7 +38,7 @@ class PeerAddress:
     disk: str = ""
     """Folder of its disk tier; empty where it has none."""
     location: str = ""
-    """Of its Flight server; empty where it has none."""
+    """Of its server; empty where it has none."""
 
 
 def host_identity() -> str:
@@ -97,7 +97,7 @@ def route_address(target: str | None = None) -> str:
 
 
 def far_locations(addresses: Mapping[int, PeerAddress], host: str) -> dict[int, str]:
-    """Return where the Flight servers of other nodes listen, by group.
+    """Return where the servers of other nodes listen, by group.
 
     Raises UsageError where one listens on its own node's loopback: nobody here can ask it.
     """

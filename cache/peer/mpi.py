@@ -18,6 +18,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
+
 from voxload.cache.block import BlockKey
 from voxload.cache.layout import HEAD, Layout, Row
 from voxload.cache.peer.lending import LendingBuffers
@@ -36,6 +38,7 @@ RECEIVED = 2**28
 
 _MEETING = 60.0
 """Seconds in which all ranks of a line must come to set up or take down the windows."""
+_SIZE_BYTES = 8
 _LOOKS_AT_ONCE = 16
 _SHORTEST_PAUSE, _LONGEST_PAUSE, _PAUSING = 20e-6, 1e-3, 1e-3
 
@@ -78,13 +81,13 @@ class MpiPeers:
             raise InternalError("MPI line", found="a rank that does not come", expected="all, within a minute")
         with self._turn:
             self._line = line.Dup()
-            heads = self._line.allgather(None if arena is None else (len(arena), arena[: HEAD.itemsize].tobytes()))
+            heads = _heads(self._line, arena)
             self._arena = arena  # the window lies over it
             self._window = self._mpi.Win.Create(arena, 1, comm=self._line)
             if self._window.model != self._mpi.WIN_UNIFIED:
                 raise UsageError("MPI library", found="windows with a private copy", expected="MPI_WIN_UNIFIED")
             self._window.Lock_all(self._mpi.MODE_NOCHECK)
-        self._layouts = [_layout(rank, head) for rank, head in enumerate(heads)]
+        self._layouts = [_layout(rank, size, head) for rank, (size, head) in enumerate(heads)]
 
     def get_into(self, group: int, key: BlockKey, out: Volume, *, wait: float) -> Answer:
         """Fill `out` with a block out of a group's memory tier; see `Peers`. Raises UsageError for an unknown group."""
@@ -192,17 +195,27 @@ def _turn(mpi: Any) -> AbstractContextManager[Any]:
             "MPI",
             found="support for one thread only",
             expected="MPI_THREAD_MULTIPLE",
-            remedy="initialise it so (mpi4py does by itself), or take Cache(peers='flight')",
+            remedy="initialise it so (mpi4py does by itself), or take Cache(peers='tcp')",
         )
     return nullcontext() if level == mpi.THREAD_MULTIPLE else threading.Lock()
 
 
-def _layout(rank: int, head: tuple[int, bytes] | None) -> Layout | None:
-    if head is None:
+def _heads(line: Any, arena: Bytes | None) -> list[tuple[int, bytes]]:
+    """Return size and head of every rank's tier, size 0 where it has none. Bare bytes: MPI's objects are pickles."""
+    mine = np.zeros(_SIZE_BYTES + HEAD.itemsize, np.uint8)
+    if arena is not None:
+        mine[:_SIZE_BYTES] = np.frombuffer(len(arena).to_bytes(_SIZE_BYTES, "little"), np.uint8)
+        mine[_SIZE_BYTES:] = arena[: HEAD.itemsize]
+    everyone = np.empty((line.size, len(mine)), np.uint8)
+    line.Allgather(mine, everyone)
+    return [(int.from_bytes(one[:_SIZE_BYTES].tobytes(), "little"), one[_SIZE_BYTES:].tobytes()) for one in everyone]
+
+
+def _layout(rank: int, size: int, head: bytes) -> Layout | None:
+    if not size:
         return None
-    size, content = head
     try:
-        return Layout.parse(content, size, f"memory tier of group {rank}")
+        return Layout.parse(head, size, f"memory tier of group {rank}")
     except VoxloadError as error:
         raise InternalError(str(error), remedy="run the same voxload on all ranks") from error
 

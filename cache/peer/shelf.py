@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from voxload.cache.block import BlockKey
@@ -42,8 +42,8 @@ class Shelf:
         self._rung = 0
         self._is_closed = False
 
-    def wait_for(self, key: BlockKey, seconds: float) -> bool:
-        """Wait until a tier holds a block, at most so long; tell whether one does."""
+    def wait_for(self, key: BlockKey, seconds: float, *, is_wanted: Callable[[], bool] = lambda: True) -> bool:
+        """Wait until a tier holds a block, at most so long and while it is wanted; tell whether one does."""
         deadline = time.monotonic() + seconds
         while True:
             with self._changed:
@@ -55,7 +55,7 @@ class Shelf:
                 return True
             with self._changed:
                 left = deadline - time.monotonic()
-                if left <= 0:
+                if left <= 0 or not is_wanted():
                     return False
                 if self._rung == seen and not self._is_closed:
                     self._changed.wait(min(left, _LOOK))

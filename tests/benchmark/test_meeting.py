@@ -14,10 +14,13 @@ from voxload.benchmark.meeting import as_torch_job, meeting
 
 RANK = """
 import json, os, sys
+from typing import Any
 import torch, torch.distributed as dist
 from voxload.benchmark.meeting import as_torch_job, meeting
 with meeting() as shared:
-    seen = [shared.gather(shared.rank * 10), shared.first("mine" if shared.rank == 0 else "other")]
+    seen = [shared.gather(shared.rank * 10, int), shared.first("mine" if shared.rank == 0 else "other", str)]
+    long = shared.gather("x" * (9 * 2**20) if shared.rank == 1 else "", str)  # more than torch's store takes at once
+    seen.append([len(each) for each in long])
     for _ in range(20):
         shared.wait()
     with as_torch_job(shared, is_whole=False):
@@ -26,7 +29,7 @@ with meeting() as shared:
         total = torch.tensor([shared.rank])
         dist.all_reduce(total)
         seen.append(int(total))
-    all_seen = shared.gather(seen)
+    all_seen = shared.gather(seen, list[Any])
     if shared.rank == 0:
         print("SEEN " + json.dumps(all_seen), flush=True)
 """
@@ -44,11 +47,11 @@ def test_ranks_meet(launcher: str, tmp_path: Path) -> None:
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = processes.run(command, capture_output=True, text=True, check=True, env=environ)
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("SEEN "))
-    assert json.loads(line.removeprefix("SEEN ")) == [[[0, 10, 20], "mine", False, 3]] * 3
+    assert json.loads(line.removeprefix("SEEN ")) == [[[0, 10, 20], "mine", [0, 9 * 2**20, 0], False, 3]] * 3
 
 
 def test_one_process_meets_itself() -> None:
     """Without a launcher there is nobody to wait for."""
     with meeting({}) as shared, as_torch_job(shared, is_whole=True):
         shared.wait()
-        assert (shared.gather(7), shared.first("x")) == ([7], "x")
+        assert (shared.gather(7, int), shared.first("x", str)) == ([7], "x")

@@ -40,7 +40,7 @@ from tests.loader.shared_world import (
     train,
 )
 from voxload.cache.peer.address import PeerAddress, job_token
-from voxload.cache.peer.flight import FlightPeers
+from voxload.cache.peer.client import TcpPeers
 from voxload.loader.blocks import DatasetBlocks
 from voxload.loader.sampler import GroupSampler
 from voxload.prefetch import policies
@@ -202,7 +202,7 @@ class Stranger(Patch):
         keys = [DatasetBlocks(data, data.layout(0)).keys(one)[0] for one in range(len(data))]
         out = np.zeros(data.layout(0)[0].shape, np.int16)
         for name, token in (("member", tokens[0]), ("stranger", job_token())):
-            client = FlightPeers({1: addresses[2].location}, token=token)
+            client = TcpPeers({1: addresses[2].location}, token=token)
             answers = [client.get_into(1, key, out, wait=0) for key in keys]
             self.answers[name] = " ".join(sorted({answer.value for answer in answers}))
             self.answers[f"{name} filled"] = str(bool(out.any()))
@@ -224,7 +224,7 @@ def lives(plan: Plan) -> list[Life]:
             for policy in ("clairvoyant", "nopfs")
         ]
     if plan.urls:
-        served = Case("served", peers="flight", memory=len(plan.urls), batch=2, **words)
+        served = Case("served", peers="tcp", memory=len(plan.urls), batch=2, **words)
         found.append(Life(served, plan.urls, plain=plan.local, patch=Stranger()))
     return found
 

@@ -16,9 +16,11 @@ import torch.distributed as dist
 import voxload
 from tests.loader.shared_world import Case, Lengths
 from voxload.cache.memory import MemoryTier
-from voxload.cache.peer.flight import FlightPeers, FlightServer
+from voxload.cache.peer.channel import Channel
+from voxload.cache.peer.client import TcpPeers
 from voxload.cache.peer.protocol import Answer
 from voxload.cache.peer.request import Request
+from voxload.cache.peer.server import PeerServer
 from voxload.errors import StorageError
 from voxload.loader.nearby import Nearby
 from voxload.prefetch.line import MEMORY
@@ -81,7 +83,7 @@ def planner(loader: voxload.DataLoader) -> Planner:
     return loader._reading.clairvoyance._prefetched.runner._driver._planner
 
 
-def server(loader: voxload.DataLoader) -> FlightServer:
+def server(loader: voxload.DataLoader) -> PeerServer:
     """Return the server that a rank lends by."""
     lending = nearby(loader)._lending
     assert lending is not None
@@ -107,17 +109,17 @@ class ServerSilent(Patch):
         """Let nobody wait for it for as long as ranks wait in earnest."""
         peers = nearby(loader).near.peers
         far = getattr(peers, "_far", None)
-        assert isinstance(far, FlightPeers)
+        assert isinstance(far, TcpPeers)
         far._timeout = SHORT
 
     def strike(self, loader: voxload.DataLoader) -> None:
         """Let what looks for a block never return."""
-        service = server(loader)._service
+        service = server(loader)
         lend = service._lend
 
-        def wait(request: Request) -> tuple[Answer, Bytes | None]:
+        def wait(request: Request, channel: Channel) -> tuple[Answer, Bytes | None]:
             self.is_over.wait()
-            return lend(request)
+            return lend(request, channel)
 
         service._lend = wait  # type: ignore[method-assign] # no server hangs by itself
 
@@ -263,7 +265,7 @@ def fault_cases(peers: Sequence[str]) -> list[tuple[Case, str]]:
     cases = []
     for way in peers:
         names = ["MemoryGarbage"]
-        names += ["ServerGone", "ServerSilent", "DiskGarbage"] if way == "flight" else []
+        names += ["ServerGone", "ServerSilent", "DiskGarbage"] if way == "tcp" else []
         names += ["DiskGone", "DiskFull", "StorageHangs", "StorageFlaky"] if way == "auto" else []
         names += ["StorageHangs"] if way == "mpi" else []
         for name in names:

@@ -90,8 +90,8 @@ class World:
 
 
 WORLDS = (
-    World("gone", "flight", _gone),
-    World("killed", "flight", _killed, is_in_step=False),
+    World("gone", "tcp", _gone),
+    World("killed", "tcp", _killed, is_in_step=False),
     World("killed, orders exchanged", "auto", _killed, order="unknown", is_in_step=False),
     World("stuck", "auto", _stuck, wait=WAIT),
     World("stuck, timed", "auto", _stuck, timeout=WAIT),

@@ -151,7 +151,7 @@ def torchrun(
     tmp_path_factory: pytest.TempPathFactory,
     begun_losses: subprocess.Popen[str],  # noqa: ARG001 - begins before this does
 ) -> Launch:
-    """Run four ranks under torchrun, whose blocks come in place or by Arrow Flight."""
+    """Run four ranks under torchrun, whose blocks come in place or by TCP."""
     place = tmp_path_factory.mktemp("torchrun")
     names = sorted(path.name for path in zarrs.iterdir())
     with throttled_storage(zarrs, bandwidth=1e9, latency=0) as storage:
@@ -161,7 +161,7 @@ def torchrun(
             many=str(many),
             urls=[f"{storage.url}/{name}" for name in names],
             local=[str(zarrs / name) for name in names],
-            peers=["auto", "flight"],
+            peers=["auto", "tcp"],
             rooms=["larger", "tiny"],
         )
         (place / "plan").write_text(json.dumps(asdict(plan)))
@@ -204,7 +204,7 @@ def test_the_stream_is_torchs_under_mpi(mpiexec: Launch) -> None:
     assert sum(row["peer"]["fetches"] for ranks in mpiexec.rows.values() for row in ranks) > 0
 
 
-@pytest.mark.parametrize("peers", ["auto", "flight"])
+@pytest.mark.parametrize("peers", ["auto", "tcp"])
 def test_tiers_that_hold_the_data_spare_the_storage_all_but_the_first_reads(torchrun: Launch, peers: str) -> None:
     """In five epochs each line reads every block once."""
     name = f"{peers} holds"
@@ -241,7 +241,7 @@ def _told(rows: Sequence[dict[str, Any]]) -> str:
     return " ".join(text for row in rows for text in row["warnings"])
 
 
-@pytest.mark.parametrize("case", ["flight ServerGone", "flight ServerSilent"])
+@pytest.mark.parametrize("case", ["tcp ServerGone", "tcp ServerSilent"])
 def test_a_peer_that_does_not_answer_is_asked_no_more(torchrun: Launch, case: str) -> None:
     """Its line counts what did not come, and reads the storage instead; nobody else does."""
     first, *others = torchrun.rows[case]
@@ -251,7 +251,7 @@ def test_a_peer_that_does_not_answer_is_asked_no_more(torchrun: Launch, case: st
     assert first["storage"]["fetches"] > others[1]["storage"]["fetches"]
 
 
-@pytest.mark.parametrize("case", ["auto MemoryGarbage", "flight MemoryGarbage", "mpi MemoryGarbage"])
+@pytest.mark.parametrize("case", ["auto MemoryGarbage", "tcp MemoryGarbage", "mpi MemoryGarbage"])
 def test_memory_that_was_written_over_is_noticed(request: pytest.FixtureRequest, case: str) -> None:
     """By its owner and by its peers."""
     launch: Launch = request.getfixturevalue("mpiexec" if case.startswith("mpi") else "torchrun")
@@ -264,7 +264,7 @@ def test_memory_that_was_written_over_is_noticed(request: pytest.FixtureRequest,
 @pytest.mark.parametrize(
     ("case", "words"),
     [
-        ("flight DiskGarbage", "is damaged"),
+        ("tcp DiskGarbage", "is damaged"),
         ("auto DiskGone", "the folder is gone"),
         ("auto DiskFull", "File too large"),
     ],

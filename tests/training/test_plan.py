@@ -29,7 +29,7 @@ def test_a_plan_survives_its_json() -> None:
     tls = Tls(Path("certificate.pem"), Path("key.pem"), Path("roots.pem"), "node")
     for cache in (
         Cache(memory="8GiB", disk="tier", disk_size=10**9, policy="lru", peers="node", clairvoyant=False),
-        Cache(peers="flight", interface="ib0", tls=tls, codec="bitshuffle-lz4"),
+        Cache(peers="tcp", interface="ib0", tls=tls, codec="bitshuffle-lz4"),
     ):
         cached = TrainingPlan("c.parquet", "out", cache=cache, prometheus="voxload.prom")
         assert TrainingPlan.from_json(cached.to_json()) == cached

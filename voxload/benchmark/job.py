@@ -86,7 +86,7 @@ def run_benchmark(request: Request, shared: Meeting, tell: Tell) -> Document | N
     kind = registry.named(workload.supply.loader)
     registry.check_installed(kind)
     files = data_files(workload.samples)
-    nodes = shared.gather(socket.gethostname())
+    nodes = shared.gather(socket.gethostname(), str)
     leads = nodes.index(nodes[shared.rank]) == shared.rank
     hush: Tell = tell if shared.rank == 0 else _hush
     with as_torch_job(shared, is_whole=shared.size == grid.world_size), closing(dataset_of(workload, grid)) as data:
@@ -95,7 +95,9 @@ def run_benchmark(request: Request, shared: Meeting, tell: Tell) -> Document | N
         job = _Job(task, kind, shared, files=files, leads=leads)
         with pressure(workload.coldness, leads=leads):
             runs = [job.run(number, hush) for number in range(request.repeats)]
-        hosts = shared.gather(describe_host(workload.samples.location, kind.needs) if leads else None)
+        hosts = shared.gather(
+            describe_host(workload.samples.location, kind.needs) if leads else None, dict[str, Any] | None
+        )
         if shared.rank:
             return None
         return _document(request, task, runs, hosts=[host for host in hosts if host], files=files, started=started)
@@ -117,7 +119,7 @@ class _Job:
         cooling = Cooling(workload.coldness, self._files, self._shared, leads=self._leads)
         check = _checker(task) if workload.verify else None
         record = RankRun(task, Means(self._kind, self._shared, cooling, check)).run(tell)
-        gathered: list[tuple[Record, Cold | None]] = self._shared.gather((record, cooling.first))
+        gathered = self._shared.gather((record, cooling.first), tuple[Record, Cold | None])
         records = tuple(each for each, _ in gathered)
         cold = next(each for _, each in gathered if each is not None)
         found = figures(records, group_size=task.grid.group_size, warmup=workload.length.warmup)

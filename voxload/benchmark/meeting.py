@@ -2,23 +2,24 @@
 
 Ranks meet at a store of torch's (TCPStore), beside any loader's traffic, and not through torch.distributed itself: of a
 sample group only some ranks may run, and then torch.distributed must not pretend that these are the whole job.
+Whoever reaches the store can write into it: what ranks say is JSON, and looked at before it is believed.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
-import pickle
-import socket
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch.distributed
 
-from voxload.errors import InternalError, UsageError
+from voxload.errors import DataError, InternalError
 from voxload.grid import launched_as
+from voxload.stores import store_over_mpi
+from voxload.wire import LONGEST, decode, encode
 
 T = TypeVar("T")
 
@@ -27,6 +28,10 @@ dist: Any = torch.distributed
 
 PATIENCE = timedelta(minutes=30)
 """How long a rank waits for the others: one may read an epoch alone, from a slow storage."""
+_PIECE = 2**22
+"""Bytes of a value in the store: torch's takes 8 MiB at most."""
+_COUNTS = {b"%d" % count: count for count in range(1, LONGEST // _PIECE + 1)}
+"""Numbers of pieces, as they are written."""
 _TORCHRUN = ("MASTER_ADDR", "MASTER_PORT")
 
 
@@ -45,40 +50,73 @@ class Meeting:
         self.store = store
         self.rank, self.size = rank, size
         self._turn = 0
+        self._pieces = deque[int]()
 
-    def gather(self, mine: T) -> list[T]:
+    def gather(self, mine: T, kind: Any) -> list[T]:
         """Return what every rank gave, by rank.
 
-        Raises InternalError when a rank does not come within `PATIENCE`.
+        Parameters
+        ----------
+        mine
+            A value that `voxload.wire` knows.
+        kind
+            The type that every rank's must have.
+
+        Raises
+        ------
+        InternalError
+            When a rank does not come within `PATIENCE`, or its value is of another kind.
         """
         if self.store is None:
             return [mine]
         self._turn += 1
-        keys = [f"{self._turn}/{rank}" for rank in range(self.size)]
         try:
-            self.store.set(keys[self.rank], pickle.dumps(mine))
-            found = [mine if rank == self.rank else pickle.loads(self.store.get(key)) for rank, key in enumerate(keys)]  # noqa: S301 - written by this job's own ranks
+            self._say(encode(mine))
+            said = [b"" if rank == self.rank else self._hear(rank) for rank in range(self.size)]
             self._forget()
+        except InternalError:
+            raise
         except RuntimeError as error:
             raise InternalError(
                 f"rank {self.rank} of {self.size}",
                 found=f"a rank that does not answer: {str(error).splitlines()[0]}",
                 remedy="see what the rank that ended has written",
             ) from error
-        return found
+        return [mine if rank == self.rank else _heard(rank, data, kind) for rank, data in enumerate(said)]
 
-    def first(self, mine: T) -> T:
-        """Return what rank 0 gave."""
-        return self.gather(mine if self.rank == 0 else None)[0]  # type: ignore[return-value] # rank 0 gave a T
+    def first(self, mine: T, kind: Any) -> T:
+        """Return what rank 0 gave, of this kind."""
+        found: T | None = self.gather(mine if self.rank == 0 else None, kind | None)[0]
+        return cast("T", found)
 
     def wait(self) -> None:
         """Wait until all ranks are here."""
-        self.gather(None)
+        self.gather(None, None)
+
+    def _say(self, data: bytes) -> None:
+        """Put what this rank says into the store: the number of its pieces, and the first; the others before it."""
+        pieces = [data[start : start + _PIECE] for start in range(0, len(data), _PIECE)]
+        for place, piece in enumerate(pieces[1:], 1):
+            self.store.set(f"{self._turn}/{self.rank}/{place}", piece)
+        self.store.set(f"{self._turn}/{self.rank}", b"%d %b" % (len(pieces), pieces[0]))
+        self._pieces.append(len(pieces))
+
+    def _hear(self, rank: int) -> bytes:
+        """Return what a rank put there."""
+        key = f"{self._turn}/{rank}"
+        count, _, first = bytes(self.store.get(key)).partition(b" ")
+        if count not in _COUNTS:
+            raise _odd(rank, f"{count[:20]!r} pieces, expected 1 to {len(_COUNTS)}")
+        others = [bytes(self.store.get(f"{key}/{place}")) for place in range(1, _COUNTS[count])]
+        return b"".join([first, *others])
 
     def _forget(self) -> None:
         """Remove what this rank said a turn ago: whoever said something in this turn has read it."""
-        if self._turn > 1 and self.store is not None:
-            self.store.delete_key(f"{self._turn - 1}/{self.rank}")
+        if self._turn > 1:
+            earlier = f"{self._turn - 1}/{self.rank}"
+            for place in range(1, self._pieces.popleft()):
+                self.store.delete_key(f"{earlier}/{place}")
+            self.store.delete_key(earlier)
 
 
 @contextmanager
@@ -95,7 +133,11 @@ def meeting(environ: Mapping[str, str] | None = None) -> Iterator[Meeting]:
     if size == 1:
         yield Meeting(None, rank=0, size=1)
         return
-    store = _at_master(rank, size) if all(name in known for name in _TORCHRUN) else _over_mpi(rank, size)
+    store = (
+        _at_master(rank, size)
+        if all(name in known for name in _TORCHRUN)
+        else store_over_mpi(rank, size, timeout=PATIENCE)
+    )
     joined = Meeting(dist.PrefixStore("voxload.benchmark", store), rank=rank, size=size)
     yield joined
     joined.wait()  # who made the store must not leave before the others have read it
@@ -127,24 +169,17 @@ def _at_master(rank: int, size: int) -> Any:
     return store
 
 
-def _over_mpi(rank: int, size: int) -> Any:
-    """Return a store of rank 0, whose address the others hear by MPI."""
+def _heard(rank: int, data: bytes, kind: Any) -> Any:
+    """Return what a rank said; raises InternalError, naming it, where it is of another kind."""
     try:
-        world = importlib.import_module("mpi4py.MPI").COMM_WORLD
-    except ImportError as error:
-        raise UsageError(
-            f"{size} ranks without MASTER_ADDR and MASTER_PORT",
-            found=f"mpi4py does not start: {error}",
-            remedy="install voxload[mpi], set both variables, or use torchrun",
-        ) from error
-    if (world.rank, world.size) != (rank, size):
-        raise UsageError(
-            "launcher",
-            found=f"MPI knows rank {world.rank} of {world.size}, the environment rank {rank} of {size}",
-            remedy="install an mpi4py of the MPI that launches, or set MASTER_ADDR and MASTER_PORT",
-        )
-    host, opened = socket.getfqdn(), None
-    if rank == 0:
-        opened = dist.TCPStore(host, 0, size, is_master=True, timeout=PATIENCE, wait_for_workers=False)
-    address = world.bcast((host, opened.port) if opened is not None else None)
-    return opened or dist.TCPStore(*address, size, is_master=False, timeout=PATIENCE)
+        return decode(data, kind)
+    except DataError as error:
+        raise _odd(rank, str(error)) from error
+
+
+def _odd(rank: int, found: str) -> InternalError:
+    return InternalError(
+        f"what rank {rank} said",
+        found=found,
+        remedy="run one voxload on all ranks, and let nobody else reach the port at which they meet",
+    )

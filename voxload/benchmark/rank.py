@@ -144,7 +144,7 @@ class RankRun:
     def _is_late(self) -> bool:
         """Tell whether rank 0 finds the time up; all ranks must know, or one would wait for ever."""
         limit = self._workload.length.seconds
-        return bool(limit) and self._means.shared.first(perf_counter() - self._start > limit)
+        return bool(limit) and self._means.shared.first(perf_counter() - self._start > limit, bool)
 
 
 class _Noted:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from voxload.engine import shard
-from voxload.errors import DataError, NotFoundError, UsageError, VoxloadError
+from voxload.errors import DataError, InternalError, NotFoundError, UsageError
 from voxload.grid import ProcessGrid
 from voxload.inference.plan import InferencePlan
 from voxload.models import CosmoFlow, UNet3D
+from voxload.telling import told_by_first
 from voxload.training.checkpoint import CHECKPOINT, FORMAT, Checkpoint, what_is_wrong
 from voxload.training.plan import UNET3D, TrainingPlan
 from voxload.training.statistics import Moments, TargetScale
@@ -111,21 +111,30 @@ class Trained:
 
 
 def read_together(plan: InferencePlan, grid: ProcessGrid) -> Trained:
-    """Return what rank 0 reads, on every rank; all raise what it raises. The optimiser's part does not travel."""
-    found: list[Any] = [None]
+    """Return what rank 0 reads, on every rank; all raise what it raises. The optimiser's part does not travel.
+
+    The others hear it in numbers, text and tensors, never as a pickle. Raises InternalError at anything else.
+    """
+    found: list[Trained] = []
+
+    def read() -> dict[str, Any]:
+        one = Trained.read(plan)
+        found.append(one)
+        scale = None if one.scale is None else asdict(one.scale)
+        told = {"plan": one.plan.to_json(), "moments": asdict(one.moments), "targets": one.targets, "scale": scale}
+        return told | {"weights": one.weights}
+
+    values = told_by_first(read)
     if grid.rank == 0:
-        try:
-            found = [Trained.read(plan)]
-        except VoxloadError as error:
-            found = [error]
-    if dist.is_initialized():
-        dist.broadcast_object_list(found, src=0)
-    trained = found[0]
-    if isinstance(trained, VoxloadError):
-        raise trained
-    if not isinstance(trained, Trained):
-        raise TypeError(type(trained))
-    return trained
+        return found[0]
+    try:
+        moments, weights = Moments(**values["moments"]), values["weights"]
+        scale = None if values["scale"] is None else TargetScale(**values["scale"])
+        return Trained(TrainingPlan.from_json(values["plan"]), moments, weights, values["targets"], scale)
+    except (ValueError, TypeError, KeyError) as error:
+        raise InternalError(
+            plan.checkpoint, found=f"rank 0 told of it: {error}", remedy="run one voxload on all ranks"
+        ) from error
 
 
 def _checkpoint(path: Path) -> Checkpoint:

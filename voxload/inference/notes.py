@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from math import prod
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from voxload.errors import InternalError
 from voxload.grid import ProcessGrid
+from voxload.telling import gathered
+
+_DTYPES = {"float64": torch.float64, "int64": torch.int64}
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What a rank noted of a sample, for the others."""
+
+    dtype: str
+    """One of `_DTYPES`."""
+    shape: tuple[int, ...]
+    values: tuple[int | float, ...]
+
+    @classmethod
+    def of(cls, note: Tensor) -> _Note:
+        return cls(str(note.dtype).removeprefix("torch."), tuple(note.shape), tuple(note.reshape(-1).tolist()))
+
+    def tensor(self) -> Tensor:
+        """Return the note; raises InternalError where another rank sent none."""
+        if self.dtype not in _DTYPES or prod(self.shape) != len(self.values) or min(self.shape, default=0) < 0:
+            raise InternalError(
+                "a note of another rank",
+                found=f"{len(self.values)} numbers of {self.dtype}, shape {self.shape}",
+                expected=f"as many as the shape has, of {' or '.join(_DTYPES)}",
+            )
+        return torch.tensor(self.values, dtype=_DTYPES[self.dtype]).reshape(self.shape)
 
 
 def summed(noted: Mapping[str, Tensor], samples: Sequence[str], *, grid: ProcessGrid) -> dict[str, Tensor]:
@@ -30,14 +57,13 @@ def summed(noted: Mapping[str, Tensor], samples: Sequence[str], *, grid: Process
     InternalError
         On every rank, when a sample was left out or noted twice.
     """
-    gathered: list[Any] = [dict(noted)]
-    if dist.is_initialized():
-        gathered = [None] * grid.world_size
-        dist.all_gather_object(gathered, dict(noted))
+    own = {sample: _Note.of(note) for sample, note in noted.items()}
     found: dict[str, list[Tensor]] = {sample: [] for sample in samples}
-    for rank in gathered:
-        for sample, note in rank.items():
-            found[sample].append(note)
+    for rank, notes in enumerate(gathered(own, Mapping[str, _Note])):
+        for sample, note in notes.items():
+            if sample not in found:
+                raise InternalError(f"rank {rank}", found=f"a note of sample {sample!r}", expected="one of this job's")
+            found[sample].append(note.tensor())
     odd = [sample for sample, notes in found.items() if len(notes) != grid.group_size]
     if odd:
         raise InternalError(

@@ -22,12 +22,13 @@ from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 from voxload.atomic import publish, remove_partials, sync, temporary_beside
 from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.convert.manifest import stored_bytes
-from voxload.errors import StorageError, UsageError, VoxloadError
+from voxload.errors import InternalError, StorageError, UsageError, VoxloadError
 from voxload.geometry import SPATIAL_AXES
 from voxload.grid import ProcessGrid
 from voxload.inference.chunks import Chunking
 from voxload.inference.model import Extents
 from voxload.names import short_name
+from voxload.telling import gathered
 
 PREDICTIONS = "predictions"
 """Name of the folder in the output folder, and of the dataset in its catalogue."""
@@ -97,15 +98,17 @@ class PredictionStore:
 
     def _begin(self) -> Path:
         """Return the temporary folder, made by rank 0 in place of those that killed runs left."""
-        name = [temporary_beside(self._final)]
+        temporary = temporary_beside(self._final)
         if self._grid.rank == 0:
             with _writing(self._final):
                 self._final.parent.mkdir(parents=True, exist_ok=True)
                 remove_leftovers(self._final.parent)
-                name[0].mkdir()
-        if dist.is_initialized():
-            dist.broadcast_object_list(name, src=0)
-        return name[0]
+                temporary.mkdir()
+        # A name that nobody can tell beforehand; each rank puts it into the folder that it was given itself.
+        told = gathered(temporary.name if self._grid.rank == 0 else "", str)[0]
+        if told in {"", ".", ".."} or Path(told).name != told:
+            raise InternalError("rank 0", found=f"{told!r}", expected="a name in its folder")
+        return self._final.parent / told
 
     def _create(self, sample: str) -> None:
         """Make a sample's array, without voxels."""

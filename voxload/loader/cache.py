@@ -12,7 +12,7 @@ from voxload.prefetch import policies
 from voxload.units import parse_bytes
 
 CODECS = ("none", "bitshuffle-lz4")
-PEERS = ("auto", "node", "flight", "mpi", "none")
+PEERS = ("auto", "node", "tcp", "mpi", "none")
 CLAIRVOYANT = "clairvoyant"
 
 
@@ -34,12 +34,12 @@ class Cache:
         ``bitshuffle-lz4`` keeps blocks of integers compressed; ``none`` as they are.
     peers
         How blocks come from other ranks. ``auto`` reads those of this node in place, and asks other nodes by one-sided
-        MPI where the job runs under it, else by Arrow Flight; ``node`` asks no other node; ``flight`` and ``mpi`` ask
-        every rank so; ``none`` leaves each rank to itself.
+        MPI where the job runs under it, else by TCP; ``node`` asks no other node; ``tcp`` and ``mpi`` ask every rank
+        so; ``none`` leaves each rank to itself.
     interface
         Network interface that peers use; the one that leads to MASTER_ADDR by default.
     tls
-        Certificates that encrypt what goes by Arrow Flight; in the clear without.
+        Certificates that encrypt what goes by TCP; in the clear without.
     policy
         Who keeps what: ``clairvoyant``, or one of those to compare with, `voxload.prefetch.policies.NAMES`.
     clairvoyant

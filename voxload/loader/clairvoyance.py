@@ -79,7 +79,9 @@ class Clairvoyance:
             members = Members(
                 line=nearby.line,
                 group=nearby.group,
-                gather=lambda own: [order for rank, order in enumerate(rendezvous.gather(own)) if rank in nearby.ranks],
+                gather=lambda own: [
+                    order for rank, order in enumerate(rendezvous.gather(own, Ints)) if rank in nearby.ranks
+                ],
                 holds=lambda tier, sample: nearby.holds(tier, blocks.keys(sample)),
             )
             foresight = Foresight(

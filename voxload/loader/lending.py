@@ -16,10 +16,11 @@ from voxload.cache.peer.address import (
     interface_address,
     route_address,
 )
-from voxload.cache.peer.flight import FlightPeers, FlightServer
+from voxload.cache.peer.client import TcpPeers
 from voxload.cache.peer.mpi import MpiPeers, split_world
 from voxload.cache.peer.node import LinePeers, NodePeers, near_arenas
 from voxload.cache.peer.protocol import Peers
+from voxload.cache.peer.server import PeerServer
 from voxload.cache.peer.shelf import Shelf
 from voxload.grid import ProcessGrid
 from voxload.loader.cache import Cache
@@ -29,10 +30,10 @@ _MPI_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 
 
 def transport_of(cache: Cache) -> str:
-    """Return what carries blocks between nodes: ``flight``, ``mpi``, or ``none``."""
+    """Return what carries blocks between nodes: ``tcp``, ``mpi``, or ``none``."""
     if cache.peers == "auto":
         is_mpi = any(name in os.environ for name in _MPI_RANKS) and "RANK" not in os.environ
-        return "mpi" if is_mpi and find_spec("mpi4py") else "flight"
+        return "mpi" if is_mpi and find_spec("mpi4py") else "tcp"
     return "none" if cache.peers == "node" else cache.peers
 
 
@@ -70,10 +71,10 @@ class Lending:
         self._token = token
         self._transport = transport_of(cache)
         self._peers: Peers | None = None
-        self._server: FlightServer | None = None
-        if self._transport == "flight":
+        self._server: PeerServer | None = None
+        if self._transport == "tcp":
             host = interface_address(cache.interface) if cache.interface else route_address()
-            self._server = FlightServer(shelf, token=token, host=host or LOOPBACK, tls=cache.tls)
+            self._server = PeerServer(shelf, token=token, host=host or LOOPBACK, tls=cache.tls)
 
     @property
     def address(self) -> PeerAddress:
@@ -98,10 +99,10 @@ class Lending:
 
     def _far(self, others: Mapping[int, PeerAddress], host: str, near: frozenset[int]) -> Peers | None:
         """Return the transport, for groups that are not read in place."""
-        if self._transport == "flight":
+        if self._transport == "tcp":
             here = {group: one.location for group, one in others.items() if one.host == host and group not in near}
             locations = far_locations(others, host) | here
-            return FlightPeers(locations, token=self._token, tls=self._cache.tls) if locations else None
+            return TcpPeers(locations, token=self._token, tls=self._cache.tls) if locations else None
         if self._transport == "mpi":
             line = split_world(self._grid.rank % self._grid.group_size, self._grid.group)
             return MpiPeers(line, None if self._memory is None else self._memory.memory)

@@ -82,7 +82,7 @@ class Nearby:
         self._disk: DiskTier | None = None
         try:
             host = host_identity()
-            greetings = rendezvous.gather(_Greeting(host, job_token(), _digest(blocks.keys(0))))
+            greetings = rendezvous.gather(_Greeting(host, job_token(), _digest(blocks.keys(0))), _Greeting)
             sharers = sum(one.host == host for one in greetings)
             token = greetings[0].token
             self._open_tiers(cache, grid.rank, sharers, job=public_name(token))
@@ -98,7 +98,7 @@ class Nearby:
                 address = self._lending.address
             footprint = blocks.footprint(Codec.parse(cache.codec)) if self.tiers else 1
             mine = _Member(address, self._room(sharers), footprint, self._found(blocks, samples))
-            everyone = rendezvous.gather(mine)
+            everyone = rendezvous.gather(mine, _Member)
             members = [everyone[rank] for rank in self.ranks]
             self.group = self.ranks.index(grid.rank) if is_line else 0
             size = max(one.footprint for one in members)

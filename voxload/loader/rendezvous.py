@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from datetime import timedelta
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
+from voxload.telling import gathered
 
 T = TypeVar("T")
 
@@ -56,23 +57,33 @@ class Rendezvous:
         self._group = dist.new_group(backend="gloo", timeout=RENDEZVOUS_TIMEOUT)
         self.ranks = grid.world_size
 
-    def gather(self, mine: T) -> list[T]:
+    def gather(self, mine: T, kind: Any) -> list[T]:
         """Return what every rank gave, by rank; `[mine]` where this rank is alone.
 
-        Raises InternalError when a rank does not answer in time.
+        Parameters
+        ----------
+        mine
+            A value that `voxload.wire` knows.
+        kind
+            The type that every rank's must have.
+
+        Raises
+        ------
+        InternalError
+            When a rank does not answer in time, or gave something else.
         """
         if self._group is None:
             return [mine]
-        found: list[Any] = [None] * self.ranks
         try:
-            dist.all_gather_object(found, mine, group=self._group)
+            return gathered(mine, kind, group=self._group)
+        except InternalError:
+            raise
         except RuntimeError as error:
             raise InternalError(
                 "rendezvous of the ranks",
                 found=f"a rank that does not answer: {str(error).splitlines()[0]}",
                 remedy="see the log of the rank that stopped; every rank must begin as many epochs",
             ) from error
-        return cast("list[T]", found)
 
     def close(self) -> None:
         """Leave the group."""

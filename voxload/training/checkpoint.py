@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from voxload.atomic import remove_partials, replacing
-from voxload.errors import DataError, NotFoundError, StorageError, VoxloadError
+from voxload.errors import DataError, InternalError, NotFoundError, StorageError
 from voxload.regular import check_regular
+from voxload.telling import told_by_first
 from voxload.training.plan import TrainingPlan
 from voxload.training.progress import Progress
 from voxload.training.result import Epoch
@@ -56,17 +56,20 @@ class Checkpoint:
     marks: Tensor
     """Those of the held-out samples at the last epoch's end; empty before."""
 
+    def values(self) -> dict[str, Any]:
+        """Return the checkpoint as numbers, text, tensors, and mappings and lists of these."""
+        values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        values |= {name: dataclasses.asdict(values[name]) for name in ("moments", "progress")}
+        values["scale"] = None if self.scale is None else dataclasses.asdict(self.scale)
+        return values | {"version": FORMAT, "plan": self.plan.to_json()}
+
     def write(self, folder: Path) -> None:
         """Put the checkpoint into `folder`, in the place of the one before; it appears whole or not at all.
 
         What writers that were killed left behind is removed: one run at a time writes into a folder. Raises
         StorageError when it cannot be written; the one before then stays.
         """
-        path = folder / CHECKPOINT
-        values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        values |= {name: dataclasses.asdict(values[name]) for name in ("moments", "progress")}
-        values["scale"] = None if self.scale is None else dataclasses.asdict(self.scale)
-        values |= {"version": FORMAT, "plan": self.plan.to_json()}
+        path, values = folder / CHECKPOINT, self.values()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             remove_partials(path)
@@ -120,21 +123,25 @@ def what_is_wrong(error: BaseException) -> str:
 
 
 def read_together(folder: Path, *, rank: int) -> Checkpoint:
-    """Return the checkpoint in `folder` of rank 0, on every rank; all raise what it raises."""
-    found: list[Any] = [None]
+    """Return the checkpoint in `folder` of rank 0, on every rank; all raise what it raises.
+
+    The others hear it in numbers, text and tensors, never as a pickle. Raises InternalError at anything else.
+    """
+    found: list[Checkpoint] = []
+
+    def read() -> dict[str, Any]:
+        found.append(Checkpoint.read(folder))
+        return found[0].values()
+
+    values = told_by_first(read)
     if rank == 0:
-        try:
-            found = [Checkpoint.read(folder)]
-        except VoxloadError as error:
-            found = [error]
-    if dist.is_initialized():
-        dist.broadcast_object_list(found, src=0)
-    checkpoint = found[0]
-    if isinstance(checkpoint, VoxloadError):
-        raise checkpoint
-    if not isinstance(checkpoint, Checkpoint):
-        raise TypeError(type(checkpoint))
-    return checkpoint
+        return found[0]
+    try:
+        return Checkpoint(**_built(values))
+    except _DAMAGE as error:
+        raise InternalError(
+            f"checkpoint {folder}", found=f"rank 0 told of it: {error}", remedy="run one voxload on all ranks"
+        ) from error
 
 
 def _built(values: dict[str, Any]) -> dict[str, Any]:

@@ -6,17 +6,13 @@ import dataclasses
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
-
-import torch.distributed as dist
 
 from voxload.errors import StorageError
 from voxload.grid import ProcessGrid
 from voxload.loader.dataloader import DataLoader
-from voxload.loader.prometheus import write_textfile
+from voxload.loader.prometheus import Labelled, write_textfile
+from voxload.telling import gathered
 from voxload.training.result import RankReport
-
-T = TypeVar("T")
 
 
 def rank_reports(loader: DataLoader, grid: ProcessGrid) -> tuple[RankReport, ...]:
@@ -35,7 +31,7 @@ def rank_reports(loader: DataLoader, grid: ProcessGrid) -> tuple[RankReport, ...
         steps=tuple((step.asked, step.stall, step.compute) for step in stats.steps),
         sources=stats.sources,
     )
-    return tuple(_gathered(own, grid))
+    return tuple(gathered(own, RankReport))
 
 
 def publish(loaders: Mapping[str, DataLoader], path: Path, *, grid: ProcessGrid) -> None:
@@ -54,18 +50,9 @@ def publish(loaders: Mapping[str, DataLoader], path: Path, *, grid: ProcessGrid)
         ({"rank": str(grid.rank), "loader": name}, dataclasses.replace(loader.stats(), steps=()))
         for name, loader in loaders.items()
     ]
-    gathered = _gathered(own, grid)
+    everyone = gathered(own, list[Labelled])
     if grid.rank == 0:
         try:
-            write_textfile(path, [row for rows in gathered for row in rows])
+            write_textfile(path, [row for rows in everyone for row in rows])
         except StorageError as error:
             warnings.warn(str(error), RuntimeWarning, stacklevel=2)
-
-
-def _gathered(own: T, grid: ProcessGrid) -> list[T]:
-    """Return what every rank gave, by rank."""
-    if not dist.is_initialized():
-        return [own]
-    gathered: list[Any] = [None] * grid.world_size
-    dist.all_gather_object(gathered, own)
-    return gathered

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import ipaddress
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from multiprocessing.connection import Listener
 from pathlib import Path
 from types import ModuleType
@@ -14,9 +17,14 @@ from typing import Any
 
 import numpy.typing as npt
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from voxload.cache.block import BlockKey
+from voxload.cache.memory import MemoryTier
 from voxload.cache.peer.address import job_token
+from voxload.cache.peer.tls import Tls
 
 SCRIPT = Path(__file__).parent / "owner.py"
 
@@ -98,3 +106,33 @@ def doomed_owner(tmp_path: Path) -> Iterator[OwnerProcess]:
         yield started
     finally:
         started.close()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+    """Return a self-signed certificate for loopback and for a name of the job's."""
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "job")])
+    now = dt.datetime.now(dt.UTC)
+    names = [x509.DNSName("job.invalid"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return Tls(folder / "cert.pem", folder / "key.pem", folder / "cert.pem")
+
+
+@pytest.fixture
+def memory() -> Iterator[MemoryTier]:
+    """Yield a memory tier of this process."""
+    with closing(MemoryTier(2**24, job="test-peers")) as tier:
+        yield tier

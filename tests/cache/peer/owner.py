@@ -1,6 +1,6 @@
 """An owner of blocks in a process of its own: does what it is told over a local socket.
 
-    python owner.py SOCKET            lends over Flight
+    python owner.py SOCKET            lends over TCP
     mpiexec ... python owner.py SOCKET mpi    lies open to one-sided gets
 
 It never calls MPI while it waits for orders, so that a get succeeds without it or not at all.
@@ -20,8 +20,8 @@ import numpy.typing as npt
 from voxload.cache.block import BlockKey
 from voxload.cache.memory import MemoryTier
 from voxload.cache.peer.address import PeerAddress, host_identity
-from voxload.cache.peer.flight import FlightServer
 from voxload.cache.peer.mpi import MpiPeers, split_world
+from voxload.cache.peer.server import PeerServer
 from voxload.cache.peer.shelf import Shelf
 
 CAPACITY = 2**24
@@ -71,13 +71,13 @@ def connect(socket: str) -> Connection:
             time.sleep(0.02)
 
 
-def main(socket: str, transport: str = "flight") -> None:
+def main(socket: str, transport: str = "tcp") -> None:
     """Make a tier, lend from it, and obey."""
     with connect(socket) as link:
         token = link.recv()
         memory = MemoryTier(CAPACITY, job="test-peers")
         shelf = Shelf([memory])
-        server = FlightServer(shelf, token=token) if transport == "flight" else None
+        server = PeerServer(shelf, token=token) if transport == "tcp" else None
         address = PeerAddress(host_identity(), arena=memory.path, location=server.location if server else "")
         link.send((address, os.getpid()))
         peers = MpiPeers(split_world(0, 0), memory.memory) if transport == "mpi" else None

@@ -54,12 +54,12 @@ def test_routes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_far_locations() -> None:
     """Servers of other nodes are asked, not those of this one; one that only its own node reaches is an error."""
     addresses = {
-        0: PeerAddress(HERE, location="grpc+tcp://127.0.0.1:5"),
-        1: PeerAddress(THERE, location="grpc+tcp://10.0.0.7:6"),
-        2: PeerAddress(THERE, location="grpc+tls://[fd00::1]:7"),
+        0: PeerAddress(HERE, location="tcp://127.0.0.1:5"),
+        1: PeerAddress(THERE, location="tcp://10.0.0.7:6"),
+        2: PeerAddress(THERE, location="tls://[fd00::1]:7"),
         3: PeerAddress(THERE),
     }
-    assert far_locations(addresses, HERE) == {1: "grpc+tcp://10.0.0.7:6", 2: "grpc+tls://[fd00::1]:7"}
+    assert far_locations(addresses, HERE) == {1: "tcp://10.0.0.7:6", 2: "tls://[fd00::1]:7"}
     with pytest.raises(UsageError, match=r"group 0.*name the interface"):
         far_locations(addresses, THERE)
     assert pickle.loads(pickle.dumps(addresses)) == addresses  # noqa: S301 - made here

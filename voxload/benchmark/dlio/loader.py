@@ -8,6 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from dlio_benchmark.common.enumerations import DataLoaderSampler, DataLoaderType, DatasetType, Shuffle
 from dlio_benchmark.data_loader.base_data_loader import BaseDataLoader
 from dlio_benchmark.data_loader.torch_data_loader import dlio_sampler
@@ -68,7 +69,9 @@ class VoxloadDataLoader(BaseDataLoader):  # type: ignore[misc] # DLIO has no typ
         """End an epoch: note what was measured; every rank calls it."""
         if self._journal is not None and self._supply is not None:
             clock, world = self._journal.clock, DLIOMPI.get_instance().comm()
-            clock.settle(world.allreduce(clock.unsettled, op=MPI.MAX))
+            slowest = np.array([clock.unsettled])
+            world.Allreduce(MPI.IN_PLACE, slowest, op=MPI.MAX)  # bare numbers: with a small letter it sends pickles
+            clock.settle(float(slowest[0]))
             self._journal.end_epoch(self._supply.counts())
 
     def _open(self) -> None:
