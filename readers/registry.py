@@ -69,6 +69,13 @@ def find_format(path: str) -> Format:
     )
 
 
+def holds(known: Format, path: str, name: str) -> bool:
+    """Tell whether a format finds the volume `name` in `path`; formats that cannot look for one list them all."""
+    with translated(path):
+        look = getattr(known, "holds", None)
+        return bool(look(path, name)) if look is not None else name in known.datasets(path)
+
+
 def _in_order(path: str) -> tuple[Format, ...]:
     """Return all formats in the order of asking. Of a URL each costs requests, so the likelier of two comes first."""
     if not is_url(path) or path.lower().endswith(_HDF5_SUFFIXES):

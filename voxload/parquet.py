@@ -101,7 +101,7 @@ def _decoded_bytes(metadata: Any, column: int, chunk: Any) -> int:
     width = _WIDTHS.get(chunk.physical_type)
     if width is None:
         length = max(0, kind.length) if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0
-        return chunk.num_values * (_NUMBER + levels + length) + chunk.total_uncompressed_size
+        return int(chunk.num_values * (_NUMBER + levels + length) + chunk.total_uncompressed_size)
     return int(chunk.num_values * (width + levels))
 
 
@@ -131,7 +131,7 @@ class _Page:
 
     def __init__(self, fields: dict[int, Any]) -> None:
         self.kind, self.decoded, self.stored = (int(fields.get(number, -1)) for number in (1, 2, 3))
-        inner = next((fields[number] for number in (5, 7, 8) if number in fields), {})
+        inner: dict[int, Any] = next((fields[number] for number in (5, 7, 8) if number in fields), {})
         self.values = int(inner.get(1, 0))
         if min(self.kind, self.decoded, self.stored, self.values) < 0:
             raise ValueError("a page of negative size")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 from voxload.errors import UsageError
 
@@ -32,7 +32,7 @@ def check_regular(path: str | os.PathLike[str]) -> None:
     _check(path, status)
 
 
-def open_regular(path: str | os.PathLike[str], *, buffering: int = -1) -> IO[bytes]:
+def open_regular(path: str | os.PathLike[str], *, buffering: int = -1) -> BinaryIO:
     """Open a regular file for reading bytes.
 
     What was opened is looked at, not what had the name before. Raises UsageError for a pipe, a device or a socket, and

@@ -76,8 +76,8 @@ class DecodedChunks:
                 size = f"{sizes[tuple(wrong[0])]} bytes"
                 subject = f"{self._subject}, chunk {place}"
                 raise DataError(subject, found=size, expected=str(self._pipeline.nbytes), remedy=_REMEDY)
-            for part in _parts(box, self._chunks):
-                read_elements(self._dataset, part.slices, out, part.relative_to(box.start).slices)
+            for some in _parts(box, self._chunks):
+                read_elements(self._dataset, some.slices, out, some.relative_to(box.start).slices)
             return
         for place in itertools.product(*map(range, touched.start, touched.stop)):
             chunk = self._extents(place)

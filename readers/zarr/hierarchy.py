@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
@@ -11,15 +12,21 @@ import zarr
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.api.asynchronous import open as open_async
 from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.storage import LocalStore
 
+from voxload.limits import DOCUMENT
 from voxload.readers.remote import RemoteStore
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.objects import Facts, Part
 from voxload.readers.zarr.waiting import listed, waited
+from voxload.regular import check_regular
 
 T = TypeVar("T")
 _DOCUMENTS = ("zarr.json", ".zarray", ".zmetadata")
 """How the names of the objects end that describe a hierarchy."""
+
+_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+"""Objects that zarr-python parses."""
 
 
 class Hierarchy(Store):
@@ -85,11 +92,15 @@ class Hierarchy(Store):
 
 def open_node(path: str, store: Any) -> zarr.Group | zarr.Array[Any]:
     """Return the group or array at `path`, whose objects are in `store`."""
+    if not isinstance(store, RemoteStore):
+        _check_metadata(path)
     return _node(waited(open_async(store=Hierarchy(store) if isinstance(store, RemoteStore) else path, mode="r")))
 
 
 def member(group: zarr.Group, name: str) -> zarr.Group | zarr.Array[Any] | None:
     """Return what a group holds under a name, or None."""
+    if isinstance(group.store, LocalStore):
+        _check_metadata(f"{group.store.root}/{group.path}/{name}")
     found = waited(_async(group).get(name))
     return None if found is None else _node(found)
 
@@ -115,6 +126,18 @@ class Waited:
 def values(array: zarr.Array[Any], selection: Any) -> Any:
     """Return a part of an array as zarr-python reads it."""
     return waited(array.async_array.getitem(selection))
+
+
+def _check_metadata(folder: str) -> None:
+    """Refuse metadata that are too large to be parsed, or no files: zarr-python would read them all."""
+    for name in _METADATA:
+        path = f"{folder}/{name}"
+        try:
+            size = os.stat(path).st_size  # noqa: PTH116 - as is
+        except (OSError, ValueError):
+            continue
+        check_regular(path)
+        DOCUMENT.check(path, size, "metadata")
 
 
 def _async(group: zarr.Group) -> zarr.AsyncGroup:

@@ -14,7 +14,7 @@ from voxload.catalog import Catalog
 from voxload.cli.console import Screen
 from voxload.cli.info_catalog import CatalogRow, catalog_figures, catalog_table
 from voxload.cli.info_source import RawListing
-from voxload.cli.info_source_tables import listing_tables
+from voxload.cli.info_source_tables import LISTED, listing_tables, names_table
 from voxload.cli.info_stored import Ranks, plot_volume, volume_figures
 from voxload.cli.info_subject import Subject
 from voxload.cli.info_tables import advice_line, cost_table, volume_table
@@ -48,6 +48,8 @@ class Answer:
     def add_subject(self, subject: Subject) -> None:
         """Add what a path is; raises UsageError when ranks are asked for of what no rank can read."""
         listing = subject.listing
+        if subject.many:
+            self._add_many(subject)
         if subject.stored is not None:
             packed = subject.packed
             self._add_volume(subject.stored, {} if packed is None else packed.rows())
@@ -84,6 +86,15 @@ class Answer:
                 self.tables += [cost_table(costs), advice_line(advice, costs)]
             if self.plot is not None:
                 plot_volume(reader, self.plot, sample=sample)
+
+    def _add_many(self, subject: Subject) -> None:
+        if self.ranks.spatial or self.plot is not None:
+            raise UsageError(
+                subject.format, found=f"{len(subject.many)} volumes", expected="one", remedy="name one with --dataset"
+            )
+        shown = list(subject.many[:LISTED])
+        self.figures |= {"format": subject.format, "volumes": len(subject.many), "datasets": shown}
+        self.tables.append(names_table(subject.format, subject.many))
 
     def _add_raw(self, listing: RawListing) -> None:
         if self.ranks.spatial:

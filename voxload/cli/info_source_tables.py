@@ -13,6 +13,7 @@ from rich.table import Table
 
 from voxload.cli.info_source import RawListing
 from voxload.convert.finding import FoundCube
+from voxload.text import shown
 from voxload.units import format_bytes
 
 LISTED = 30
@@ -37,6 +38,16 @@ def listing_tables(listing: RawListing) -> RenderableType:
     if common:
         sums.add_row("attributes of all", escape(_values(common)))
     return Group(sums, _cubes(listing, common))
+
+
+def names_table(kind: str, names: Sequence[str]) -> RenderableType:
+    """Return a table of volumes of which only the names are known."""
+    table = Table(show_header=False)
+    table.add_row("what", f"{kind}, {len(names)} volumes; --dataset shows one")
+    table.add_row("volumes", escape(", ".join(map(shown, names[:LISTED]))))
+    if len(names) > LISTED:
+        table.caption, table.caption_justify = f"and {len(names) - LISTED} more", "left"
+    return table
 
 
 def _add_cube(table: Table, found: FoundCube) -> None:

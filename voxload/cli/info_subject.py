@@ -10,12 +10,16 @@ from voxload.cli.info_tables import extents
 from voxload.convert.manifest import read_manifest
 from voxload.convert.sources.hints import Headerless, Hints, MemoryOrder
 from voxload.errors import DataError, NotFoundError, UsageError
-from voxload.readers import Location, find_format
+from voxload.readers import Location, find_format, holds
 from voxload.readers.protocol import Window
 from voxload.readers.store import is_url
+from voxload.regular import check_regular
+from voxload.text import listed
 
 _HEADERLESS, _NAMELESS = "raw", "HDF5"
 """The readers' formats of files that nothing is known of, and of those that name no axes."""
+MANY = 1000
+"""Volumes of a file or hierarchy from which on only their names are shown: each takes a look at its metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,10 @@ class Subject:
     """Why a conversion would not take it, where readers do."""
     packed: Packed | None = None
     """Which of several samples that a conversion packed into one volume `stored` is."""
+    many: tuple[str, ...] = ()
+    """The names of its volumes, where these are too many to look at."""
+    format: str = ""
+    """Format of these."""
 
 
 def find_subject(given: Given) -> Subject:
@@ -84,7 +92,11 @@ def find_subject(given: Given) -> Subject:
     DataError
         When it is damaged.
     """
+    if not is_url(given.path):
+        check_regular(given.path)
     names, known = _stored_names(given)
+    if len(names) > MANY and given.choice == Choice():
+        return Subject(many=names, format=known)
     if is_url(given.path):
         return Subject(stored=_location(given, _one(given, names), None))
     if _is_converted(Path(given.path)):
@@ -113,6 +125,8 @@ def _stored_names(given: Given) -> tuple[tuple[str, ...], str]:
         if is_url(given.path):
             raise
         return (), ""  # a folder of raw files, or of nothing
+    if given.choice.dataset and holds(known, given.path, given.choice.dataset):
+        return (given.choice.dataset,), known.name
     if known.name != _HEADERLESS:
         return known.datasets(given.path), known.name
     facts = given.headerless
@@ -123,7 +137,7 @@ def _stored_names(given: Given) -> tuple[tuple[str, ...], str]:
 def _one(given: Given, names: tuple[str, ...]) -> str:
     """Return the named dataset, or the only one; raises UsageError that lists them where there are several."""
     if not given.choice.dataset and len(names) > 1:
-        raise UsageError(given.path, found=f"{len(names)} volumes, {list(names)}", remedy="name one with --dataset")
+        raise UsageError(given.path, found=f"{len(names)} volumes, {listed(names)}", remedy="name one with --dataset")
     return given.choice.dataset
 
 

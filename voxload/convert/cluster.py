@@ -16,6 +16,7 @@ from voxload.convert.pipeline import Tally
 from voxload.convert.store import VolumePlan
 from voxload.documents import parse_json, read_document
 from voxload.errors import NotFoundError, StorageError, UsageError, VoxloadError
+from voxload.regular import check_regular
 
 _CONNECT = 10.0
 """Seconds in which a scheduler must answer."""
@@ -162,6 +163,8 @@ class Cluster:
 def _address(scheduler: str) -> str:
     """Return the address that a scheduler file holds, or the one that was given."""
     path = Path(scheduler)
+    if "://" not in scheduler:
+        check_regular(path)
     if "://" in scheduler or not path.is_file():
         return scheduler
     try:

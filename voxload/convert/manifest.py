@@ -20,6 +20,7 @@ from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.names import stays_inside
 from voxload.readers.faults import translated
+from voxload.readers.hdf5.openfile import open_file
 
 ATTRIBUTE = "voxload"
 """Attribute of the Zarr group, or scalar dataset of the HDF5 file, that holds the manifest."""
@@ -201,11 +202,13 @@ def read_manifest(path: Path) -> Manifest | None:
 
     Raises DataError when it is damaged, or of another version of voxload.
     """
+    if not path.is_dir() and not path.is_file():
+        return None
     try:
         if path.is_dir():
             values = parse_json(read_document(path / "zarr.json"))["attributes"][ATTRIBUTE]
         else:
-            with h5py.File(path, "r") as file:
+            with open_file(str(path)) as file:
                 values = parse_json(file[ATTRIBUTE][()])
     except (OSError, ValueError, KeyError, TypeError):
         return None

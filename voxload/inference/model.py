@@ -16,6 +16,7 @@ from voxload.grid import ProcessGrid
 from voxload.inference.plan import InferencePlan
 from voxload.models import CosmoFlow, UNet3D
 from voxload.telling import told_by_first
+from voxload.regular import check_regular
 from voxload.training.checkpoint import CHECKPOINT, FORMAT, Checkpoint, what_is_wrong
 from voxload.training.plan import UNET3D, TrainingPlan
 from voxload.training.statistics import Moments, TargetScale
@@ -141,6 +142,7 @@ def _checkpoint(path: Path) -> Checkpoint:
     """Return the checkpoint at `path`, a file or its folder."""
     file = path / CHECKPOINT if path.is_dir() else path
     subject, remedy = f"--checkpoint {file}", f"name the --output of voxload train, or the {CHECKPOINT} in it"
+    check_regular(file)
     if not file.is_file():
         raise NotFoundError(subject, found="no such file", remedy=remedy)
     if file.name != CHECKPOINT:

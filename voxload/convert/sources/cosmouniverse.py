@@ -18,8 +18,9 @@ from voxload.convert.sources.hdf5tree import extents_of
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import RawCube, ReadInto, Source
-from voxload.convert.sources.volumenames import chosen, listed
+from voxload.convert.sources.volumenames import chosen
 from voxload.errors import DataError, UsageError
+from voxload.text import listed
 
 DATASET = "full"
 """Name of the cube in the file, and where it is converted to."""

@@ -9,18 +9,20 @@ import h5py
 
 from voxload.convert.sources.cubeaxes import axes_by_count, cube_axes
 from voxload.convert.sources.hdf5cube import Hdf5Cube, describe_dataset
+from voxload.convert.sources.hdf5facts import Hdf5Dataset, Hdf5Tree
 from voxload.convert.sources.hdf5targets import read_targets
 from voxload.convert.sources.hdf5tree import hdf5_tree
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.members import only_member
 from voxload.convert.sources.plainvalues import plain_values
-from voxload.convert.sources.probe import Hdf5Dataset, Hdf5Tree, Probe
+from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import RawCube, Source
-from voxload.convert.sources.volumenames import check_extents, chosen, listed
+from voxload.convert.sources.volumenames import candidates, check_extents, chosen
 from voxload.documents import parse_json
 from voxload.errors import DataError
 from voxload.readers.axes import declared_axes
 from voxload.readers.faults import translated
+from voxload.text import listed
 
 _MANIFEST = "voxload"
 """Dataset of the files that voxload itself converted, or their root attribute; it holds the manifest."""
@@ -52,7 +54,9 @@ class Hdf5:
         """
         tree = hdf5_tree(probe)
         _check_one_sample(probe, tree)
-        names = sorted(name for name, item in tree.datasets.items() if _is_volume(item))
+        if not hints.datasets:
+            tree.datasets.values()  # in one pass
+        names = sorted(name for name in candidates(tuple(tree.datasets), hints) if _is_volume(tree.datasets[name]))
         if not names:
             raise DataError(
                 f"{probe.path}",

@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 
 from voxload.convert.sources.flat import FlatFile
-from voxload.convert.sources.probe import Hdf5Dataset
+from voxload.convert.sources.hdf5facts import Hdf5Dataset
 from voxload.convert.sources.protocol import RawCube, ReadInto
 from voxload.convert.sources.volumenames import volume_names
 from voxload.readers.axes import AxisOrder

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from voxload.convert.sources.probe import Hdf5Tree, Probe
+from voxload.convert.sources.hdf5facts import Hdf5Tree
+from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError
 
 

@@ -13,13 +13,15 @@ from typing import Any
 
 from voxload.convert.sources.cubeaxes import cube_axes
 from voxload.convert.sources.hdf5cube import Hdf5Cube, describe_dataset
+from voxload.convert.sources.hdf5facts import Hdf5Tree
 from voxload.convert.sources.hdf5tree import hdf5_tree
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.plainvalues import plain_values
-from voxload.convert.sources.probe import Hdf5Tree, Probe
+from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import Source
-from voxload.convert.sources.volumenames import check_extents, chosen, listed
+from voxload.convert.sources.volumenames import check_extents, chosen
 from voxload.errors import DataError
+from voxload.text import listed
 
 _FORMAT = "nyx-lyaf"
 _GROUPS = ("native_fields", "derived_fields")

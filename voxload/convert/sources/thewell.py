@@ -16,17 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from voxload.convert.sources.hdf5cube import describe_dataset
+from voxload.convert.sources.hdf5facts import Hdf5Tree
 from voxload.convert.sources.hdf5slab import Hdf5Slab, check_slabs
 from voxload.convert.sources.hdf5targets import read_numbers
 from voxload.convert.sources.hdf5tree import hdf5_tree
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.partnames import part_name
 from voxload.convert.sources.plainvalues import plain_values
-from voxload.convert.sources.probe import Hdf5Tree, Probe
+from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import RawCube, Source
-from voxload.convert.sources.volumenames import check_extents, chosen, listed
+from voxload.convert.sources.volumenames import check_extents, chosen
 from voxload.convert.sources.wellfield import WellField
 from voxload.errors import DataError, UsageError
+from voxload.text import listed
 
 _DIMENSIONS = 3
 _TIME = "dimensions/time"

@@ -25,6 +25,18 @@ def volume_names(names: Sequence[str]) -> dict[str, str]:
     return {name: short if count[short] == 1 else name.replace("/", "_") for name, short in last.items()}
 
 
+def candidates(names: Sequence[str], hints: Hints) -> Sequence[str]:
+    """Return the datasets that may be wanted, and those by which these get their names; all where that is not known.
+
+    Of a file with any number of datasets only they need be looked at.
+    """
+    wanted = {name.strip("/") for name in hints.datasets}
+    last = {name: name.rsplit("/", 1)[-1] for name in names}
+    named = [name for name in names if {name, last[name], name.replace("/", "_")} & wanted]
+    alike = {last[name] for name in named}
+    return [name for name in names if last[name] in alike] if named else names
+
+
 def chosen(subject: str, names: Sequence[str], hints: Hints) -> dict[str, str]:
     """Return the wanted ones of a file's datasets, each with the name of its volume, in the file's order.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from voxload.convert.sources.probe import Hdf5Dataset
+from voxload.convert.sources.hdf5facts import Hdf5Dataset
 from voxload.errors import DataError, UsageError
 from voxload.readers.axes import AxisOrder, resolve_axes
 

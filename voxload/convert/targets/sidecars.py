@@ -8,6 +8,7 @@ from pathlib import Path
 from voxload.convert.targets.reading import read_targets
 from voxload.convert.targets.table import TargetTable
 from voxload.errors import NotFoundError
+from voxload.regular import check_regular
 
 
 class SideCars:
@@ -26,6 +27,8 @@ class SideCars:
         self._name = source if isinstance(source, Path) else Path()
         self._root = root if root.is_dir() else root.parent
         self._found: dict[Path, TargetTable] = {}
+        if isinstance(source, Path):
+            check_regular(source)
         is_one = not isinstance(source, Path) or source.is_file()
         self._one = read_targets(source) if is_one else None
 
