@@ -301,7 +301,7 @@ def test_names_in_memory_do_not_show_the_token(folder: Path, monkeypatch: pytest
     monkeypatch.setattr("voxload.loader.nearby.job_token", lambda: token)
     data = open_data(folder)
     loader = voxload.DataLoader(data, 1, cache=voxload.Cache(memory="1MiB"))
-    assert len(list(loader))
+    assert list(loader)
     name = _memory_of(loader).path
     loader.close()
     data.close()
