@@ -42,12 +42,11 @@ def compiled(*arguments: Any, returns: Any = types.void) -> Callable[[F], F]:
         jit: Any = numba.njit
         signature = returns(*arguments)
         try:
-            return _kept(_named(function, signature), signature)
-        except ForeignError as error:
-            _tell_once(str(error))
-        except _NOT_KEPT:
-            pass
-        found: F = jit([signature], nogil=True, boundscheck=False)(function)
+            found: F = _kept(_named(function, signature), signature)
+        except _NOT_KEPT as error:
+            if isinstance(error, ForeignError):
+                _tell_once(str(error))
+            found = jit([signature], nogil=True, boundscheck=False)(function)
         return found
 
     return compile_

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -19,7 +20,7 @@ from voxload.cache.attached import AttachedMemory
 from voxload.cache.layout import ROW, WINDOW, Layout
 from voxload.cache.memory import MemoryTier
 from voxload.cache.peer.protocol import Answer
-from voxload.cache.segment import SHARED
+from voxload.cache.segment import PREFIX, SHARED, remove_dead
 from voxload.cache.stored import Form
 from voxload.errors import DataError, NotFoundError, UsageError
 
@@ -362,6 +363,18 @@ def test_a_system_that_does_not_allocate(run_child: Callable[..., Any]) -> None:
     with run_child(REFUSED) as child:
         assert f"found {2**20} bytes projected" in child.hear()
         assert child.hear() == "0"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_what_another_user_left_in_memory_stays(tmp_path: Path) -> None:
+    """Root removes its own dead segments and nobody else's."""
+    own, other, fifo = (tmp_path / f"{PREFIX}{name}" for name in ("own", "other", "fifo"))
+    for path in (own, other):
+        path.touch(0o600)
+    os.chown(other, 61002, 61002)
+    os.mkfifo(fifo)
+    remove_dead(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {other.name, fifo.name}
 
 
 def open_descriptors() -> int:

@@ -20,6 +20,7 @@ from torch.utils.data import BatchSampler, RandomSampler, Sampler, SequentialSam
 
 import voxload
 from voxload.cache.memory import MemoryTier
+from voxload.cache.peer.address import public_name
 from voxload.errors import StorageError, UsageError
 from voxload.prefetch import policies
 from voxload.prefetch.line import MEMORY
@@ -292,6 +293,20 @@ def test_batches_that_are_kept_do_not_change(folder: Path) -> None:
     del kept
     loader.close()
     data.close()
+
+
+def test_names_in_memory_do_not_show_the_token(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everyone on the node sees the names in /dev/shm; the token lets into the blocks of all ranks."""
+    token = bytes(range(0xA0, 0xC0))
+    monkeypatch.setattr("voxload.loader.nearby.job_token", lambda: token)
+    data = open_data(folder)
+    loader = voxload.DataLoader(data, 1, cache=voxload.Cache(memory="1MiB"))
+    assert list(loader)
+    name = _memory_of(loader).path
+    loader.close()
+    data.close()
+    assert f"-{public_name(token)}-0-" in name
+    assert not any(token[at : at + 3].hex() in name for at in range(30))
 
 
 def test_storage_that_is_gone_for_good_is_an_error_that_names_it(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 import socket
@@ -21,6 +22,7 @@ from voxload.cache.peer.address import (
     host_identity,
     interface_address,
     job_token,
+    public_name,
     route_address,
 )
 from voxload.cache.peer.request import Request
@@ -71,6 +73,18 @@ def test_identity_and_token() -> None:
     assert socket.gethostname() in host_identity()
     assert len(job_token()) == 32
     assert job_token() != job_token()
+
+
+def test_the_public_name_tells_nothing_of_the_token() -> None:
+    """It is the same for all ranks, another one for each job, no part of the token, and no plain hash of it."""
+    tokens = [job_token() for _ in range(100)]
+    names = [public_name(token) for token in tokens]
+    assert len(set(names)) == 100
+    assert names == [public_name(token) for token in tokens]
+    for token, name in zip(tokens, names, strict=True):
+        parts = {token.hex()[at : at + 8] for at in range(57)}
+        assert not any(part in name for part in parts)
+        assert name not in {hashlib.blake2b(token).hexdigest()[:16], hashlib.sha256(token).hexdigest()[:16]}
 
 
 def _keys() -> st.SearchStrategy[BlockKey]:
