@@ -135,7 +135,7 @@ def test_what_it_cannot_do_is_refused(whole: Task, partial: Task) -> None:
     with pytest.raises(UsageError, match="threads"):
         KIND.build(_supplied(whole, threads=0))
     with pytest.raises(UsageError, match="only some ranks run"):
-        KIND.build(_supplied(partial, memory=ROOM, peers="flight"))
+        KIND.build(_supplied(partial, memory=ROOM, peers="tcp"))
     with closing(KIND.build(whole)) as loader:
         order = epoch_indices(whole.workload.share, len(whole.data), whole.grid, 0)
         for wrong in (order[::-1], order[:1], order[1:], (*order, 0)):
