@@ -75,6 +75,17 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(figures["channels"]) == 2
 
 
+def test_list_cuts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a narrow terminal what is long goes on below: a cut id names nothing."""
+    monkeypatch.setenv("COLUMNS", "40")
+    written(tmp_path / CATALOG_NAME, ["universe-00000-of-the-first-kind"], omega_m=[0.123456], sigma_eight=[0.5])
+    assert run(["catalog", "list", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "\u2026" not in printed
+    firsts = [line.split(" ")[1] for line in printed.splitlines() if line.startswith(" ") and line.strip()]
+    assert "universe-00000-of-the-first-kind" in "".join(firsts)
+
+
 @pytest.mark.usefixtures("folder")
 def test_list_columns(capsys: pytest.CaptureFixture[str]) -> None:
     """Any column can be asked for, fields of statistics too; JSON has null for what is not a finite number."""

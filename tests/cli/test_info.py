@@ -68,6 +68,26 @@ def test_a_halo_costs_neighbouring_chunks(universe: Path, capsys: pytest.Capture
     assert any("[-1:17, -1:17, -1:17]" in line for line in lines)
 
 
+def test_chunks_are_advised_only_where_they_are_better(universe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that has the best chunks for a grid is left as it is; one chunk for all ranks could be cut."""
+    call = ["info", str(universe / "converted" / "u.zarr")]
+    assert run([*call, "--spatial", "2,2,2", "--halo", "1"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "decoded; no chunks would do with less." in printed
+    assert "--chunks" not in printed
+    assert run([*call, "--spatial", "4,1,1"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Over all ranks 2.000 of what is needed is decoded; with chunks 8,32,32 it would be 1.000" in printed
+
+
+def test_what_files_are_called_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Brackets in a name are no markup, and get no strokes."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["rho[bold]"] = np.zeros((4, 4, 4), np.int16)
+    assert run(["info", str(tmp_path / "a.h5"), "--dataset", "rho[bold]"]) == 0
+    assert "HDF5, dataset rho[bold] " in capsys.readouterr().out
+
+
 def test_a_catalogue_is_summarised(universe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder with a catalogue shows samples and targets."""
     found = _json(["info", str(universe / "converted")], capsys)

@@ -191,6 +191,27 @@ def test_ctrl_c_ends_quietly_while_the_commands_load() -> None:
     assert (done.returncode, done.stderr, done.stdout) == (130, "voxload: interrupted\n", "")
 
 
+@pytest.mark.parametrize("more", [[], ["--traceback"]])
+def test_a_warning_is_one_line(more: list[str]) -> None:
+    """What a command warns of is told as errors are; with --traceback as Python does, with its place."""
+    program = """if True:
+        import sys, types, warnings
+        from voxload.cli import commands, main, start
+
+        def warn() -> None:
+            warnings.warn("first\\nsecond\x1b[2J", RuntimeWarning, stacklevel=1)
+
+        commands.COMMANDS = {"warn": commands.Command("voxload.cli.warn", "warn", "Warn.")}
+        sys.modules["voxload.cli.warn"] = types.SimpleNamespace(EPILOG="", warn=warn)
+        start.main()
+    """
+    done = processes.run([sys.executable, "-c", program, "warn", *more], capture_output=True, text=True)
+    if more:
+        assert "RuntimeWarning" in done.stderr
+    else:
+        assert done.stderr == "voxload: warning: first second\\x1b[2J\n"
+
+
 def test_a_retry_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Who waits for a storage sees which attempt failed, why, and when the next one comes."""
     show_retries()

@@ -24,6 +24,9 @@ FOLDERS = {
     "bench sweep": (["bench", "sweep", "nothing", "--folder"], "--folder"),
     "train": (["train", "nothing", "--output"], "--output"),
     "train's logs": (["train", "nothing", "--tensorboard"], "--tensorboard"),
+    "demo": (["demo", "--output"], "--output"),
+    "demo's universes": (["demo", "--folder"], "--folder"),
+    "convert": (["convert", "nothing"], "folder for the samples"),
     "infer": (["infer", "nothing", "--checkpoint", "nothing", "--output"], "--output"),
 }
 

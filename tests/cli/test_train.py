@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from rich.table import Table
 
 from voxload.cli.main import run
 from voxload.cli.tables import epoch_table, rank_table, source_table
+from voxload.cli.training import report
 from voxload.plots import draw_classes, draw_learning
 from voxload.prefetch.meter import Traffic
 from voxload.training.plan import Optimisation, TrainingPlan
@@ -158,6 +160,19 @@ def test_tables_fit_the_terminal(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
     assert "\u2026" not in text
     assert "orders beyond the epoch at hand were used" in " ".join(text.split())
+
+
+def test_a_run_that_was_finished_has_no_figures_of_loading(tmp_path: Path) -> None:
+    """Taken up again, it loads nothing: that is said, and no utilisation of 0 %."""
+    console = Console(width=80, file=StringIO())
+    with console.capture() as capture:
+        report(replace(_result({}, 0), policy=None), tmp_path, console=console)
+    assert "Nothing was left to do: all 1 epochs were behind." in (text := capture.get())
+    assert "Loading, per rank" not in text
+    busy = replace(_result({}, 0), policy=None, ranks=(replace(_result({}, 0).ranks[0], steps=((0.0, 0.1, 1.0),)),))
+    with console.capture() as capture:
+        report(busy, tmp_path, console=console)
+    assert "Loading, per rank" in capture.get()
 
 
 def test_the_table_of_sources_adds_up() -> None:

@@ -87,7 +87,7 @@ def test_a_finished_run_is_prolonged(whole: Whole, tmp_path: Path) -> None:
     rates = Checkpoint.read(tmp_path / "run").learner["schedule"]["_last_lr"]
     assert rates == [longer.learning_rate * rate_factor(9, 9)]
     shorter = replace(plan, optimisation=replace(longer, epochs=2))
-    with pytest.raises(UsageError, match="--resume with another epochs"):
+    with pytest.raises(UsageError, match="--resume with fewer epochs: found 2"):
         train(shorter)
 
 
@@ -182,7 +182,7 @@ def test_split_weights_load_into_the_plain_networks(grids: Grids) -> None:
 
 
 OTHER: dict[str, tuple[Callable[[TrainingPlan], dict[str, Any]], str]] = {
-    "epochs": (lambda plan: {"optimisation": replace(plan.optimisation, epochs=1)}, "another epochs: found 1"),
+    "epochs": (lambda plan: {"optimisation": replace(plan.optimisation, epochs=1)}, "fewer epochs: found 1, expected"),
     "seed": (lambda plan: {"optimisation": replace(plan.optimisation, seed=1)}, "another seed"),
     "rate": (lambda plan: {"optimisation": replace(plan.optimisation, learning_rate=1.0)}, "another learning-rate"),
     "type": (lambda plan: {"optimisation": replace(plan.optimisation, dtype="float64")}, "another dtype"),

@@ -23,7 +23,9 @@ def sample_table(rows: Rows, shown: Mapping[str, Column], limit: int) -> Table:
     table = _table("")
     for name in shown:
         table.add_column(
-            "stored" if name == "stored_bytes" else visible(name), justify="left" if name in _TEXT else "right"
+            "stored" if name == "stored_bytes" else visible(name),
+            justify="left" if name in _TEXT else "right",
+            overflow="fold",  # a cut id names nothing
         )
     values = {name: column.of(rows.table)[:limit].to_pylist() for name, column in shown.items()}
     for line in zip(*values.values(), strict=True):

@@ -13,6 +13,7 @@ import typer
 from voxload.cli.console import Screen
 from voxload.cli.convert_tables import plan_figures, plan_table, report_table
 from voxload.cli.options import AllowOutside, headerless, parse_extents, parse_names, parse_triple
+from voxload.cli.outputs import check_folder
 from voxload.cli.progress import byte_bar
 from voxload.convert import (
     Assignment,
@@ -100,6 +101,7 @@ def convert(
 
     Run it again after an interruption: what is complete is skipped, what is not is taken up.
     """
+    check_folder("folder for the samples", dst)
     binary = headerless(shape, dtype, order=order, header_bytes=header_bytes)
     options = ConvertOptions(
         format=stored,

@@ -13,6 +13,7 @@ import typer
 
 from voxload.catalog import Catalog
 from voxload.cli.console import Screen
+from voxload.cli.outputs import check_folder
 from voxload.cli.progress import byte_bar, count_bar
 from voxload.cli.training import LEARNING, TIMELINE, report, train_with_progress
 from voxload.convert import ConvertOptions, Readers, convert
@@ -62,6 +63,8 @@ def demo(
     Ends with status 1 if the network, trained by the recipe, does not beat the mean predictor on sigma_8 of
     held-out universes, or if it does with shuffled labels.
     """
+    check_folder("--folder", folder)
+    check_folder("--output", output)
     console = Screen(stderr=as_json)
     raw, converted = folder / f"raw-{size}-{universes}-{seed}", folder / f"converted-{size}-{universes}-{seed}"
     start = perf_counter()

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
 
 from voxload.advice import Advice
@@ -36,7 +35,7 @@ def volume_table(figures: Mapping[str, Any], more: Mapping[str, str]) -> Table:
         rows["voxels of the volume"] = f"{Box(tuple(window['start']), tuple(window['stop']))}, as a window of it"
     table = Table(show_header=False)
     for name, value in rows.items():
-        table.add_row(name, escape(value))
+        table.add_row(name, value)
     return table
 
 
@@ -64,6 +63,8 @@ def advice_line(advice: Advice, costs: Sequence[RankCost]) -> str:
     """Say what the best chunks for this grid would change."""
     now = sum(rank.cost.decoded_bytes for rank in costs) / sum(rank.needed for rank in costs)
     chunks = ",".join(map(str, advice.chunks))
+    if round(advice.decode_amplification, 3) >= round(now, 3):
+        return f"Over all ranks {now:.3f} of what is needed is decoded; no chunks would do with less."
     return (
         f"Over all ranks {now:.3f} of what is needed is decoded; with chunks {chunks} it would be "
         f"{advice.decode_amplification:.3f} (voxload convert --chunks {chunks})."

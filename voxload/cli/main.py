@@ -19,7 +19,8 @@ from voxload.cli.start import INTERRUPTED
 from voxload.errors import UsageError, VoxloadError
 from voxload.text import shown
 
-_TRACEBACK = "--traceback"
+TRACEBACK = "--traceback"
+"""Option that shows where errors and warnings come from."""
 
 
 def _show_version(is_asked: bool) -> None:
@@ -33,7 +34,7 @@ def _root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
     traceback: Annotated[
-        bool, typer.Option(_TRACEBACK, help="Show where an error comes from; may stand anywhere in the call.")
+        bool, typer.Option(TRACEBACK, help="Show where an error comes from; may stand anywhere in the call.")
     ] = False,
 ) -> None:
     """Load, convert and train on 3-D samples that are too large for one GPU."""
@@ -42,13 +43,13 @@ def _root(
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status."""
     show_retries()
-    given = [argument for argument in arguments if argument != _TRACEBACK]
+    given = [argument for argument in arguments if argument != TRACEBACK]
     try:
         status = _app(given)(args=given, standalone_mode=False)
     except typer.TyperException as error:
         return _fail(error.format_message() or "missing command; see voxload --help", error.exit_code)
     except VoxloadError as error:
-        if _TRACEBACK in arguments:
+        if TRACEBACK in arguments:
             raise
         return _fail(str(error), 2 if isinstance(error, UsageError) else 1)
     except (KeyboardInterrupt, typer.Abort):

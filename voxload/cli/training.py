@@ -45,7 +45,10 @@ def train_as_rank(plan: TrainingPlan, *, processes: int, label: str) -> Training
 
 def report(result: TrainingResult, folder: Path, *, console: Console) -> None:
     """Print the tables of `result` and draw its pictures into `folder`."""
-    console.print(rank_table(result))
+    if any(rank.steps for rank in result.ranks):
+        console.print(rank_table(result))
+    else:
+        console.print(f"Nothing was left to do: all {len(result.epochs)} epochs were behind.")
     if result.policy is not None:
         console.print(source_table(result))
     console.print(epoch_table(result))

@@ -47,7 +47,14 @@ def check_same_plan(saved: TrainingPlan, now: TrainingPlan) -> None:
     More epochs prolong it: those that are behind stay what they were; see `prolonged`.
     """
     before, after = _settings(saved), _settings(now)
-    before["epochs"] = max(before["epochs"], after["epochs"])
+    if after["epochs"] < before["epochs"]:
+        raise UsageError(
+            "--resume with fewer epochs",
+            found=f"{after['epochs']}",
+            expected=f"{before['epochs']}, as in the checkpoint, or more to prolong the run",
+            remedy="the step size fell over that many: start a new run without --resume",
+        )
+    del before["epochs"], after["epochs"]
     for name, value in after.items():
         if value != before[name]:
             raise UsageError(

@@ -72,8 +72,11 @@ class GadgetHeader:
         return match["base"] if match and self.files > 1 else ""
 
 
-def read_parts(first: GadgetHeader, read: Callable[[Path], GadgetHeader]) -> tuple[GadgetHeader, ...]:
-    """Return the headers of all files of a snapshot, which must be there and agree; raises DataError."""
+def read_parts(first: GadgetHeader, read: Callable[[Path], GadgetHeader | None]) -> tuple[GadgetHeader, ...]:
+    """Return the headers of all files of a snapshot, which must be there and agree; raises DataError.
+
+    `read` returns the header of a file, None of one that is no snapshot in the format of the first.
+    """
     files = first.part_files()
     missing = [path.name for path in files if not path.is_file()]
     if missing:
@@ -82,7 +85,7 @@ def read_parts(first: GadgetHeader, read: Callable[[Path], GadgetHeader]) -> tup
             found=f"{len(files) - len(missing)} of {len(files)} files of the snapshot, without {missing[0]}",
             expected="all of them in one folder",
         )
-    headers = tuple(read(path) for path in files)
+    headers = tuple(_header(path, read) for path in files)
     for header in headers:
         for name in ("totals", "masses", "box", "redshift", "files"):
             found, expected = getattr(header, name), getattr(headers[0], name)
@@ -95,6 +98,13 @@ def read_parts(first: GadgetHeader, read: Callable[[Path], GadgetHeader]) -> tup
                 )
     _check_counts(headers)
     return headers
+
+
+def _header(path: Path, read: Callable[[Path], GadgetHeader | None]) -> GadgetHeader:
+    header = read(path)
+    if header is None:
+        raise DataError(f"{path}", found="another kind of file", expected="a part of a Gadget snapshot, as the others")
+    return header
 
 
 def _check_counts(headers: Sequence[GadgetHeader]) -> None:

@@ -1,4 +1,4 @@
-"""GadgetHdf5: snapshots of Gadget, Arepo, Gizmo and SWIFT in HDF5.
+"""Snapshots of Gadget, Arepo, Gizmo and SWIFT in HDF5.
 
 ``Header`` holds NumPart_ThisFile, NumPart_Total (with _HighWord), MassTable, BoxSize and NumFilesPerSnapshot;
 ``PartTypeN`` holds Coordinates and, unless MassTable has it, Masses.
@@ -8,9 +8,10 @@ Source: GADGET-4 documentation, "Snapshot file format".
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import h5py
 import numpy as np
 
 from voxload.convert.gridding.gadget import GadgetHeader, describe_gadget, read_parts
-from voxload.convert.gridding.particles import Batch, Masses, ParticleChoice, Snapshot
-from voxload.convert.gridding.positions import check_masses, mass_of, native, runs
+from voxload.convert.gridding.gadget_snapshot import GadgetSnapshot
+from voxload.convert.gridding.particles import Masses, ParticleChoice, Positions
+from voxload.convert.gridding.positions import check_masses, native
 from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError, UsageError
 from voxload.readers.faults import translated
@@ -28,7 +30,6 @@ from voxload.readers.hdf5.checks import check_own_file
 KIND = "Gadget HDF5"
 _POSITIONS, _MASSES = "Coordinates", "Masses"
 _HIGH = 2**32
-_SUM_SIZE = 2**18
 
 
 def header_of(path: Path, probe: Probe | None = None) -> GadgetHeader | None:
@@ -74,8 +75,25 @@ def _box(path: Path, facts: Mapping[str, Any]) -> tuple[float, float, float]:
     return (edges[0], edges[0], edges[0]) if len(edges) == 1 else (edges[0], edges[1], edges[2])
 
 
-class GadgetHdf5:
-    """One snapshot in HDF5, of one file or several.
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One open file."""
+
+    header: GadgetHeader
+    file: h5py.File
+
+    def read_positions(self, kind: int, *, run: tuple[int, int]) -> Positions:
+        return native(self.file[f"PartType{kind}/{_POSITIONS}"][run[0] : run[1]])
+
+    def read_masses(self, kind: int, *, run: tuple[int, int]) -> Masses:
+        group = self.file[f"PartType{kind}"]
+        if _MASSES not in group:
+            return np.array([self.header.masses[kind]])
+        return check_masses(self.header.path, group[_MASSES][run[0] : run[1]])
+
+
+def hdf5_snapshot(header: GadgetHeader, choice: ParticleChoice | None = None) -> GadgetSnapshot:
+    """Return the snapshot that a file in HDF5 with this header belongs to.
 
     Parameters
     ----------
@@ -91,77 +109,39 @@ class GadgetHdf5:
     DataError
         When a file or a dataset is missing, damaged or was never written.
     """
-
-    def __init__(self, header: GadgetHeader, choice: ParticleChoice | None = None) -> None:
-        self._headers = read_parts(header, _header)
-        described = describe_gadget(self._headers, choice or ParticleChoice(), kind=KIND)
-        self._types = described.types
-        self._chunk = max(self._check(each) for each in self._headers)
-        self._snapshot = replace(described, scratch_bytes=2 * self._chunk)
-
-    def describe(self) -> Snapshot:
-        """Return what is known of the particles."""
-        return self._snapshot
-
-    def batches(self, size: int) -> Generator[Batch, None, None]:
-        """Yield all particles, file after file, type after type."""
-        for header in self._headers:
-            with self._open(header.path) as file:
-                for kind in self._types:
-                    for first, stop in runs(header.counts[kind], size):
-                        positions = native(file[f"PartType{kind}/{_POSITIONS}"][first:stop])
-                        yield positions, self._masses(file, header, kind, run=(first, stop))
-
-    def total_mass(self) -> float:
-        """Return the mass of all particles."""
-        return math.fsum(self._sums())
-
-    def _sums(self) -> Iterator[float]:
-        for header in self._headers:
-            with self._open(header.path) as file:
-                for kind in self._types:
-                    for run in runs(header.counts[kind], _SUM_SIZE):
-                        yield mass_of(self._masses(file, header, kind, run=run), run[1] - run[0])
-
-    @contextmanager
-    def _open(self, path: Path) -> Iterator[h5py.File]:
-        """Open a file with a cache that holds a whole chunk: batches cut chunks, and none is decoded twice."""
-        with translated(f"{path}"), h5py.File(path, "r", rdcc_nbytes=max(2**20, self._chunk)) as file:
-            yield file
-
-    @staticmethod
-    def _masses(file: h5py.File, header: GadgetHeader, kind: int, *, run: tuple[int, int]) -> Masses:
-        """Return the masses of a run; one for all when the file has no dataset of them."""
-        group = file[f"PartType{kind}"]
-        if _MASSES not in group:
-            return np.array([header.masses[kind]])
-        return check_masses(header.path, group[_MASSES][run[0] : run[1]])
-
-    def _check(self, header: GadgetHeader) -> int:
-        """Check the datasets of a file without reading them; return the bytes of its largest chunk."""
-        largest = 0
-        with translated(f"{header.path}"), h5py.File(header.path, "r") as file:
-            for kind in self._types:
-                count = header.counts[kind]
-                if not count:
-                    continue
-                group = file.get(f"PartType{kind}", {})
-                subject = f"{header.path}, PartType{kind}"
-                if _MASSES not in group and not header.masses[kind]:
-                    raise DataError(subject, found="neither Masses nor a mass in MassTable", expected="masses")
-                wanted = {_POSITIONS: (count, 3), **({_MASSES: (count,)} if _MASSES in group else {})}
-                for name, shape in wanted.items():
-                    dataset = group.get(name)
-                    largest = max(largest, _check_dataset(f"{subject}/{name}", dataset, shape))
-                    check_own_file(dataset, file, f"{subject}/{name}")
-        return largest
+    headers = read_parts(header, header_of)
+    described = describe_gadget(headers, choice or ParticleChoice(), kind=KIND)
+    chunk = max(_check(each, described.types) for each in headers)
+    return GadgetSnapshot(
+        replace(described, scratch_bytes=2 * chunk), headers, partial(_open_part, cache_bytes=max(2**20, chunk))
+    )
 
 
-def _header(path: Path) -> GadgetHeader:
-    header = header_of(path)
-    if header is None:
-        raise DataError(f"{path}", found="another kind of file", expected="a part of a Gadget snapshot in HDF5")
-    return header
+@contextmanager
+def _open_part(part: GadgetHeader, *, cache_bytes: int) -> Iterator[_Part]:
+    """Open a file with a cache that holds a whole chunk: batches cut chunks, and none is decoded twice."""
+    with translated(f"{part.path}"), h5py.File(part.path, "r", rdcc_nbytes=cache_bytes) as file:
+        yield _Part(part, file)
+
+
+def _check(header: GadgetHeader, types: Sequence[int]) -> int:
+    """Check the datasets of a file without reading them; return the bytes of its largest chunk."""
+    largest = 0
+    with translated(f"{header.path}"), h5py.File(header.path, "r") as file:
+        for kind in types:
+            count = header.counts[kind]
+            if not count:
+                continue
+            group = file.get(f"PartType{kind}", {})
+            subject = f"{header.path}, PartType{kind}"
+            if _MASSES not in group and not header.masses[kind]:
+                raise DataError(subject, found="neither Masses nor a mass in MassTable", expected="masses")
+            wanted = {_POSITIONS: (count, 3), **({_MASSES: (count,)} if _MASSES in group else {})}
+            for name, shape in wanted.items():
+                dataset = group.get(name)
+                largest = max(largest, _check_dataset(f"{subject}/{name}", dataset, shape))
+                check_own_file(dataset, file, f"{subject}/{name}")
+    return largest
 
 
 def _check_dataset(subject: str, dataset: Any, shape: tuple[int, ...]) -> int:

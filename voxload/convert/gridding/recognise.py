@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from voxload.convert.gridding.gadget_binary import GadgetBinary
-from voxload.convert.gridding.gadget_hdf5 import GadgetHdf5
+from voxload.convert.gridding.gadget_binary import binary_snapshot
+from voxload.convert.gridding.gadget_hdf5 import hdf5_snapshot
 from voxload.convert.gridding.gadget_hdf5 import header_of as hdf5_header_of
 from voxload.convert.gridding.gadget_header import header_of as binary_header_of
 from voxload.convert.gridding.particles import ParticleChoice, Particles
@@ -43,7 +43,7 @@ def particles_of(path: Path, choice: ParticleChoice | None = None) -> Particles 
     first = header.part_files()[0]
     if first != path and first.is_file():
         return None
-    return GadgetHdf5(header, choice) if in_hdf5 else GadgetBinary(header, choice)
+    return hdf5_snapshot(header, choice) if in_hdf5 else binary_snapshot(header, choice)
 
 
 def open_cubes(path: Path, hints: Hints) -> tuple[Source, ...]:
