@@ -32,8 +32,10 @@ from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.store import Store, open_store
 from voxload.readers.stored import StoredChunks, grid_of
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
+from voxload.readers.zarr.datatypes import local_arrays, naming_types
 from voxload.readers.zarr.headers import ChunkHeaders
 from voxload.readers.zarr.hierarchy import member, members, open_node, values
+from voxload.readers.zarr.packing import check_unpacked
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
 from voxload.readers.zarr.stored import library_chunks
@@ -70,7 +72,8 @@ class ZarrReader:
     NotFoundError
         No such hierarchy or array; the message lists the arrays there are.
     UsageError
-        Axes without names, an element type that is no number, or shards whose index cannot be checked.
+        Axes without names, an element type that is no number, numbers that are packed by CF attributes, or shards whose
+        index cannot be checked.
     DataError
         Damaged metadata, or an array that differs from its catalogue row.
     """
@@ -89,7 +92,8 @@ class ZarrReader:
             reason = f": {self.route}" if isinstance(self.route, str) else ""
             self._info = replace(info, route=f"zarr-python{reason}")
             self._headers = ChunkHeaders(location, info.codecs)
-        check_volume(self._info)
+            check_volume(self._info)
+            check_unpacked(self.array, str(location))
 
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
@@ -167,9 +171,10 @@ def absent_error(place: Place, name: str, location: Location) -> DataError:
 def _open_array(location: Location, store: Store) -> zarr.Array[Any]:
     """Return the array that `location` names; raises NotFoundError that lists the arrays there are."""
     try:
-        node = open_node(location.path, store)
-        # By name and not from a list: plain web servers cannot list, and a list reads every member's metadata.
-        named = member(node, location.dataset) if location.dataset and isinstance(node, zarr.Group) else None
+        with naming_types(store, str(location), (location.dataset, "")):
+            node = open_node(location.path, store)
+            # By name and not from a list: plain web servers cannot list, and a list reads every member's metadata.
+            named = member(node, location.dataset) if location.dataset and isinstance(node, zarr.Group) else None
     except (UnknownCodecError, numcodecs.errors.UnknownCodecError) as error:
         raise UsageError(
             str(location), found=str(error), expected="an installed codec", remedy="install the package that has it"
@@ -182,7 +187,8 @@ def _open_array(location: Location, store: Store) -> zarr.Array[Any]:
                 str(location), found="one array without a name", expected="a group", remedy="leave the dataset name out"
             )
         return node
-    arrays = {name: item for name, item in members(node, depth=None).items() if isinstance(item, zarr.Array)}
+    with naming_types(store, location.path, local_arrays(location.path)):
+        arrays = {name: item for name, item in members(node, depth=None).items() if isinstance(item, zarr.Array)}
     volumes = sorted(name for name, item in arrays.items() if item.ndim in (3, 4))
     if not location.dataset and len(volumes) == 1:
         return arrays[volumes[0]]

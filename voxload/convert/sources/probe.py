@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from voxload.readers.faults import translated
-from voxload.readers.hdf5.openfile import find_superblock
+from voxload.readers.hdf5.openfile import find_superblock, open_file
 
 HEAD_BYTES = 4096
 """Bytes of a file that formats look at; the longest signature, of a FITS file, ends within the first 2880."""
@@ -95,7 +95,7 @@ class Probe:
                 labels = tuple(dimension.label for dimension in item.dims)
                 datasets[name] = Hdf5Dataset(item.shape, item.dtype, item.chunks, _attributes(item), labels)
 
-        with translated(f"{self.path}"), h5py.File(self.path, "r") as file:
+        with translated(f"{self.path}"), open_file(str(self.path)) as file:
             file.visititems(visit)
             return Hdf5Tree(_attributes(file), groups, datasets)
 
