@@ -40,7 +40,7 @@ def _unwritten(subject: str, found: str) -> DataError:
         subject,
         found=found,
         expected="every value stored",
-        remedy='finish writing the file, or read a volume with missing="fill"',
+        remedy='finish writing the file, or read a volume with missing="fill" (convert --missing fill)',
     )
 
 

@@ -34,7 +34,7 @@ def open_array(location: Location, missing: Missing) -> Reader:
     """See ZarrFormat.open."""
     reader = ZarrReader(location, missing)
     if not isinstance(reader.route, str):
-        return NativeZarrReader(reader, reader.route, missing)
+        return NativeZarrReader(reader, reader.route, reader.missing)
     checksums = load_checksums(location, reader.grid)
     return VerifiedReader(reader, checksums) if checksums else reader
 

@@ -31,6 +31,7 @@ from voxload.readers.protocol import (
 from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.store import Store, open_store
 from voxload.readers.stored import StoredChunks, grid_of
+from voxload.readers.verified import policy_of
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
 from voxload.readers.zarr.datatypes import local_arrays, naming_types
 from voxload.readers.zarr.headers import ChunkHeaders
@@ -57,6 +58,8 @@ class ZarrReader:
         Where its objects are.
     index
         Which chunks are stored.
+    missing
+        What to do about those that are not.
     route
         How its chunks can be read without zarr-python, or in words why not.
 
@@ -79,10 +82,12 @@ class ZarrReader:
     """
 
     def __init__(self, location: Location, missing: Missing) -> None:
-        self._missing = Missing.parse(missing)
+        self.missing = Missing.parse(missing)
         with translated(str(location)):
             self.store = open_store(location.path)
             self.array = _open_array(location, self.store)
+            if self.array.metadata.fill_value is not None:  # format 2 may name none
+                self.missing = policy_of(location, self.missing)
             declared = declared_axes(getattr(self.array.metadata, "dimension_names", None))
             order = resolve_axes(str(location), ndim=self.array.ndim, given=location.axes, declared=declared)
             self.order = order
@@ -112,7 +117,7 @@ class ZarrReader:
         with translated(f"{self._info.location}, box {box}"):
             # Looked up under "fill" too: a folder or an empty file in place of a chunk is damage, not absence.
             absent = self.index.first_missing(stored)
-            if absent is not None and self._missing is Missing.ERROR:
+            if absent is not None and self.missing is Missing.ERROR:
                 raise absent_error(*absent, self._info.location)
             self._headers.check(self.index, self.store, stored)
             unit = self.index.layout.unit
@@ -163,7 +168,7 @@ def absent_error(place: Place, name: str, location: Location) -> DataError:
     """Return the error of a chunk that is not there: zarr-python would hand out the fill value without a word."""
     return DataError(
         f"{location}, chunk {place}: no chunk {name}",
-        expected='every chunk stored, or missing="fill" for those never written',
+        expected='every chunk stored, or missing="fill" (convert --missing fill) for those never written',
         remedy="copy or convert it again",
     )
 

@@ -106,10 +106,10 @@ def plan_volumes(src: Path, dst: Path, options: ConvertOptions) -> Plan:
 def _open(path: Path, *, options: ConvertOptions) -> tuple[Source, ...]:
     """Return the raw cubes in a file; of particles, where a grid is asked for, the cube that they make."""
     if options.gridding is None:
-        return open_cubes(path, options.hints)
+        return open_cubes(path, options.source_hints)
     memory = max(0, options.max_memory - LIBRARY_BYTES) // 2
     gridded = options.gridding.source_of(path, memory=memory)
-    return open_sources(path, options.hints) if gridded is None else (gridded,)
+    return open_sources(path, options.source_hints) if gridded is None else (gridded,)
 
 
 def _check_extents(cubes: Sequence[FoundCube]) -> None:
