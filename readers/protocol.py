@@ -23,6 +23,8 @@ Vector = npt.NDArray[np.float64]
 
 CASTS: tuple[np.dtype[Any], ...] = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 """Types that voxels can be read as, besides their own."""
+_MOST_BYTES = 8
+"""Bytes of the largest numbers that torch has types for."""
 
 
 class Missing(enum.StrEnum):
@@ -270,11 +272,31 @@ def parse_dtype(location: Location, text: str) -> np.dtype[Any]:
         raise UsageError(f"{location}", found=f"dtype {text!r}", expected="a numpy type such as '<i2'") from None
 
 
+def _type_remedy(dtype: np.dtype[Any]) -> str:
+    """Return what to do about voxels of a type that no tensor has."""
+    if dtype.kind == "f":
+        return "store them as float64: x87's extended and quadruple floats are the types of some processors only"
+    if dtype.kind == "c":
+        return "store real and imaginary parts as two channels"
+    if dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
+        return (
+            "if they are bfloat16, float8 or int4 of ml_dtypes, which files know as bytes only, store them as float32"
+        )
+    if dtype.names is not None:
+        return "store each field as a volume of its own"
+    return "store them as numbers, one a voxel"
+
+
 def check_volume(info: VolumeInfo) -> None:
     """Refuse a volume whose type or extents are no voxels, or not what its catalogue says."""
     location = info.location
-    if info.dtype.kind not in "biuf":
-        raise UsageError(f"{location}", found=f"dtype {info.dtype}", expected="an integer or floating type")
+    if info.dtype.kind not in "biuf" or info.dtype.itemsize > _MOST_BYTES:
+        raise UsageError(
+            f"{location}",
+            found=f"dtype {info.dtype}",
+            expected="an integer or floating type of 1 to 8 bytes, which torch can hold",
+            remedy=_type_remedy(info.dtype),
+        )
     if min(info.shape) < 1:
         remedy = "check that it is the right file, or convert it again"
         raise DataError(f"{location}", found=f"shape {info.shape}", expected="extents of 1 or more", remedy=remedy)

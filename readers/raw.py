@@ -9,6 +9,8 @@ from voxload.errors import DataError, UsageError
 from voxload.readers.arrayfile import ArrayFileReader, ArrayLayout
 from voxload.readers.axes import resolve_axes
 from voxload.readers.faults import translated
+from voxload.readers.foreign import foreign_error
+from voxload.readers.hdf5.drivers import member_error
 from voxload.readers.protocol import Location, Missing, Vector, parse_dtype, refuse_vector
 
 
@@ -30,8 +32,14 @@ class RawFormat:
         return ("",)
 
     def open(self, location: Location, missing: Missing) -> ArrayFileReader:  # noqa: ARG002 - all voxels are there
-        """Open the file; raises DataError unless its size is exactly what shape and dtype need."""
+        """Open the file; raises DataError unless its size is exactly what shape and dtype need.
+
+        Without these it raises UsageError, which says what the file is where its format is known and not read.
+        """
         if location.shape is None or location.dtype is None:
+            known = foreign_error(location.path) or member_error(location.path)
+            if known is not None:
+                raise known
             raise UsageError(
                 str(location),
                 found="no known header",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from voxload.errors import NotFoundError, UsageError
 from voxload.readers.faults import translated
+from voxload.readers.foreign import foreign_error
 from voxload.readers.hdf5 import Hdf5Format
 from voxload.readers.npy import NpyFormat
 from voxload.readers.protocol import Format, Location, Missing, Reader
@@ -61,7 +62,8 @@ def find_format(path: str) -> Format:
             raise NotFoundError(
                 path, found="no such object, and no volume that any reader knows", remedy="check the URL"
             )
-    raise UsageError(
+    known = foreign_error(path) if is_url(path) else None
+    raise known or UsageError(
         path,
         found="no volume that any reader knows",
         expected="an HDF5, Zarr, npy or raw file, or a URL of an HDF5 file or Zarr hierarchy",

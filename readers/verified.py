@@ -17,12 +17,21 @@ from voxload.readers.faults import translated
 from voxload.readers.generation import Generation
 from voxload.readers.identity import Identify, Identity
 from voxload.readers.parts import Place
-from voxload.readers.protocol import Location, ReadCost, Volume, VolumeInfo, check_request
+from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo, check_request
 from voxload.readers.stored import Expect, StoredChunks
 from voxload.readers.team import team
 
 Name = Callable[[Place], str]
 """Names a chunk, for messages."""
+
+
+def policy_of(location: Location, missing: Missing) -> Missing:
+    """Return what to do about chunks that are not there; pure.
+
+    Checksums list every chunk, those too that were never written when somebody who allowed that had them recorded.
+    So these have the fill value without being asked for again, while one that was there is an error as ever.
+    """
+    return missing if location.checksums is None else Missing.FILL
 
 
 def load_checksums(location: Location, grid: Place | None) -> Checksums | None:

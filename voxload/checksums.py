@@ -87,7 +87,7 @@ def record_chunk(chunks: StoredChunks, place: Place, sums: Checksums, *, missing
             return 0
         raise DataError(
             f"no chunk {chunks.name(place)}",
-            expected='every chunk stored, or missing="fill" for those never written',
+            expected='every chunk stored, or missing="fill" (convert --missing fill) for those never written',
         )
     size = len(fetched.data)
     sums.record(place, fetched.data)

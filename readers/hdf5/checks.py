@@ -12,6 +12,7 @@ import h5py
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.packing import check_unpacked
 from voxload.readers.hdf5.parameters import check_parameters
 from voxload.readers.protocol import Location
 
@@ -39,7 +40,7 @@ def _unwritten(subject: str, found: str) -> DataError:
         subject,
         found=found,
         expected="every value stored",
-        remedy='finish writing the file, or read a volume with missing="fill"',
+        remedy='finish writing the file, or read a volume with missing="fill" (convert --missing fill)',
     )
 
 
@@ -92,6 +93,7 @@ def check_filters(dataset: h5py.Dataset, subject: str) -> None:
 
 
 def check_supported(dataset: h5py.Dataset, location: Location) -> None:
-    """Refuse layouts whose missing parts HDF5 fills without a word, and filters that are not installed."""
+    """Refuse layouts whose missing parts HDF5 fills without a word, filters that are not installed, and packing."""
     check_own_storage(dataset, str(location))
     check_filters(dataset, str(location))
+    check_unpacked(dataset, str(location))

@@ -21,7 +21,7 @@ from voxload.readers.hdf5.source import open_source
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
 from voxload.readers.remote import RemoteStore
 from voxload.readers.store import is_url
-from voxload.readers.verified import VerifiedReader, load_checksums
+from voxload.readers.verified import VerifiedReader, load_checksums, policy_of
 from voxload.text import listed
 
 _HEAD_BYTES = 2**16
@@ -52,6 +52,7 @@ class Hdf5Format:
 
     def open(self, location: Location, missing: Missing) -> Reader:
         """Open one dataset, natively where its storage allows; without a name, the only one there is."""
+        missing = policy_of(location, missing)
         with translated(location.path):
             source = open_source(location.path)
             learnt = known().find(location, source.stamp)

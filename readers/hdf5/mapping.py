@@ -171,6 +171,6 @@ def check_cover(mapping: list[Mapped], shape: tuple[int, ...], missing: Missing)
         raise DataError(
             found=f"virtual storage with {holes} voxels that no source is mapped to",
             expected="a source of every voxel",
-            remedy='write the virtual dataset anew, or read the volume with missing="fill"',
+            remedy='write the virtual dataset anew, or read the volume with missing="fill" (convert --missing fill)',
         )
     return not holes

@@ -7,7 +7,8 @@ from typing import BinaryIO, cast
 
 import h5py
 
-from voxload.errors import StorageError, VoxloadError
+from voxload.errors import StorageError, UsageError, VoxloadError
+from voxload.readers.hdf5.drivers import driver_error
 from voxload.readers.remote.file import RemoteFile
 from voxload.regular import check_regular, open_regular
 
@@ -71,6 +72,8 @@ def open_file(file: str | RemoteFile) -> h5py.File:
     ------
     StorageError
         When libhdf5 refuses it because of its writer.
+    UsageError
+        When it is one of several files that libhdf5 wrote as one.
     OSError
         As h5py gives it, for all else.
     """
@@ -81,7 +84,12 @@ def open_file(file: str | RemoteFile) -> h5py.File:
     except VoxloadError:  # of the storage behind a file of Python's
         raise
     except OSError as error:
-        if error.errno is not None or not _has_writer(file):
+        if error.errno is not None:
+            raise
+        other = _driver_error(file)
+        if other is not None:
+            raise other from error
+        if not _has_writer(file):
             raise
         raise StorageError(
             f"{file}",
@@ -89,6 +97,16 @@ def open_file(file: str | RemoteFile) -> h5py.File:
             expected="a finished file",
             remedy="wait for its writer; if there is none any more, run h5clear --status on it and check it",
         ) from error
+
+
+def _driver_error(file: str | RemoteFile) -> UsageError | None:
+    if isinstance(file, str):
+        with Path(file).open("rb") as opened:
+            place = _find_superblock(opened)
+            return None if place is None else driver_error(file, opened, place)
+    remote = cast("BinaryIO", file)
+    place = _find_superblock(remote)
+    return None if place is None else driver_error(f"{file}", remote, place)
 
 
 def _has_writer(file: str | RemoteFile) -> bool:

@@ -19,6 +19,7 @@ from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.decoded import DecodedChunks
 from voxload.readers.hdf5.elements import read_elements
 from voxload.readers.hdf5.listing import volume_names
+from voxload.readers.hdf5.packing import check_unpacked
 from voxload.readers.hdf5.source import Source, open_source
 from voxload.readers.hdf5.sources import Linked, Opening, open_linked
 from voxload.readers.hdf5.stored import library_chunks
@@ -60,9 +61,9 @@ class Hdf5Reader:
     NotFoundError
         No such file or dataset; the message lists the datasets there are.
     UsageError
-        Axes without names, an element type that is no number, filters that only a plugin decodes and that were not
-        allowed, a link to another file, or a virtual or external dataset of which HDF5 might fill in parts unseen; see
-        `open_linked`.
+        Axes without names, an element type that is no number, numbers that are packed by CF attributes, filters that
+        only a plugin decodes and that were not allowed, a link to another file, or a virtual or external dataset of
+        which HDF5 might fill in parts unseen; see `open_linked`.
     DataError
         A truncated or damaged file, one that differs from its catalogue row, or one whose sources are gone.
     """
@@ -83,6 +84,7 @@ class Hdf5Reader:
                 self.order, self._info = _describe(self.dataset, location)
                 check_filters(self.dataset, str(location))
                 check_volume(self._info)
+                check_unpacked(self.dataset, str(location))
                 if self.dataset.chunks and not self.dataset.is_virtual:
                     self._decoded = DecodedChunks(self.dataset, str(location))
                 self._linked = open_linked(self.dataset, location.path, Opening.of(location, self._missing))

@@ -10,10 +10,12 @@ from voxload.readers.faults import translated
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
 from voxload.readers.store import open_store
 from voxload.readers.verified import VerifiedReader, load_checksums
+from voxload.readers.zarr.datatypes import local_arrays, naming_types
 from voxload.readers.zarr.headers import ChunkHeaders
 from voxload.readers.zarr.hierarchy import Waited, member, members, open_node
 from voxload.readers.zarr.listing import volume_names
 from voxload.readers.zarr.native import NativeZarrReader
+from voxload.readers.zarr.packing import check_unpacked
 from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index, codec_names
 from voxload.text import listed
 
@@ -21,17 +23,21 @@ from voxload.text import listed
 def array_names(path: str) -> tuple[str, ...]:
     """See ZarrFormat.datasets."""
     with translated(path):
-        node = open_node(path, open_store(path))
-        if isinstance(node, zarr.Array):
-            return ("",)
-        return tuple(sorted(volume_names(node, path)))
+        store = open_store(path)
+        with naming_types(store, path, local_arrays(path)):
+            node = open_node(path, store)
+            if isinstance(node, zarr.Array):
+                return ("",)
+            return tuple(sorted(volume_names(node, path)))
 
 
 def holds_array(path: str, name: str) -> bool:
     """See ZarrFormat.holds."""
     with translated(path):
-        node = open_node(path, open_store(path))
-        item = member(node, name) if name and isinstance(node, zarr.Group) else None
+        store = open_store(path)
+        with naming_types(store, path, (name, "")):
+            node = open_node(path, store)
+            item = member(node, name) if name and isinstance(node, zarr.Group) else None
     return isinstance(item, zarr.Array) and item.ndim in (3, 4)
 
 
@@ -39,7 +45,7 @@ def open_array(location: Location, missing: Missing) -> Reader:
     """See ZarrFormat.open."""
     reader = ZarrReader(location, missing)
     if not isinstance(reader.route, str):
-        return NativeZarrReader(reader, reader.route, missing)
+        return NativeZarrReader(reader, reader.route, reader.missing)
     checksums = load_checksums(location, reader.grid)
     return VerifiedReader(reader, checksums) if checksums else reader
 
@@ -56,6 +62,7 @@ def read_vector(path: str, name: str) -> Vector:
             absent = index.first_missing(whole)
             if absent is not None:
                 raise absent_error(*absent, location)
+            check_unpacked(item, str(location))
             ChunkHeaders(location, codec_names(item.metadata)).check(index, store, whole)
             return as_vector(f"{path}:{name}", Waited(item))
         found = members(node, depth=0) if isinstance(node, zarr.Group) else {}

@@ -103,7 +103,7 @@ class _Required:
     def _absent(self, place: Place) -> NoReturn:
         raise DataError(
             f"no chunk {self._chunks.name(place)}",
-            expected='every chunk stored, or missing="fill" for those never written',
+            expected='every chunk stored, or missing="fill" (convert --missing fill) for those never written',
         )
 
 

@@ -34,11 +34,14 @@ from voxload.readers.protocol import (
 from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.store import Store, open_store
 from voxload.readers.stored import StoredChunks, grid_of
+from voxload.readers.verified import policy_of
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
+from voxload.readers.zarr.datatypes import local_arrays, naming_types
 from voxload.readers.zarr.generations import Generations
 from voxload.readers.zarr.headers import ChunkHeaders
 from voxload.readers.zarr.hierarchy import member, open_node, values
 from voxload.readers.zarr.listing import volume_names
+from voxload.readers.zarr.packing import check_unpacked
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
 from voxload.readers.zarr.stored import library_chunks
@@ -61,6 +64,8 @@ class ZarrReader:
         Where its objects are.
     index
         Which chunks are stored.
+    missing
+        What to do about those that are not.
     route
         How its chunks can be read without zarr-python, or in words why not.
 
@@ -76,17 +81,20 @@ class ZarrReader:
     NotFoundError
         No such hierarchy or array; the message lists the arrays there are.
     UsageError
-        Axes without names, an element type that is no number, or shards whose index cannot be checked.
+        Axes without names, an element type that is no number, numbers that are packed by CF attributes, or shards whose
+        index cannot be checked.
     DataError
         Damaged metadata, or an array that differs from its catalogue row.
     """
 
     def __init__(self, location: Location, missing: Missing) -> None:
-        self._missing = Missing.parse(missing)
+        self.missing = Missing.parse(missing)
         since = time.time_ns()
         with translated(str(location)):
             self.store = open_store(location.path)
             self.array = _open_array(location, self.store)
+            if self.array.metadata.fill_value is not None:  # format 2 may name none
+                self.missing = policy_of(location, self.missing)
             declared = declared_axes(getattr(self.array.metadata, "dimension_names", None))
             order = resolve_axes(str(location), ndim=self.array.ndim, given=location.axes, declared=declared)
             self.order = order
@@ -97,7 +105,8 @@ class ZarrReader:
             self._info = replace(info, route=f"zarr-python{reason}")
             self._headers = ChunkHeaders(location, info.codecs)
             self._generations = Generations(self.array, self.index, self.store, since=since)
-        check_volume(self._info)
+            check_volume(self._info)
+            check_unpacked(self.array, str(location))
 
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
@@ -116,7 +125,7 @@ class ZarrReader:
         with translated(f"{self._info.location}, box {box}"):
             # Looked up under "fill" too: a folder or an empty file in place of a chunk is damage, not absence.
             absent = self.index.first_missing(stored)
-            if absent is not None and self._missing is Missing.ERROR:
+            if absent is not None and self.missing is Missing.ERROR:
                 raise absent_error(*absent, self._info.location)
             self._headers.check(self.index, self.store, stored)
             unit = self.index.layout.unit
@@ -175,7 +184,7 @@ def absent_error(place: Place, name: str, location: Location) -> DataError:
     """Return the error of a chunk that is not there: zarr-python would hand out the fill value without a word."""
     return DataError(
         f"{location}, chunk {place}: no chunk {name}",
-        expected='every chunk stored, or missing="fill" for those never written',
+        expected='every chunk stored, or missing="fill" (convert --missing fill) for those never written',
         remedy="copy or convert it again",
     )
 
@@ -183,9 +192,10 @@ def absent_error(place: Place, name: str, location: Location) -> DataError:
 def _open_array(location: Location, store: Store) -> zarr.Array[Any]:
     """Return the array that `location` names; raises NotFoundError that lists the arrays there are."""
     try:
-        node = open_node(location.path, store)
-        # By name and not from a list: plain web servers cannot list, and a list reads every member's metadata.
-        named = member(node, location.dataset) if location.dataset and isinstance(node, zarr.Group) else None
+        with naming_types(store, str(location), (location.dataset, "")):
+            node = open_node(location.path, store)
+            # By name and not from a list: plain web servers cannot list, and a list reads every member's metadata.
+            named = member(node, location.dataset) if location.dataset and isinstance(node, zarr.Group) else None
     except (UnknownCodecError, numcodecs.errors.UnknownCodecError) as error:
         raise UsageError(
             str(location), found=str(error), expected="an installed codec", remedy="install the package that has it"
@@ -198,11 +208,11 @@ def _open_array(location: Location, store: Store) -> zarr.Array[Any]:
                 str(location), found="one array without a name", expected="a group", remedy="leave the dataset name out"
             )
         return node
-    volumes = sorted(volume_names(node, location.path))
-    if not location.dataset and len(volumes) == 1:
-        only = member(node, volumes[0])
-        if isinstance(only, zarr.Array):
-            return only
+    with naming_types(store, location.path, local_arrays(location.path)):
+        volumes = sorted(volume_names(node, location.path))
+        only = member(node, volumes[0]) if not location.dataset and len(volumes) == 1 else None
+    if isinstance(only, zarr.Array):
+        return only
     raise NotFoundError(
         location.path,
         found=f"no array {location.dataset!r}" if location.dataset else f"{len(volumes)} volumes",

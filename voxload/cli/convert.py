@@ -34,6 +34,7 @@ from voxload.convert import (
 from voxload.convert import convert as run_convert
 from voxload.errors import UsageError
 from voxload.geometry import Boundary, Halo
+from voxload.readers import Missing
 from voxload.units import parse_bytes
 
 EPILOG = "Example: voxload convert raw/ universes/ --spatial 2,2,2 --halo 1 --max-memory 1GiB"
@@ -57,6 +58,9 @@ def convert(
     ] = None,
     header_bytes: Annotated[int, typer.Option(help="Headerless binary: bytes before the first voxel.", min=0)] = 0,
     axes: Annotated[str, typer.Option(help="Order of the source's axes, such as DHWC.")] = "",
+    missing: Annotated[
+        Missing, typer.Option(help="HDF5 and Zarr: voxels never written are an error, or get the fill value.")
+    ] = Missing.ERROR,
     grid: Annotated[str, typer.Option(help="Particles: cells along each axis, or d,h,w.")] = "",
     assign: Annotated[Assignment, typer.Option(help="Particles: how mass is spread over cells.")] = Assignment.CIC,
     unit: Annotated[GridUnit, typer.Option(help="Particles: what a voxel holds.")] = GridUnit.MASS,
@@ -106,6 +110,7 @@ def convert(
     options = ConvertOptions(
         format=stored,
         hints=Hints(axes or None, binary, parse_names(datasets), kind, allow_outside),
+        missing=missing,
         gridding=_gridding(grid, assign, unit, grid_points, ParticleChoice(_types(particle_types), box_size)),
         targets=targets,
         chunks=parse_triple("--chunks", chunks) if chunks else None,

@@ -15,6 +15,8 @@ from voxload.convert.sources.protocol import RawCube
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.names import safe_dataset, safe_name
 from voxload.readers.faults import translated
+from voxload.readers.foreign import foreign_error
+from voxload.readers.hdf5.drivers import member_error
 from voxload.readers.within import check_within
 from voxload.regular import check_regular
 
@@ -182,7 +184,13 @@ def _files(src: Path, dst: Path) -> Iterator[Path]:
 
 
 def _check_foreign(path: Path, *, is_named: bool) -> None:
-    """Refuse a file of no known format that the caller named, or whose suffix promises a format."""
+    """Refuse a file of no known format that the caller named, or that is known for what no conversion reads.
+
+    That is one whose suffix promises another format, and one whose format is known by name.
+    """
+    known = foreign_error(f"{path}") or member_error(f"{path}")
+    if known is not None:
+        raise known
     if path.suffix in _PROMISING:
         raise DataError(
             f"{path}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from voxload.convert.compression import Compression
@@ -13,6 +13,7 @@ from voxload.convert.layout import Extents, Readers
 from voxload.convert.share import Share
 from voxload.convert.sources.hints import Hints
 from voxload.errors import UsageError
+from voxload.readers.protocol import Missing
 
 DEFAULT_MEMORY = 2**30
 """Bytes of memory a conversion may take unless told otherwise."""
@@ -51,6 +52,8 @@ class ConvertOptions:
     """How samples are stored."""
     hints: Hints = field(default_factory=Hints)
     """What the caller knows of the sources."""
+    missing: Missing | str = Missing.ERROR
+    """What to do about voxels that were never written: refuse them, or give them the source's fill value."""
     gridding: Gridding | None = None
     """How particles become cubes; None refuses them."""
     targets: Path | Mapping[str, Mapping[str, float]] | None = None
@@ -79,6 +82,7 @@ class ConvertOptions:
     """Whether every stored voxel is read again and compared with its source, of samples complete before too."""
 
     def __post_init__(self) -> None:
+        Missing.parse(self.missing)
         for option, extents in (("--chunks", self.chunks), ("--split", self.split)):
             if extents is not None and min(extents) < 1:
                 raise UsageError(option, found=str(extents), expected="three extents of 1 or more, d,h,w")
@@ -98,6 +102,11 @@ class ConvertOptions:
                 expected="gzip or none",
                 remedy="use --format zarr",
             )
+
+    @property
+    def source_hints(self) -> Hints:
+        """What a source is opened with."""
+        return replace(self.hints, missing=Missing.parse(self.missing))
 
 
 @dataclass(frozen=True, slots=True)

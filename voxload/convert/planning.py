@@ -20,6 +20,7 @@ from voxload.convert.manifest import Manifest, Member, Part
 from voxload.convert.measuring import Measured, assumed, measure, tried_bytes
 from voxload.convert.options import ConvertOptions, Packing, StoredFormat
 from voxload.convert.sources import Source, open_sources
+from voxload.convert.sources.alignment import check_alignment
 from voxload.convert.sources.protocol import RawCube
 from voxload.convert.sources.volumenames import check_extents
 from voxload.convert.store import VolumePlan
@@ -75,7 +76,7 @@ def plan_volumes(src: Path, dst: Path, options: ConvertOptions) -> Plan:
         When there is no such path, or no raw cube under it.
     UsageError
         When options do not fit the cubes, two files would be one volume, volumes of one sample differ in their
-        extents, or the memory does not suffice.
+        extents or in where their voxels lie, or the memory does not suffice.
     DataError
         When a file is damaged, a target is not a finite number, or samples have different targets.
     """
@@ -105,19 +106,23 @@ def plan_volumes(src: Path, dst: Path, options: ConvertOptions) -> Plan:
 def _open(path: Path, *, options: ConvertOptions) -> tuple[Source, ...]:
     """Return the raw cubes in a file; of particles, where a grid is asked for, the cube that they make."""
     if options.gridding is None:
-        return open_cubes(path, options.hints)
+        return open_cubes(path, options.source_hints)
     memory = max(0, options.max_memory - LIBRARY_BYTES) // 2
     gridded = options.gridding.source_of(path, memory=memory)
-    return open_sources(path, options.hints) if gridded is None else (gridded,)
+    return open_sources(path, options.source_hints) if gridded is None else (gridded,)
 
 
 def _check_extents(cubes: Sequence[FoundCube]) -> None:
-    """Refuse samples of which no box could be cut alike from all volumes, whichever files these come from."""
+    """Refuse samples of which no box could be cut alike from all volumes, whichever files these come from.
+
+    One reason is other extents, and another that the same voxel lies elsewhere.
+    """
     of_sample: defaultdict[str, list[RawCube]] = defaultdict(list)
     for found in cubes:
         of_sample[found.sample].append(found.cube)
     for sample, volumes in of_sample.items():
         check_extents(f"sample {sample!r}", volumes)
+        check_alignment(f"sample {sample!r}", volumes)
 
 
 def _measured(found: FoundCube, options: ConvertOptions) -> Measured:

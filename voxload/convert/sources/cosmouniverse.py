@@ -44,7 +44,7 @@ class CosmoUniverse:
     def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:
         """Return the one universe."""
         chosen(f"{probe.path}", [DATASET], hints)
-        return (CosmoUniverseSource(probe.path, hints.axes),)
+        return (CosmoUniverseSource(probe.path, hints),)
 
 
 class CosmoUniverseSource:
@@ -54,8 +54,9 @@ class CosmoUniverseSource:
     ----------
     path
         The file.
-    axes
-        Order of the axes of ``full``; None for (D, H, W, C) of a cube with equal D, H and W.
+    hints
+        The order of the axes of ``full``, (D, H, W, C) of a cube with equal D, H and W unless given, and what voxels
+        are that were never written.
 
     Raises
     ------
@@ -66,7 +67,8 @@ class CosmoUniverseSource:
         may have the same names and turned axes.
     """
 
-    def __init__(self, path: Path, axes: str | None = None) -> None:
+    def __init__(self, path: Path, hints: Hints) -> None:
+        axes = hints.axes
         tree = Probe(path).hdf5
         found = tree.datasets if tree else {}
         if not {DATASET, TARGETS} <= set(found):
@@ -85,7 +87,7 @@ class CosmoUniverseSource:
             )
         order = cube_axes(subject, shape, given=axes or _AXES)
         cube = describe_dataset(path, DATASET, found[DATASET], order=order)
-        self._cube = Hdf5Cube(DATASET, replace(cube, targets=read_targets(path, TARGETS)))
+        self._cube = Hdf5Cube(DATASET, replace(cube, targets=read_targets(path, TARGETS)), hints)
 
     def describe(self) -> RawCube:
         """Return what is known of the universe."""

@@ -55,7 +55,12 @@ class Dlio:
             if count != len(labels):
                 raise DataError(f"{probe.path}, dataset {name!r}", found=f"{count} records", expected=f"{len(labels)}")
         return tuple(
-            Hdf5Slab(name, replace(cube, targets={"label": label}, part=part_name((k,), (len(labels),))), {0: k})
+            Hdf5Slab(
+                name,
+                replace(cube, targets={"label": label}, part=part_name((k,), (len(labels),))),
+                {0: k},
+                missing=hints.missing,
+            )
             for k, label in enumerate(labels)
             for name, cube in cubes.items()
         )

@@ -71,7 +71,7 @@ class Hdf5:
             cube = _describe(probe, name, stored, given=axes.get(len(stored.shape)))
             cubes[name] = replace(cube, dataset=volume, targets=targets)
         check_extents(f"{probe.path}", list(cubes.values()))
-        return tuple(Hdf5Cube(name, cube, within=hints.within) for name, cube in cubes.items())
+        return tuple(Hdf5Cube(name, cube, hints) for name, cube in cubes.items())
 
 
 def _check_one_sample(probe: Probe, tree: Hdf5Tree) -> None:

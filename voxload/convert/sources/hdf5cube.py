@@ -9,15 +9,17 @@ from pathlib import Path
 
 import h5py
 
+from voxload.convert.sources.filling import filled
 from voxload.convert.sources.flat import FlatFile
 from voxload.convert.sources.hdf5facts import Hdf5Dataset
+from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.protocol import RawCube, ReadInto
 from voxload.convert.sources.volumenames import volume_names
 from voxload.readers.axes import AxisOrder
 from voxload.readers.hdf5.chunktable import table_bytes
 from voxload.readers.hdf5.reader import Hdf5Reader
 from voxload.readers.hdf5.tablecache import MAX_KEPT_BYTES
-from voxload.readers.protocol import Location, Missing
+from voxload.readers.protocol import Location
 
 
 class Hdf5Cube:
@@ -29,8 +31,8 @@ class Hdf5Cube:
         The dataset.
     cube
         What is known of it; see `describe_dataset`.
-    within
-        Where the files that it names may lie; see `Location`.
+    hints
+        Where the files that it names may lie, and what voxels are that were never written.
 
     Raises
     ------
@@ -41,10 +43,12 @@ class Hdf5Cube:
         When the file is damaged.
     """
 
-    def __init__(self, name: str, cube: RawCube, *, within: str | None = "") -> None:
-        self._location = Location(str(cube.path), dataset=name, axes=cube.order.axes, within=within)
-        self._cube = cube
-        Hdf5Reader(self._location, Missing.ERROR).close()
+    def __init__(self, name: str, cube: RawCube, hints: Hints | None = None) -> None:
+        hints = hints or Hints()
+        self._location = Location(str(cube.path), dataset=name, axes=cube.order.axes, within=hints.within)
+        self._missing = hints.missing
+        self._cube = filled(cube, hints.missing)
+        Hdf5Reader(self._location, self._missing).close()
 
     def describe(self) -> RawCube:
         """Return what is known of the cube."""
@@ -52,11 +56,11 @@ class Hdf5Cube:
 
     @contextmanager
     def open(self) -> Iterator[ReadInto]:
-        """Open the file for reading; chunks that were never written raise DataError.
+        """Open the file for reading; chunks that were never written raise DataError, unless they are to be filled.
 
         A dataset without chunks is read by position: HDF5 would ask for row after row, holding its lock.
         """
-        reader = Hdf5Reader(self._location, Missing.ERROR)
+        reader = Hdf5Reader(self._location, self._missing)
         flat = _flat_file(reader.dataset, self._cube)
         try:
             if flat is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from voxload.convert.sources.filling import filled
 from voxload.convert.sources.protocol import RawCube, ReadInto
 from voxload.errors import DataError, NotFoundError
 from voxload.geometry import Box
@@ -21,7 +22,7 @@ from voxload.readers.hdf5.elements import read_elements
 from voxload.readers.hdf5.source import Source as Hdf5Source
 from voxload.readers.hdf5.source import open_source
 from voxload.readers.hdf5.tablecache import load_table
-from voxload.readers.protocol import Location, Volume, copy_cast
+from voxload.readers.protocol import Location, Missing, Volume, copy_cast
 
 
 class Hdf5Slab:
@@ -37,12 +38,15 @@ class Hdf5Slab:
         What is known of the part; see `describe_dataset`.
     fixed
         Axis of the dataset to index.
+    missing
+        What to do about voxels that were never written.
     """
 
-    def __init__(self, name: str, cube: RawCube, fixed: Mapping[int, int]) -> None:
+    def __init__(self, name: str, cube: RawCube, fixed: Mapping[int, int], *, missing: Missing = Missing.ERROR) -> None:
         self._name = name
-        self._cube = cube
+        self._cube = filled(cube, missing)
         self._fixed = fixed
+        self._missing = missing
 
     def describe(self) -> RawCube:
         """Return what is known of the cube."""
@@ -50,7 +54,7 @@ class Hdf5Slab:
 
     @contextmanager
     def open(self) -> Iterator[ReadInto]:
-        """Open the file for reading; chunks that were never written raise DataError."""
+        """Open the file for reading; chunks that were never written raise DataError, unless they are to be filled."""
         subject = f"{self._cube.path}:{self._name}"
         with ExitStack() as stack:
             with translated(subject):
@@ -59,7 +63,7 @@ class Hdf5Slab:
                 dataset = _dataset(file, self._name)
                 table = load_table(dataset, source.stamp) if dataset.chunks else None
                 decoded = DecodedChunks(dataset, subject) if dataset.chunks else None
-            stored = _Stored(dataset, table, decoded, source, subject)
+            stored = _Stored(dataset, table, decoded, source, subject, self._missing)
 
             def read_into(box: Box, out: Volume) -> None:
                 with translated(f"{subject}, box {box}"):
@@ -105,11 +109,14 @@ class _Stored:
     """Its file."""
     subject: str
     """What error messages are about."""
+    missing: Missing
+    """What to do about voxels that were never written."""
 
     def read(self, part: Box, out: Volume) -> None:
         """Fill `out`, in C order, with a box of the dataset."""
         self.source.stamp.check_unchanged()
-        check_written(self.dataset, self.table, part, self.subject)
+        if self.missing is Missing.ERROR:
+            check_written(self.dataset, self.table, part, self.subject)
         if self.decoded is not None and self.table is not None:
             self.decoded.read_into(self.table, part, out)
             return

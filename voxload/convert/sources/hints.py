@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from voxload.errors import UsageError
+from voxload.readers.protocol import Missing
 
 
 class MemoryOrder(enum.StrEnum):
@@ -59,6 +60,9 @@ class Hints:
     """Name of the format, as ``docs/formats.md`` lists it; empty to find out."""
     allow_outside: bool = False
     """Whether files that a header names, and links, may lead out of the folder that is converted."""
+
+    missing: Missing = Missing.ERROR
+    """Whether voxels that HDF5 and Zarr metadata call never written are an error, or have the fill value."""
 
     @property
     def within(self) -> str | None:

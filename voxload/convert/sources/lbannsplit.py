@@ -39,4 +39,4 @@ class LbannSplit:
         stored = hdf5_tree(probe).datasets[DATASET]
         order = cube_axes(f"{probe.path}, dataset {DATASET!r}", stored.shape, given=hints.axes or _AXES)
         cube = describe_dataset(probe.path, DATASET, stored, order=order)
-        return (Hdf5Cube(DATASET, replace(cube, targets=read_targets(probe.path, TARGETS))),)
+        return (Hdf5Cube(DATASET, replace(cube, targets=read_targets(probe.path, TARGETS)), hints),)

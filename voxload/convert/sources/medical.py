@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from voxload.convert.sources.affine import Affine
 from voxload.convert.sources.casefolders import place_in_case
 from voxload.convert.sources.flat import FlatFile
 from voxload.convert.sources.inflated import InflatedFile
@@ -22,6 +23,7 @@ def medical_source(
     file: FlatFile | InflatedFile,
     *,
     attributes: Mapping[str, Any],
+    affine: Affine | None,
     scaling: Scaling | None = None,
 ) -> StoredSource:
     """Return the source of one image, whose voxels lie in `file`, the header's own or another.
@@ -47,6 +49,7 @@ def medical_source(
         is_sequential=is_stream,
         companions=() if file.path == path else (file.path,),
         attributes=attributes,
+        affine=affine,
     )
     if isinstance(file, FlatFile):
         file.check_size()

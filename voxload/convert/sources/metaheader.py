@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from voxload.convert.sources.affine import Affine
 from voxload.convert.sources.textheader import header_lines
 from voxload.errors import DataError, UsageError
 from voxload.readers.faults import translated
 
 _LINE = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*")
+_SPATIAL = 3
 _LAST = "ElementDataFile"
 _NEEDED = ("NDims", "DimSize", "ElementType")
 _TYPES = {
@@ -56,6 +58,8 @@ class MetaHeader:
     """LOCAL, or the name of the file of the voxels."""
     attributes: dict[str, Any]
     """Spacing along D, H and W, and place and direction in the file's own order of axes."""
+    affine: Affine | None
+    """Where the voxels lie; None where the header names neither origin nor directions."""
 
 
 def has_meta_header(head: bytes) -> bool:
@@ -79,6 +83,7 @@ def read_meta_header(path: Path) -> MetaHeader:
                 found=f"DimSize {fields['DimSize']}, {channels} channels",
                 expected=f"{fields['NDims']} extents, and 1 or more channels",
             )
+        attributes = _attributes(fields)
         if len(sizes) == 4 and sizes[-1] == 1:
             sizes.pop()
         return MetaHeader(
@@ -89,7 +94,8 @@ def read_meta_header(path: Path) -> MetaHeader:
             is_compressed=_flag(path, fields, "CompressedData"),
             header_size=int(fields.get("HeaderSize", "0")),
             data_file=fields[_LAST],
-            attributes=_attributes(fields),
+            attributes=attributes,
+            affine=_affine(attributes),
         )
 
 
@@ -164,3 +170,20 @@ def _attributes(fields: Mapping[str, str]) -> dict[str, Any]:
     if "AnatomicalOrientation" in fields:
         found["orientation"] = fields["AnatomicalOrientation"]
     return found
+
+
+def _affine(attributes: Mapping[str, Any]) -> Affine | None:
+    """Return where the voxels lie. What one of origin, directions and spacing lacks has ITK's default.
+
+    A row of the matrix is the direction of an axis. A fourth axis has no place.
+    """
+    if not {"origin", "direction"} & set(attributes):
+        return None
+    origin = np.array(attributes.get("origin", (0.0,) * _SPATIAL))
+    flat = np.array(attributes.get("direction", np.eye(len(origin)).ravel()))
+    rank = len(origin)
+    spacing = np.array(attributes.get("spacing", (1.0,) * _SPATIAL))[::-1]
+    if rank < _SPATIAL or len(flat) != rank**2 or len(spacing) != _SPATIAL:
+        return None
+    steps = flat.reshape(rank, rank)[:_SPATIAL, :_SPATIAL] * spacing[:, None]
+    return Affine.of("left-posterior-superior", steps, origin[:_SPATIAL])

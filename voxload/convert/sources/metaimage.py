@@ -57,7 +57,7 @@ class MetaImage:
             file: FlatFile | InflatedFile = InflatedFile(data, offset, 0, **facts)
         else:
             file = FlatFile(data, offset, **facts)
-        return (medical_source(path, file, attributes=header.attributes),)
+        return (medical_source(path, file, attributes=header.attributes, affine=header.affine),)
 
 
 def _data(path: Path, header: MetaHeader) -> tuple[Path, int]:

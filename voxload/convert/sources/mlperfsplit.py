@@ -48,4 +48,4 @@ class MlperfSplit:
         stored = hdf5_tree(probe).datasets[_DATASET]
         order = cube_axes(f"{probe.path}, dataset {_DATASET!r}", stored.shape, given=hints.axes or _AXES)
         cube = describe_dataset(probe.path, _DATASET, stored, order=order)
-        return (Hdf5Cube(_DATASET, replace(cube, targets=read_targets(probe.path, _TARGETS))),)
+        return (Hdf5Cube(_DATASET, replace(cube, targets=read_targets(probe.path, _TARGETS)), hints),)

@@ -46,4 +46,4 @@ class MultiScale:
         if len(rows) != count:
             raise DataError(subject, found=f"{count} cubes", expected=f"{len(rows)}, the rows of {_TARGETS!r}")
         parts = [replace(cube, targets=row, part=part_name((k,), (count,))) for k, row in enumerate(rows)]
-        return tuple(Hdf5Slab(_DATASET, part, {0: k}) for k, part in enumerate(parts))
+        return tuple(Hdf5Slab(_DATASET, part, {0: k}, missing=hints.missing) for k, part in enumerate(parts))

@@ -65,7 +65,7 @@ class Nifti:
         file = (
             InflatedFile(data, 0, header.offset, **facts) if is_compressed else FlatFile(data, header.offset, **facts)
         )
-        return (medical_source(path, file, attributes=header.attributes, scaling=header.scaling),)
+        return (medical_source(path, file, attributes=header.attributes, affine=header.affine, scaling=header.scaling),)
 
 
 def _image_of(path: Path) -> Path:

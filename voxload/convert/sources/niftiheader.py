@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from voxload.convert.sources.affine import PATIENT, Affine
 from voxload.convert.sources.libraries import library
 from voxload.convert.sources.scaling import Scaling
 from voxload.errors import DataError, UsageError
@@ -34,6 +35,8 @@ class NiftiHeader:
     """Whether header and voxels are in one file."""
     attributes: dict[str, Any]
     """Spacing along D, H and W, affine, orientation and units."""
+    affine: Affine | None
+    """Where the voxels lie; None where neither sform nor qform says it."""
 
     @property
     def axes(self) -> str:
@@ -64,6 +67,7 @@ def read_nifti_header(subject: str, head: bytes) -> NiftiHeader:
                 scaling=Scaling(1.0, 0.0) if slope is None else Scaling(float(slope), float(intercept)),
                 is_single=magic[1:2] == b"+",
                 attributes=_attributes(nibabel, header),
+                affine=_affine(header),
             )
     except nibabel.spatialimages.HeaderDataError as error:
         raise DataError(subject, found=str(error), expected="a NIfTI header") from error
@@ -112,3 +116,13 @@ def _attributes(nibabel: Any, header: Any) -> dict[str, Any]:
         "units": space,
     }
     return {name: value for name, value in found.items() if isinstance(value, str) or np.isfinite(value).all()}
+
+
+def _affine(header: Any) -> Affine | None:
+    """Return where the voxels lie: by the sform, else by the qform, as nibabel and ITK choose."""
+    if not (int(header["sform_code"]) > 0 or int(header["qform_code"]) > 0):
+        return None
+    whole = np.asarray(header.get_best_affine(), np.float64)
+    return Affine.of(
+        PATIENT, whole[:_SPATIAL, :_SPATIAL].T, whole[:_SPATIAL, _SPATIAL], unit=header.get_xyzt_units()[0]
+    )

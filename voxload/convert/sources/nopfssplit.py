@@ -39,7 +39,7 @@ class NopfsSplit:
         subject = f"{probe.path}, dataset {_DATASET!r}"
         order = cube_axes(subject, stored.shape, given=hints.axes or _axes(subject, stored.shape))
         cube = describe_dataset(probe.path, _DATASET, stored, order=order)
-        return (Hdf5Cube(_DATASET, replace(cube, targets=read_targets(probe.path, _TARGETS))),)
+        return (Hdf5Cube(_DATASET, replace(cube, targets=read_targets(probe.path, _TARGETS)), hints),)
 
 
 def _axes(subject: str, shape: tuple[int, ...]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from voxload.convert.sources.affine import Affine
 from voxload.convert.sources.flat import FlatFile
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.inflated import InflatedFile
@@ -63,7 +64,7 @@ class Nrrd:
             file: FlatFile | InflatedFile = InflatedFile(data, offset, skipped, **facts)
         else:
             file = FlatFile(data, _raw_offset(data, header, offset=offset, skipped=skipped), **facts)
-        return (medical_source(path, file, attributes=_attributes(header, order.axes)),)
+        return (medical_source(path, file, attributes=_attributes(header, order.axes), affine=_affine(header)),)
 
 
 def _declared(path: Path, header: NrrdHeader, hints: Hints) -> str | None:
@@ -130,3 +131,13 @@ def _attributes(header: NrrdHeader, axes: str) -> dict[str, Any]:
             plain = [row.tolist() if np.isfinite(row).all() else None for row in np.atleast_2d(rows)]
             found[name.replace(" ", "_")] = plain if rows.ndim > 1 else plain[0]
     return found
+
+
+def _affine(header: NrrdHeader) -> Affine | None:
+    """Return where the voxels lie in the file's space; None where it names no directions or no origin."""
+    directions, origin = header.field("space directions", default=None), header.field("space origin", default=None)
+    if directions is None or origin is None:
+        return None
+    steps = [row for row, is_spatial in zip(directions, reversed(header.is_spatial), strict=True) if is_spatial]
+    units = header.field("space units", default=None) or ["mm"]
+    return Affine.of(str(header.field("space", default="no space")), steps, origin, unit=str(units[0]))

@@ -58,7 +58,7 @@ class NyxHdf5:
             cube = describe_dataset(probe.path, name, stored, order=order)
             cubes[name] = replace(cube, dataset=volume, attributes={**plain_values(stored.attributes), **said})
         check_extents(f"{probe.path}", list(cubes.values()))
-        return tuple(Hdf5Cube(name, cube) for name, cube in cubes.items())
+        return tuple(Hdf5Cube(name, cube, hints) for name, cube in cubes.items())
 
 
 def _is_field(name: str, shape: tuple[int, ...]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from voxload.convert.sources.affine import Affine
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError, UsageError
@@ -57,6 +58,8 @@ class RawCube:
     """Further files that the voxels come from, such as the data file of a header."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """What else the file says of the cube, in plain JSON values: units, spacing, box size, redshift."""
+    affine: Affine | None = None
+    """Where its voxels lie, by which the volumes of a sample are compared; None where the file does not say."""
 
     def __post_init__(self) -> None:
         if self.dtype.kind not in "biuf" or self.dtype.itemsize > 8:

@@ -79,7 +79,7 @@ class TheWell:
             for field, cube in zip(fields, cubes, strict=True):
                 attributes = {**_own(field), **said, **now}
                 described = replace(cube, part=part, attributes=attributes)
-                found.append(Hdf5Slab(field.name, described, field.fixed(*index)))
+                found.append(Hdf5Slab(field.name, described, field.fixed(*index), missing=hints.missing))
         return tuple(found)
 
 

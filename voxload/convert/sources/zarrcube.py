@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 
+from voxload.convert.sources.filling import filled
 from voxload.convert.sources.protocol import RawCube, ReadInto
 from voxload.geometry import Box, chunks_touched
 from voxload.readers.axes import AxisOrder
@@ -35,11 +36,14 @@ class ZarrCube:
         The array; empty where the folder is one array.
     cube
         What is known of it; see `describe_array`.
+    missing
+        What to do about chunks that are not there.
     """
 
-    def __init__(self, name: str, cube: RawCube) -> None:
+    def __init__(self, name: str, cube: RawCube, *, missing: Missing = Missing.ERROR) -> None:
         self._location = Location(str(cube.path), dataset=name, axes=cube.order.axes)
-        self._cube = cube
+        self._cube = filled(cube, missing)
+        self._missing = missing
 
     def describe(self) -> RawCube:
         """Return what is known of the cube."""
@@ -47,12 +51,12 @@ class ZarrCube:
 
     @contextmanager
     def open(self) -> Iterator[ReadInto]:
-        """Open the array for reading; chunks that are not there raise DataError."""
-        library = ZarrReader(self._location, Missing.ERROR)
+        """Open the array for reading; chunks that are not there raise DataError, unless they are to be filled."""
+        library = ZarrReader(self._location, self._missing)
         piece = _piece(library.describe())
         route = library.route
         if isinstance(route, NativeRoute) and route.pipeline.has_filters:
-            reader: Reader = NativeZarrReader(library, route, Missing.ERROR)
+            reader: Reader = NativeZarrReader(library, route, self._missing)
         else:
             reader = library
 

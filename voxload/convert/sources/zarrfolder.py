@@ -69,7 +69,7 @@ class ZarrFolder:
             cube = describe_array(probe.path, name, cube_axes(subject, node.shape, given=given, declared=declared))
             cubes[name] = replace(cube, dataset=volume, targets=targets, attributes=plain_values(node.attributes))
         check_extents(f"{probe.path}", list(cubes.values()))
-        return tuple(ZarrCube(name, cube) for name, cube in cubes.items())
+        return tuple(ZarrCube(name, cube, missing=hints.missing) for name, cube in cubes.items())
 
 
 def _targets(root: ZarrNode, path: Path) -> dict[str, float]:
