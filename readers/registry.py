@@ -62,8 +62,8 @@ def find_format(path: str) -> Format:
             raise NotFoundError(
                 path, found="no such object, and no volume that any reader knows", remedy="check the URL"
             )
-    known = foreign_error(path) if is_url(path) else None
-    raise known or UsageError(
+    foreign = foreign_error(path) if is_url(path) else None
+    raise foreign or UsageError(
         path,
         found="no volume that any reader knows",
         expected="an HDF5, Zarr, npy or raw file, or a URL of an HDF5 file or Zarr hierarchy",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from voxload.errors import UsageError
+from voxload.regular import open_regular
 
 _FAMILY, _MULTI = b"NCSAfami", b"NCSAmult"
 """Names by which the superblock, or its extension, says which driver wrote the file."""
@@ -56,9 +57,9 @@ def member_error(path: str) -> UsageError | None:
 
 def _head(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(_HEAD_BYTES) if os.fstat(file.fileno()).st_size else b""
-    except OSError:
+    except (OSError, UsageError):
         return b""
 
 

@@ -101,7 +101,7 @@ def open_file(file: str | RemoteFile) -> h5py.File:
 
 def _driver_error(file: str | RemoteFile) -> UsageError | None:
     if isinstance(file, str):
-        with Path(file).open("rb") as opened:
+        with open_regular(file) as opened:
             place = _find_superblock(opened)
             return None if place is None else driver_error(file, opened, place)
     remote = cast("BinaryIO", file)

@@ -15,8 +15,8 @@ from voxload.errors import DataError, InternalError, NotFoundError, UsageError
 from voxload.grid import ProcessGrid
 from voxload.inference.plan import InferencePlan
 from voxload.models import CosmoFlow, UNet3D
-from voxload.telling import told_by_first
 from voxload.regular import check_regular
+from voxload.telling import told_by_first
 from voxload.training.checkpoint import CHECKPOINT, FORMAT, Checkpoint, what_is_wrong
 from voxload.training.plan import UNET3D, TrainingPlan
 from voxload.training.statistics import Moments, TargetScale
