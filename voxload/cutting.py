@@ -57,9 +57,11 @@ class Cutter:
         return spatial if self._augment is None else self._augment.extents(spatial)
 
     def place(
-        self, sample: Sample, index: int, *, epoch: int, spatial: tuple[int, int, int]
+        self, sample: Sample, index: int, *, epoch: int, repeat: int, spatial: tuple[int, int, int]
     ) -> tuple[Placement, ReadCost]:
         """Return where an augmented sample lies in the stored one, and what it took to find out.
+
+        `repeat` is how often the sample was drawn before in the epoch.
 
         Raises UsageError when the sample cannot be augmented so, and what reading its labels raises.
         """
@@ -70,7 +72,7 @@ class Cutter:
             if self._labels is not None:
                 location = sample.locations[self._fields.index(self._labels.centres.field)]
                 found, cost = self._labels.search(index, location, key=self._augment.key(index))
-            return self._augment.place(spatial, epoch=epoch, index=index, found=found), cost
+            return self._augment.place(spatial, epoch=epoch, index=index, repeat=repeat, found=found), cost
         except VoxloadError as error:
             raise error.within(f"sample {sample.id!r}", remedy="leave the sample out") from error
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from voxload.augment import Augment
+from voxload.augment import Augment, Draw
 from voxload.cutting import Cutter
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Boundary, Box, Halo
@@ -50,8 +50,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     be forked, pickled and used from many threads.
 
     With `augment`, items are blocks of augmented samples: everything that is said of a sample, its extents, boxes and
-    halo, is then said of the augmented one. What is drawn follows from the augmentation's seed, `epoch` and the
-    sample's index, so the ranks of a group have blocks of one sample.
+    halo, is then said of the augmented one. What is drawn follows from the augmentation's seed, `epoch`, the sample's
+    index and how often it was drawn before in the epoch, so the ranks of a group have blocks of one sample.
 
     Parameters
     ----------
@@ -209,16 +209,26 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Return this rank's box of a sample of extents (D, H, W), halo included."""
         return self.grid.block(spatial).expand(self.halo)
 
-    def read_into(self, index: int, volumes: Sequence[Volume], *, epoch: int | None = None) -> ReadCost:
+    def read_into(
+        self, index: int, volumes: Sequence[Volume], *, epoch: int | None = None, repeat: int | None = None
+    ) -> ReadCost:
         """Read a sample's blocks into `volumes`, one array per field as `layout` says; return what it cost.
 
-        `epoch` is what `augment` draws for; None takes the data set's own. Safe to call from many threads at once.
+        `epoch` is what `augment` draws for; None takes the data set's own. `repeat` is how often the sample was drawn
+        before in that epoch; None takes what the index says, which `voxload.augment.Numbered` counts, else 0. Safe to
+        call from many threads at once.
         """
         sample = self._sample(index)
         if len(volumes) != len(sample.locations):
             raise UsageError("volumes", found=f"{len(volumes)} arrays", expected=f"{len(sample.locations)} fields")
         spatial, number = self._describe(index)[0].spatial, self.epoch if epoch is None else epoch
-        placement, cost = self._cutter.place(sample, operator.index(index) % len(self), epoch=number, spatial=spatial)
+        counted = index.repeat if isinstance(index, Draw) else 0
+        earlier = counted if repeat is None else repeat
+        if earlier < 0:
+            raise UsageError("repeat", found=str(earlier), expected="0 or more")
+        placement, cost = self._cutter.place(
+            sample, operator.index(index) % len(self), epoch=number, repeat=earlier, spatial=spatial
+        )
         return cost + self._cutter.read(sample, placement, self.box(placement.extents), volumes)
 
     def read_targets(self, index: int) -> torch.Tensor | None:

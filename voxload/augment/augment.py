@@ -18,14 +18,14 @@ from voxload.geometry import Boundary, Box
 Part = Translations | RandomCrop | Flips | Permutations | Rotations | CubeSymmetries
 """What an augmentation consists of."""
 _SYMMETRIES = (Flips, Permutations, Rotations, CubeSymmetries)
-_CENTRES = 1
-"""Sets the stream of hashes apart from those of the draws, which have three numbers."""
+_CENTRES, _REPEATS = 1, 2
+"""Set the streams of hashes, of four numbers, and of further draws, of five, apart from first draws, of three."""
 
 P = TypeVar("P", Translations, RandomCrop)
 
 
 class Augment:
-    """Turns, translates and crops samples; each draw follows from (seed, epoch, sample) alone.
+    """Turns, translates and crops samples; each draw follows from (seed, epoch, sample, which draw of it) alone.
 
     Whatever order the parts are given in, a sample is first translated, then cropped, then turned; several symmetries
     are drawn each for itself and done in the order given. Immutable, so safe to share; no generator is kept.
@@ -93,7 +93,9 @@ class Augment:
         if unknown:
             raise UsageError("Augment", found=f"field {unknown[0]!r}", expected=f"one of {list(fields)}")
 
-    def place(self, spatial: Sequence[int], *, epoch: int, index: int, found: ClassVoxels | None = None) -> Placement:
+    def place(
+        self, spatial: Sequence[int], *, epoch: int, index: int, repeat: int = 0, found: ClassVoxels | None = None
+    ) -> Placement:
         """Return where the augmented sample lies in a stored one of extents `spatial` (D, H, W).
 
         Parameters
@@ -102,6 +104,8 @@ class Augment:
             Extents of the stored sample.
         epoch, index
             Numbers of 0 or more.
+        repeat
+            How often the sample was drawn before in the epoch.
         found
             Its classes' voxels, where crops are centred on them.
 
@@ -110,7 +114,7 @@ class Augment:
         UsageError
             When the sample is too small for the crop, or its axes cannot be exchanged.
         """
-        draws = Draws(self.seed, epoch, index)
+        draws = Draws(self.seed, epoch, index, *((repeat, _REPEATS) if repeat else ()))
         origin = self._translations.origin(spatial, draws) if self._translations else (0, 0, 0)
         start: Sequence[int] = (0, 0, 0)
         if self._crop:

@@ -22,7 +22,7 @@ class Draws:
     Parameters
     ----------
     numbers
-        What the stream follows from, each 0 or more: seed, epoch and sample.
+        What the stream follows from, each 0 or more: seed, epoch and sample, and what else sets it apart.
     """
 
     def __init__(self, *numbers: int) -> None:

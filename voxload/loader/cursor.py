@@ -10,7 +10,7 @@ Rules of this file:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from voxload.dataset import VolumeDataset
 from voxload.errors import InternalError, UsageError
 from voxload.loader.marks import Marks, generator_at
 from voxload.loader.orders import Order, order_of
+from voxload.loader.repeats import Passed
 from voxload.loader.sources import Draws, KnownSource, Source, UnknownSource, restore, snapshot_of
 from voxload.loader.state import UNKNOWN, LoaderState, Token, check_state, digest_of
 from voxload.prefetch.line import Ints
@@ -62,6 +63,10 @@ class Run(Iterator[Any]):
     def saved(self) -> tuple[int, Token]:
         """Return position and token behind the last batch delivered."""
         return self._source.saved(self._progress)
+
+    def passed(self) -> Iterable[Any] | None:
+        """Return the indices that lie before the place where this goes on; None where they are not known yet."""
+        return self._source.passed()
 
 
 class Indices:
@@ -128,6 +133,10 @@ class Cursor:
         if self._begun is None:
             self.begin(loader)
         return Indices(Draws.of(loader), self._start)
+
+    def passed(self) -> Passed:
+        """Return what says which indices lie before the place where the iterator made last goes on."""
+        return tuple if self._run is None else self._run.passed
 
     def choose(self, loader: DataLoader[Any], epoch: int) -> None:
         """Let the next iterator be of the epoch of a number, and the ones behind it go on from there."""

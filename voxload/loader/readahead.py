@@ -20,6 +20,7 @@ from typing import Any
 
 from voxload.errors import UsageError
 from voxload.loader.batch import Batch
+from voxload.loader.repeats import Passed, Repeats
 from voxload.loader.slotreads import Pending, SlotReads
 from voxload.prefetch.line import Ints
 from voxload.prefetch.order import OrderSource
@@ -67,6 +68,7 @@ class ReadAhead:
         self._users: weakref.WeakSet[EpochReads] = weakref.WeakSet()
         self._beyond: Ints | None = None
         self._coming: deque[Pending] = deque()
+        self._coming_repeats = self._repeats()
 
     def begin(self) -> None:
         """Look at the sampler, right before an epoch's iterator is made."""
@@ -78,14 +80,20 @@ class ReadAhead:
         except (UsageError, TypeError, ValueError):  # what is wrong with a sampler is said when it is drawn
             self._is_foreseen = False
 
-    def epoch(self, drawn: Iterator[Sequence[int]], number: int, timeout: float | None) -> EpochReads:
-        """Return the batches of the epoch begun last, which has this number."""
+    def epoch(
+        self, drawn: Iterator[Sequence[int]], number: int, timeout: float | None, *, passed: Passed
+    ) -> EpochReads:
+        """Return the batches of the epoch begun last, which has this number.
+
+        `passed` says which of its samples were drawn before the place where it goes on.
+        """
         order = self._order(0)
         begun, self._coming, self._beyond = self._coming, deque(), None
-        is_same = not self._is_augmented or all(pending.epoch == number for pending in begun)
-        if not (is_same and _is_beginning(begun, order)):
+        repeats = self._repeats_of(begun, number, passed) if _is_beginning(begun, order) else None
+        if repeats is None:
             self.reads.drop(begun)
-        found = EpochReads(self, drawn, order, number=number, begun=begun, timeout=timeout)
+            repeats = self._repeats(passed)
+        found = EpochReads(self, drawn, order, number=number, begun=begun, repeats=repeats, timeout=timeout)
         self._user = weakref.ref(found)
         self._users.add(found)
         found.prime()
@@ -97,10 +105,14 @@ class ReadAhead:
             return
         if self._beyond is None:
             self._beyond = self._order(1)
+        if not self._coming:
+            self._coming_repeats = self._repeats()
         while self._beyond is not None and len(self._coming) < len(self._beyond):
-            pending = self.reads.begin(_row(self._beyond, len(self._coming)), number + 1)
+            indices = _row(self._beyond, len(self._coming))
+            pending = self.reads.begin(indices, number + 1, repeats=self._coming_repeats.of(indices))
             if pending is None:
                 return
+            self._coming_repeats.add(indices)
             self._coming.append(pending)
 
     def make_way(self, needy: EpochReads) -> None:
@@ -133,6 +145,23 @@ class ReadAhead:
         self.forget_beyond()
         self.reads.close()
 
+    def _repeats(self, passed: Passed = tuple) -> Repeats:
+        """Return a count of an epoch's draws, which counts where these decide what is read."""
+        return Repeats(self.samples if self._is_augmented else 0, passed)
+
+    def _repeats_of(self, begun: deque[Pending], number: int, passed: Passed) -> Repeats | None:
+        """Return the count behind what was read beyond an epoch; None where that is not what this epoch would read."""
+        repeats = self._repeats(passed)
+        if not self._is_augmented:
+            return repeats
+        if not repeats.is_known():
+            return None if begun else repeats
+        for pending in begun:
+            if (pending.epoch, pending.repeats) != (number, repeats.of(pending.indices)):
+                return None
+            repeats.add(pending.indices)
+        return repeats
+
     def _order(self, place: int) -> Ints | None:
         """Return the order of the epoch begun last, or of one behind it; None where it is not known."""
         if self._source is None or not self._is_foreseen:
@@ -156,6 +185,8 @@ class EpochReads:
         The epoch's.
     begun
         The first batches, where they are being read already.
+    repeats
+        How often each sample was drawn, up to these.
     timeout
         Seconds to wait for one batch; None waits for as long as its reads take. Who asks again gets the same batch.
     """
@@ -168,6 +199,7 @@ class EpochReads:
         *,
         number: int,
         begun: deque[Pending],
+        repeats: Repeats,
         timeout: float | None,
     ) -> None:
         self._ahead = ahead
@@ -177,6 +209,7 @@ class EpochReads:
         self._number = number
         self._timeout = timeout
         self._pending = begun
+        self._repeats = repeats
         self._waiting: deque[Indices] = deque()  # drawn, and not yet foreseen or under way
         self._error: Exception | None = None  # what the sampler raised
         self._drawn = 0
@@ -228,6 +261,7 @@ class EpochReads:
         if not self._pending:
             return False
         last = self._pending.pop()
+        self._repeats.take_back(last.indices)
         self._ahead.reads.drop(deque([last]))
         if self._order is None:
             self._waiting.appendleft(last.indices)
@@ -282,7 +316,7 @@ class EpochReads:
         known = self._drawn - self._taken
         wrong = deque(list(self._pending)[known:])
         for _ in wrong:
-            self._pending.pop()
+            self._repeats.take_back(self._pending.pop().indices)
         self._ahead.reads.drop(wrong)
         begun = self._taken + len(self._pending)
         self._waiting.extend(_row(self._order, place) for place in range(begun, self._drawn))
@@ -294,12 +328,14 @@ class EpochReads:
         while (indices := self._coming()) is not None:
             if most is not None and len(self._pending) >= most:
                 return
-            pending = reads.begin(indices, self._number)
+            repeats = self._repeats.of(indices)
+            pending = reads.begin(indices, self._number, repeats=repeats)
             if pending is None and not self._pending:
                 self._ahead.make_way(self)
-                pending = reads.begin(indices, self._number, patience=self._timeout)
+                pending = reads.begin(indices, self._number, repeats=repeats, patience=self._timeout)
             if pending is None:
                 return
+            self._repeats.add(indices)
             if self._order is None:
                 self._waiting.popleft()
             self._pending.append(pending)
@@ -307,7 +343,9 @@ class EpochReads:
             self._ahead.go_on(self, self._number)
 
     def _coming(self) -> Indices | None:
-        """Return the first batch that is not under way, where it is known."""
+        """Return the first batch that is not under way, where it is known, and how often its samples were drawn."""
+        if not self._repeats.is_known():
+            return None
         if self._order is None:
             return self._waiting[0] if self._waiting else None
         place = self._taken + len(self._pending)

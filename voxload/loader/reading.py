@@ -134,7 +134,7 @@ class Reading:
         if self._is_cached and self.clairvoyance is not None:
             found = self.clairvoyance.epoch(indices, timeout)
         else:
-            found = self._read_ahead().epoch(indices, self.epoch, timeout)
+            found = self._read_ahead().epoch(indices, self.epoch, timeout, passed=self._cursor.passed())
         return found if self._boarding is None else self._boarding.batches(found, self._layout)
 
     def close(self) -> None:

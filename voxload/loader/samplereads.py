@@ -16,6 +16,9 @@ from voxload.loader.batch import Column, Ragged
 from voxload.loader.blocks import unequal
 from voxload.readers.protocol import ReadCost, Volume
 
+NOTHING = ReadCost()
+"""Of what is yet to be read."""
+
 
 class Room:
     """Bytes that may be taken beside the slots; safe to use from many threads, and never waits.
@@ -52,6 +55,8 @@ class SampleRead:
     """The sample."""
     epoch: int
     """For which it is augmented."""
+    repeat: int
+    """How often it was drawn before in that epoch."""
     layout: tuple[FieldLayout, ...]
     """Its blocks."""
     volumes: Sequence[Volume] | None = field(repr=False)
@@ -70,7 +75,7 @@ class SampleRead:
 
     def finished(self, dataset: VolumeDataset) -> SampleRead:
         """Return it with its blocks; raises what reading raises."""
-        return _apart(dataset, self.index, self.epoch, self.layout) if self.is_late else self
+        return _apart(dataset, self.index, self.epoch, self.repeat, self.layout) if self.is_late else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +90,37 @@ class Place:
     """For what does not."""
     epoch: int
     """For which samples are augmented."""
+    repeat: int
+    """How often the sample was drawn before in that epoch."""
 
     def read(self, dataset: VolumeDataset, index: int) -> SampleRead:
         """Read a sample; raises what reading raises."""
         layout = dataset.layout(index)
         if layout == self.expected and self.volumes is not None:
-            cost = dataset.read_into(index, self.volumes, epoch=self.epoch)
+            cost = dataset.read_into(index, self.volumes, epoch=self.epoch, repeat=self.repeat)
             targets = dataset.read_targets(index)
-            return SampleRead(index, self.epoch, layout, None, is_apart=False, cost=cost, targets=targets)
+            return self._made(index, layout, is_apart=False, cost=cost, targets=targets)
         nbytes = sum(one.nbytes for one in layout)
         if not self.room.take(nbytes):
-            return SampleRead(index, self.epoch, layout, None, is_apart=True, cost=ReadCost(), targets=None)
+            return self._made(index, layout, is_apart=True)
         try:
-            found = _apart(dataset, index, self.epoch, layout)
+            found = _apart(dataset, index, self.epoch, self.repeat, layout)
         except BaseException:
             self.room.give_back(nbytes)
             raise
         weakref.finalize(found, self.room.give_back, nbytes).atexit = False
         return found
+
+    def _made(
+        self,
+        index: int,
+        layout: tuple[FieldLayout, ...],
+        *,
+        is_apart: bool,
+        cost: ReadCost = NOTHING,
+        targets: torch.Tensor | None = None,
+    ) -> SampleRead:
+        return SampleRead(index, self.epoch, self.repeat, layout, None, is_apart=is_apart, cost=cost, targets=targets)
 
 
 def together(
@@ -121,8 +139,9 @@ def together(
     )
 
 
-def _apart(dataset: VolumeDataset, index: int, epoch: int, layout: tuple[FieldLayout, ...]) -> SampleRead:
+def _apart(dataset: VolumeDataset, index: int, epoch: int, repeat: int, layout: tuple[FieldLayout, ...]) -> SampleRead:
     """Read a sample into memory of its own."""
     volumes = [np.empty(one.shape, one.dtype) for one in layout]
-    cost = dataset.read_into(index, volumes, epoch=epoch)
-    return SampleRead(index, epoch, layout, volumes, is_apart=True, cost=cost, targets=dataset.read_targets(index))
+    cost = dataset.read_into(index, volumes, epoch=epoch, repeat=repeat)
+    targets = dataset.read_targets(index)
+    return SampleRead(index, epoch, repeat, layout, volumes, is_apart=True, cost=cost, targets=targets)

@@ -35,6 +35,8 @@ class Pending:
     """Its samples, counted from 0 where they are samples at all."""
     epoch: int
     """For which epoch it is read."""
+    repeats: tuple[int, ...]
+    """How often each sample was drawn before in it."""
     arrays: list[Volume]
     """Its slot."""
     futures: list[Future[SampleRead]]
@@ -76,9 +78,12 @@ class SlotReads:
         """Stop the threads: what has not begun is cancelled, and what has begun is waited for, though not for ever."""
         self._pool.shutdown(cancel_futures=True)
 
-    def begin(self, indices: tuple[int, ...], epoch: int, *, patience: float | None = 0.0) -> Pending | None:
+    def begin(
+        self, indices: tuple[int, ...], epoch: int, *, repeats: tuple[int, ...], patience: float | None = 0.0
+    ) -> Pending | None:
         """Begin to read a batch; None where no slot is free within `patience` seconds.
 
+        `repeats` is how often each sample was drawn before in the epoch.
         With another patience than none at all, None for as long as it takes, a slot is found or made in any case.
         """
         arrays = self._free_arrays()
@@ -89,13 +94,13 @@ class SlotReads:
         layout = self._ring.layout
         fits = len(indices) <= layout.batch_size
         places = [
-            Place([array[place] for array in arrays] if fits else None, layout.fields, self._room, epoch)
-            for place in range(len(indices))
+            Place([array[place] for array in arrays] if fits else None, layout.fields, self._room, epoch, repeat)
+            for place, repeat in enumerate(repeats)
         ]
         futures = [
             self._pool.submit(place.read, self._dataset, index) for place, index in zip(places, indices, strict=True)
         ]
-        return Pending(indices, epoch, arrays, futures)
+        return Pending(indices, epoch, repeats, arrays, futures)
 
     def take(self, pending: Pending, timeout: float | None) -> Batch | None:
         """Return a batch, waiting for its reads; None when they take longer than a time-out.

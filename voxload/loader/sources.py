@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Protocol
 
 from torch.utils.data import DataLoader
 
 from voxload.errors import UsageError
+from voxload.loader.dealing import SEQUENTIAL, SHUFFLED
 from voxload.loader.marks import Mark, Marks
 from voxload.loader.orders import Order, cut, is_cut_by_torch, sampler_of
 from voxload.loader.state import UNKNOWN, LoaderState, Token
@@ -68,6 +70,10 @@ class Source(Protocol):
 
     def noted(self, index: Any) -> Any:
         """Return the progress behind a batch that was drawn just now."""
+        ...
+
+    def passed(self) -> Iterable[Any] | None:
+        """Return this group's indices of the epoch before the place where it goes on; None where not known yet."""
         ...
 
     def saved(self, progress: Any) -> tuple[int, Token]:
@@ -122,6 +128,12 @@ class KnownSource:
             return cut(self._draws.batches, left)
         self._start = self._order.start(self._marks)
         return iter(self._draws.indices)
+
+    def passed(self) -> Iterable[Any]:
+        """See Source. Orders that hold each sample once are not drawn for it."""
+        if not self._first or self._order.identity.kind in (SEQUENTIAL, SHUFFLED):
+            return ()
+        return islice(self._order.rest(self._start, 0, is_own=False), self._first)
 
     def noted(self, index: Any) -> int:
         """Return the samples drawn for this group."""
@@ -184,6 +196,7 @@ class UnknownSource:
         self._digest = hashlib.blake2b(digest_size=16)
         self._stateful: dict[str, Any] = {}
         self._is_at_end = False
+        self._skipped: list[Any] | None = None
         self._start = snapshot_of(draws) if resumed is None else None
         self._iterator = None if self._is_cut else self._iterated()
 
@@ -203,14 +216,22 @@ class UnknownSource:
         if self._resumed.order.snapshot is not None:
             self._count = self._resumed.position
             return drawn
+        self._skipped = []
         for _ in range(self._resumed.position):
             try:
-                self.noted(next(drawn))
+                index = next(drawn)
+                self.noted(index)
+                self._skipped.extend([index] if self._draws.batches is None else index)
             except StopIteration:
                 raise self._otherwise(f"the end of the epoch after {self._count} batches") from None
         if self._digest.hexdigest() != self._resumed.order.drawn:
             raise self._otherwise("other samples")
         return drawn
+
+    def passed(self) -> Iterable[Any] | None:
+        """See Source. What a sampler drew that was put to where it was by its own state, nobody knows any more."""
+        is_skipping = self._resumed is not None and self._resumed.position and self._resumed.order.snapshot is None
+        return self._skipped if is_skipping else ()
 
     def noted(self, index: Any) -> _Progress:
         """Return the batches drawn, the digest of their samples, and what the samplers say of themselves."""
