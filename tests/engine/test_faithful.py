@@ -12,6 +12,8 @@ from monai.networks.nets import BasicUNet
 from torch import Tensor, fx, nn
 
 from voxload.engine import Loopback, shard
+from voxload.engine.faithful import is_faithful
+from voxload.engine.trace import trace
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.models import CosmoFlow, UNet3D
@@ -73,6 +75,7 @@ BRANCHES: dict[str, Operation] = {
     "shared write": _shared_write,
     "written view": _written_view,
     "gradient mode": lambda _, x: x * 2 if torch.is_grad_enabled() else x,
+    "autocast": lambda _, x: x * 2 if torch.is_autocast_enabled("cpu") else x,
 }
 
 
@@ -137,6 +140,13 @@ def test_the_same_computation_is_accepted(name: str, shape: tuple[int, int, int]
 def test_large_networks_take_no_memory(model: nn.Module) -> None:
     """What is too large to be computed is compared by shapes alone: an activation of 512^3 would be gigabytes."""
     _split(model, None)
+
+
+def test_a_normalisation_of_one_channel_is_compared_by_its_shape() -> None:
+    """Its mean is one number with an axis, which torch does not mix with shapes alone; MONAI's AttentionUnet has it."""
+    layers = (nn.Conv3d(1, 1, 3, padding=1), nn.BatchNorm3d(1), nn.Conv3d(1, 64, 5, padding=2))
+    model = nn.Sequential(*layers, nn.Conv3d(64, 64, 3, padding=1))
+    assert is_faithful(model, trace(model), (512, 512, 512))
 
 
 class Headed(nn.Module):

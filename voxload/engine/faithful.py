@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -48,8 +49,8 @@ class Sample:
 def require_faithful(model: nn.Module, graph: fx.Graph, sample: Sample) -> None:
     """Raise UsageError unless `graph` computes what ``model.forward`` computes of a volume like `sample`.
 
-    Compared are results and what is written into buffers, with and without gradient mode. The model is left as it is;
-    random numbers are too. Not thread-safe, as tracing is not.
+    Compared are results and what is written into buffers, with and without gradient mode, and under autocast. The model
+    is left as it is; random numbers are too. Not thread-safe, as tracing is not.
 
     Raises
     ------
@@ -78,20 +79,42 @@ def is_faithful(model: nn.Module, graph: fx.Graph, shape: Sequence[int] | None) 
 
 def _compare(model: nn.Module, graph: fx.Graph, sample: Sample) -> Exception | None:
     """Return what ``forward`` raises for the sample, if it does; raise UsageError where the trace differs."""
-    for with_gradients in (True, False):
+    for mode in (_Mode(gradients=True), _Mode(), _Mode(autocast=True)):
         try:
-            original = _record(model, None, sample, with_gradients=with_gradients)
+            original = _record(model, None, sample, mode)
         except UsageError:
             raise
         except Exception as error:  # noqa: BLE001 - what a stranger's forward raises for a size that it does not take
+            if mode.autocast:  # some losses refuse it, and would in training
+                continue
             return error
         try:
-            traced = _record(model, graph, sample, with_gradients=with_gradients)
+            traced = _record(model, graph, sample, mode)
         except Exception as error:
             raise _refusal(model, f"a trace that ends in {type(error).__name__}: {_line(error)}") from error
         if original.result != traced.result:
             raise _refusal(model, _difference(original.operations, traced.operations))
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    """Under what a network runs."""
+
+    gradients: bool = False
+    autocast: bool = False
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Enter it. Autocast is to the type that the network has: what counts is who asks whether it is on."""
+        with ExitStack() as left:
+            left.enter_context(torch.set_grad_enabled(self.gradients))
+            for device in ("cpu", "cuda") if self.autocast else ():
+                left.callback(torch.set_autocast_dtype, device, torch.get_autocast_dtype(device))
+                left.callback(torch.set_autocast_enabled, device, torch.is_autocast_enabled(device))
+                torch.set_autocast_dtype(device, torch.float32)
+                torch.set_autocast_enabled(device, self.autocast)
+            yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +127,7 @@ class _Record:
     """Numbers of the result's tensors, what else it holds, its structure, and numbers of the buffers afterwards."""
 
 
-def _record(model: nn.Module, graph: fx.Graph | None, sample: Sample, *, with_gradients: bool) -> _Record:
+def _record(model: nn.Module, graph: fx.Graph | None, sample: Sample, mode: _Mode) -> _Record:
     """Run a copy of the model, or what was traced of it, on a volume."""
     weights = list(model.parameters())
     on_host = all(type(weight.data) is Tensor and weight.device.type == "cpu" for weight in weights)
@@ -118,7 +141,7 @@ def _record(model: nn.Module, graph: fx.Graph | None, sample: Sample, *, with_gr
     for name, tensor in (*twin.named_parameters(), *twin.named_buffers()):
         numbers.name(tensor, name)
     run = twin if graph is None else fx.Interpreter(twin, graph=graph).run
-    with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(with_gradients), numbers:
+    with torch.random.fork_rng(devices=[]), mode.entered(), numbers:
         result = run(x)
     values, structure = _pytree.tree_flatten(result)
     found = tuple(numbers.of(value) if isinstance(value, Tensor) else repr(value) for value in values)
@@ -135,8 +158,9 @@ def _on(device: str, model: nn.Module) -> nn.Module:
         )
         held[id(weight)] = nn.Parameter(data, requires_grad=weight.requires_grad)
     for buffer in model.buffers():
-        # Single numbers, such as a count of batches, are read by forward; they cost nothing.
-        held[id(buffer)] = buffer.detach().to("cpu" if buffer.numel() == 1 else device, copy=True)
+        # Single numbers, such as a count of batches, are read by forward; they cost nothing. Torch mixes those without
+        # an axis with tensors of any device, but not the mean of a normalisation of one channel.
+        held[id(buffer)] = buffer.detach().to("cpu" if not buffer.ndim else device, copy=True)
     for module in model.modules():
         if isinstance(module, nn.SyncBatchNorm) and module.process_group is not None:
             held[id(module.process_group)] = module.process_group  # a handle, which no copy can have

@@ -25,6 +25,7 @@ from voxload.engine.program import Program, compile_program
 from voxload.engine.regions import Regions, write_regions
 from voxload.engine.trace import trace
 from voxload.engine.twin import with_forward
+from voxload.engine.unchanged import Unchanged
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
@@ -146,6 +147,7 @@ class Sharded(nn.Module):
         self._local: dict[tuple[bool, ...], LocalPlan] = {}
         # In the order of the model's own modules; a plain list, so that they are not registered twice.
         self.__dict__["_mirrored"] = [self.get_submodule(name) for name, _ in model.named_modules()]
+        self._unchanged = Unchanged(model, self._mirrored)
         self._ticket = ticket_of(self)
         if self.blocks is not None:
             for modes, each in source.programs.items():
@@ -166,8 +168,12 @@ class Sharded(nn.Module):
             compiled, plan = self._ready(modes)
             seed = agree(x, self._ticket)
         else:
+            changed = self._unchanged.difference()
             compiled = self._source.programs.get(modes) or self._source.program(modes)
-            blocks, seed = self.agreed(x, compiled, modes=self._flags(x))
+            # All ranks hear of a change on one before any of them sends a voxel.
+            blocks, seed = self.agreed(x, compiled, modes=self._flags(x, str(changed or "")))
+            if changed is not None:
+                raise changed
             self._source.compare(modes, Sample(x.shape[1], blocks.shape))
             plan = self._plan(modes, compiled, blocks)[1]
         passage = Passage(plan, compiled.regions, self._exchange, self._chooser, seed)
@@ -207,12 +213,12 @@ class Sharded(nn.Module):
                 self._local[modes] = self._plans[key][1]
         return self._plans[key]
 
-    def _flags(self, x: Tensor) -> int:
+    def _flags(self, x: Tensor, changed: str = "") -> int:
         """Return a number for what decides which messages there will be and what they hold."""
         device = x.device.type
         casts = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
         flags = (torch.is_grad_enabled(), x.requires_grad, *(weight.requires_grad for weight in self.parameters()))
-        return zlib.crc32(repr((casts, flags)).encode())
+        return zlib.crc32(repr((casts, flags, changed)).encode())
 
     def extra_repr(self) -> str:
         """Return the grid, for ``print``."""

@@ -16,6 +16,8 @@ import torch
 from torch import fx, nn
 from torch.fx.proxy import TraceError
 
+from voxload.engine.reads import is_library
+from voxload.engine.state import State
 from voxload.errors import UsageError
 
 _TRACE_ERRORS = (TraceError, AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError)
@@ -36,7 +38,9 @@ def trace(model: nn.Module) -> fx.Graph:
         When ``forward`` is no fixed program of one volume, or does something that a trace cannot keep.
     """
     _refuse_hooks(model)
+    _refuse_own_calls(model)
     _require_one_argument(model)
+    state = State(model)
     before = random.getstate(), torch.get_rng_state()
     tracer = _Tracer()
     with _watched_functions():
@@ -46,6 +50,15 @@ def trace(model: nn.Module) -> fx.Graph:
             raise
         except _TRACE_ERRORS as error:
             raise _untraceable(model, error) from error
+        finally:
+            written = state.restore()
+    if written is not None:
+        raise UsageError(
+            f"forward of {type(model).__name__}",
+            found=f"a change of {written!r}, which a split network would not see",
+            expected="a forward that leaves the attributes of its modules as they are",
+            remedy="return what it keeps, or keep it outside of forward",
+        )
     if before[0] != random.getstate() or not torch.equal(before[1], torch.get_rng_state()):
         raise UsageError(
             f"forward of {type(model).__name__}",
@@ -120,6 +133,21 @@ def _refuse_hooks(model: nn.Module) -> None:
                 f"layer {name or 'at the root'!r} ({type(module).__name__})",
                 found="hooks on it",
                 remedy="remove them before voxload.engine.shard, and register them on its result",
+            )
+
+
+def _refuse_own_calls(model: nn.Module) -> None:
+    """Raise UsageError for modules that do more, when they are called, than the ``forward`` of their class says."""
+    for name, module in model.named_modules():
+        kind = type(module)
+        own = "__call__" if kind.__call__ is not nn.Module.__call__ and not isinstance(module, fx.GraphModule) else None
+        if is_library(kind):  # it is taken for what its class is
+            own = own or next((each for each in vars(module) if inspect.isfunction(getattr(kind, each, None))), None)
+        if own is not None:
+            raise UsageError(
+                f"layer {name or 'at the root'!r} ({kind.__name__})",
+                found=f"a {own} of its own",
+                remedy="do in forward, of a class of its own, what it does",
             )
 
 
