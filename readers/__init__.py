@@ -25,6 +25,7 @@ from voxload.readers.protocol import Volume as Volume
 from voxload.readers.protocol import VolumeInfo as VolumeInfo
 from voxload.readers.registry import find_format as find_format
 from voxload.readers.registry import holds as holds
+from voxload.readers.registry import is_crowded as is_crowded
 from voxload.readers.registry import open_reader as open_reader
 from voxload.readers.requests import ManyReader as ManyReader
 from voxload.readers.requests import Request as Request

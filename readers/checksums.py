@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from voxload.errors import DataError
+from voxload.limits import CHUNK_TABLE
 from voxload.parquet import check_size
 from voxload.readers.faults import storage_error
 from voxload.readers.protocol import ChecksumSource
@@ -57,6 +58,8 @@ SCHEMA = pa.schema(
 Place = tuple[int, ...]
 _KEY = ("sample", "dataset")
 _CRC_BYTES = 4
+_PLACE_BYTES = _CRC_BYTES + 1
+"""Bytes of a chunk's checksum, and of whether there is one."""
 _RESIDUE = 0x48674BC7
 """CRC-32C of any data with their CRC-32C, low byte first, behind them."""
 _LARGEST_GRID = 2**40
@@ -87,7 +90,8 @@ class Checksums:
 
     @classmethod
     def empty(cls, grid: Place) -> Checksums:
-        """Return checksums of no chunks, to be recorded."""
+        """Return checksums of no chunks, to be recorded; raises DataError for more chunks than a table may have."""
+        CHUNK_TABLE.check(f"a grid of {grid} chunks", _PLACE_BYTES * prod(grid), "checksums")
         return cls(np.zeros(grid, np.uint32), np.zeros(grid, np.bool_))
 
     @property

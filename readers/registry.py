@@ -78,6 +78,13 @@ def holds(known: Format, path: str, name: str) -> bool:
         return bool(look(path, name)) if look is not None else name in known.datasets(path)
 
 
+def is_crowded(known: Format, path: str, most: int) -> bool:
+    """Tell whether `path` holds more than `most` volumes; of a format that cannot tell, by a list of them."""
+    with translated(path):
+        look = getattr(known, "is_crowded", None)
+        return bool(look(path, most)) if look is not None else len(known.datasets(path)) > most
+
+
 def _in_order(path: str) -> tuple[Format, ...]:
     """Return all formats in the order of asking. Of a URL each costs requests, so the likelier of two comes first."""
     if not is_url(path) or path.lower().endswith(_HDF5_SUFFIXES):

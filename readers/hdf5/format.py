@@ -11,7 +11,7 @@ from voxload.readers.faults import translated
 from voxload.readers.hdf5.checks import check_own_file, check_supported
 from voxload.readers.hdf5.decoded import read_whole
 from voxload.readers.hdf5.lesson import Learnt, Lesson
-from voxload.readers.hdf5.listing import volume_names
+from voxload.readers.hdf5.listing import has_more, volume_names
 from voxload.readers.hdf5.metadata import known
 from voxload.readers.hdf5.native import NativeHdf5Reader
 from voxload.readers.hdf5.openfile import SIGNATURE, find_superblock, superblock_places
@@ -49,6 +49,11 @@ class Hdf5Format:
         with translated(path), open_source(path).open() as file:
             item = file.get(name)
             return isinstance(item, h5py.Dataset) and item.ndim in (3, 4)
+
+    def is_crowded(self, path: str, most: int) -> bool:
+        """Tell whether a file holds more than `most` objects, by a look at so many."""
+        with translated(path), open_source(path).open() as file:
+            return has_more(file, most)
 
     def open(self, location: Location, missing: Missing) -> Reader:
         """Open one dataset, natively where its storage allows; without a name, the only one there is."""

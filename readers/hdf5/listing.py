@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +13,12 @@ import h5py
 from voxload.limits import MEMBERS
 
 
+def has_more(file: h5py.File, most: int) -> bool:
+    """Tell whether a file holds more than `most` objects, by a look at so many."""
+    count = itertools.count()
+    return h5py.h5o.visit(file.id, lambda _: True if next(count) > most else None) is not None
+
+
 def object_names(file: h5py.File) -> tuple[list[str], list[str]]:
     """Return the names of all groups, and those of all datasets, each of an object once and no link's.
 
@@ -19,13 +26,15 @@ def object_names(file: h5py.File) -> tuple[list[str], list[str]]:
     """
     groups: list[str] = []
     datasets: list[str] = []
+    allowed = MEMBERS.allowed
 
     def visit(name: bytes, info: Any) -> None:
         if info.type == h5py.h5o.TYPE_GROUP and name != b".":
             groups.append(os.fsdecode(name))
         elif info.type == h5py.h5o.TYPE_DATASET:
             datasets.append(os.fsdecode(name))
-        MEMBERS.check(file.filename, len(groups) + len(datasets), "an HDF5 file")
+        if len(groups) + len(datasets) > allowed:
+            MEMBERS.check(file.filename, len(groups) + len(datasets), "an HDF5 file")
 
     h5py.h5o.visit(file.id, visit, info=True)
     return groups, datasets

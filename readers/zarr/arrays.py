@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import zarr
 
 from voxload.errors import NotFoundError
@@ -29,6 +31,15 @@ def array_names(path: str) -> tuple[str, ...]:
             if isinstance(node, zarr.Array):
                 return ("",)
             return tuple(sorted(volume_names(node, path)))
+
+
+def is_crowded(path: str, most: int) -> bool:
+    """See ZarrFormat.is_crowded."""
+    with translated(path):
+        node = open_node(path, open_store(path))
+        if isinstance(node, zarr.Array):
+            return False
+        return len(list(itertools.islice(volume_names(node, path), most + 1))) > most
 
 
 def holds_array(path: str, name: str) -> bool:

@@ -34,6 +34,12 @@ class ZarrFormat:
 
         return holds_array(path, name)
 
+    def is_crowded(self, path: str, most: int) -> bool:
+        """Tell whether a hierarchy holds more than `most` volumes, by a look at so many."""
+        from voxload.readers.zarr.arrays import is_crowded  # noqa: PLC0415 - see the class
+
+        return is_crowded(path, most)
+
     def open(self, location: Location, missing: Missing) -> Reader:
         """Open one array; without a name, the only one there is."""
         from voxload.readers.zarr.arrays import open_array  # noqa: PLC0415 - see the class

@@ -9,10 +9,12 @@ import json
 import os
 import resource
 import sys
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -20,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zarr
 
-from voxload.catalog import Catalog
+from voxload.catalog import Catalog, Entry
 from voxload.cli.info_source import Choice
 from voxload.cli.info_subject import Given, find_subject
 from voxload.convert import ConvertOptions, convert
@@ -31,7 +33,11 @@ from voxload.convert.targets.reading import read_targets
 from voxload.errors import VoxloadError
 from voxload.parquet import _check_pages
 from voxload.readers import Location, find_format, open_reader
+from voxload.readers.hdf5 import chunktable
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.protocol import Missing
+from voxload.verification.report import VerifyReport
+from voxload.verification.volume import VolumeCheck
 
 ROOM = 2**31
 """Bytes of address space beyond what the libraries have; a claim that is believed ends in MemoryError."""
@@ -75,6 +81,16 @@ def zarr_chunks(folder: Path) -> object:
         (Path(path) / key).parent.mkdir(parents=True)
         (Path(path) / key).write_bytes(bytes(4))
     return _cost(path)
+
+
+@claim
+def zarr_verified(folder: Path) -> object:
+    """Claim 10^18 chunks, and ask for the checksums of each."""
+    path = _array(folder, [10**6] * 3, [1, 1, 1])
+    entry = Entry("u", "a.zarr", "", (10**6,) * 3, "<f4", "DHW", 0)
+    report = VerifyReport(folder)
+    VolumeCheck(entry, Location(path), report=report, on_bytes=lambda _: None).run(Missing.FILL)
+    return f"DataError: {report.faults[0].error}"
 
 
 @claim
@@ -127,7 +143,9 @@ def zarr_members(folder: Path) -> object:
     for number in range(1, 1200):
         (folder / f"a.zarr/n{number:04}").mkdir()
         (folder / f"a.zarr/n{number:04}/zarr.json").write_text(text)
-    return [len(find_subject(Given(str(folder / "a.zarr"), Choice())).many)]
+    named = find_subject(Given(str(folder / "a.zarr"), Choice(dataset="n0007")))
+    many = find_subject(Given(str(folder / "a.zarr"), Choice())).many
+    return [len(many), named.listing is None and named.stored is not None]
 
 
 def _hdf5(folder: Path, shape: tuple[int, ...], chunks: tuple[int, ...], **words: Any) -> str:
@@ -152,19 +170,14 @@ def hdf5_table(folder: Path) -> object:
     with h5py.File(path, "r+") as file:
         file["x"][...] = 1
     kept: list[int] = []
-    numbers = ChunkTable.read.__func__.__globals__["array"]  # what its rows are gathered in
 
-    class Watched(numbers):  # type: ignore[misc, valid-type]
+    class Watched(array):  # type: ignore[type-arg] # what its rows are gathered in
         def extend(self, values: Any) -> None:
             super().extend(values)
             kept.append(len(self) * self.itemsize)
 
-    ChunkTable.read.__func__.__globals__["array"] = Watched
-    try:
-        with h5py.File(path) as file:
-            table = ChunkTable.read(file["x"])
-    finally:
-        ChunkTable.read.__func__.__globals__["array"] = numbers
+    with mock.patch.object(chunktable, "array", Watched), h5py.File(path) as file:
+        table = ChunkTable.read(file["x"])
     return [table.nbytes // extent**3, max(kept) < 2**20]
 
 
@@ -204,7 +217,8 @@ def hdf5_members(folder: Path) -> object:
     Hdf5().sources(probe, Hints("DHW", datasets=("n0007",)))
     tree = probe.hdf5
     looked = sum(known is not None for known in getattr(tree.datasets if tree else None, "_known", {}).values())
-    return [len(many), looked]
+    named = find_subject(Given(str(path), Choice(dataset="n0007")))
+    return [len(many), looked, named.listing is None and named.stored is not None]
 
 
 def _rows(path: Path, groups: int) -> None:

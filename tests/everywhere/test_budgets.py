@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 GROWTH = 2**27
 """Bytes that memory may grow while one claim is made and judged: imports of a library are among them."""
 LIMITS = {
+    "zarr_verified": "VOXLOAD_MAX_CHUNK_TABLE",
     "zarr_inner_chunks": "VOXLOAD_MAX_CHUNK_TABLE",
     "zarr_long_metadata": "VOXLOAD_MAX_DOCUMENT",
     "hdf5_claimed_chunks": "VOXLOAD_MAX_CHUNK_TABLE",
@@ -34,8 +35,8 @@ REFUSED = {
 ANSWERED = {
     "zarr_chunks": [2, 8],
     "zarr_extents": [0, 0],
-    "zarr_members": [1200],
-    "hdf5_members": [1200, 1],
+    "zarr_members": [1200, True],
+    "hdf5_members": [1200, 1, True],
     "hdf5_table": [20, True],
 }
 """Claims that cost nothing to answer."""

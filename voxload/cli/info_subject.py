@@ -10,7 +10,7 @@ from voxload.cli.info_tables import extents
 from voxload.convert.manifest import read_manifest
 from voxload.convert.sources.hints import Headerless, Hints, MemoryOrder
 from voxload.errors import DataError, NotFoundError, UsageError
-from voxload.readers import Location, find_format, holds
+from voxload.readers import Location, find_format, holds, is_crowded
 from voxload.readers.protocol import Window
 from voxload.readers.store import is_url
 from voxload.regular import check_regular
@@ -102,6 +102,8 @@ def find_subject(given: Given) -> Subject:
     if _is_converted(Path(given.path)):
         return _converted(given, _one(given, names))
     dataset = given.choice.dataset
+    if dataset and names == (dataset,) and is_crowded(find_format(given.path), given.path, MANY):
+        return Subject(stored=_location(given, dataset, None))  # without a look at the others
     is_named = dataset in names if dataset else len(names) == 1
     try:
         listing = RawListing.look(given.path, given.hints, given.choice)
