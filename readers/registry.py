@@ -17,7 +17,7 @@ from voxload.readers.remote import RemoteStore
 from voxload.readers.store import is_url
 from voxload.readers.stored import ChunkSource
 from voxload.readers.window import WindowReader
-from voxload.readers.within import check_within
+from voxload.readers.within import check_links, check_within
 from voxload.readers.zarr import ZarrFormat
 from voxload.regular import check_regular
 
@@ -120,5 +120,6 @@ def _check_place(location: Location) -> None:
     """Refuse a volume, or checksums of it, that lie outside of the folder in which they have to."""
     if location.within:
         check_within(location.path, location.within, subject=str(location))
+        check_links(location.path, location.within, subject=str(location), is_new=False)
         if location.checksums is not None:
             check_within(location.checksums.path, location.within, subject=f"checksums of {location}")

@@ -7,6 +7,8 @@ them may have named any file that the reader of them may read, by ``..``, from t
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from functools import lru_cache
 
 from voxload.errors import UsageError
 
@@ -32,6 +34,16 @@ def check_within(path: str, folder: str, *, subject: str) -> None:
         raise UsageError(subject, found=f"a path to {place}", expected=f"one in {folder or '.'}", remedy=REMEDY)
 
 
+def check_links(path: str, folder: str, *, subject: str, is_new: bool = True) -> None:
+    """Refuse a Zarr hierarchy of which a file or folder is a link that leads out of `folder`; see `check_within`.
+
+    Every chunk is a file of its own: the folders are listed, and no chunk is asked for. A loader opens a sample in each
+    epoch; with `is_new` false the links are those that were found when this process looked first.
+    """
+    for link in _links(path) if is_new else _known_links(path):
+        check_within(link, folder, subject=subject)
+
+
 def leaves(path: str) -> bool:
     """Tell whether a path says that it leads out of the folder that it counts from; links are not looked at.
 
@@ -39,3 +51,22 @@ def leaves(path: str) -> bool:
     (False, False, True, True, True)
     """
     return "://" in path or os.path.isabs(path) or os.path.normpath(path).split("/", 1)[0] == ".."  # noqa: PTH117
+
+
+@lru_cache(maxsize=2**16)
+def _known_links(folder: str) -> tuple[str, ...]:
+    return _links(folder)
+
+
+def _links(folder: str) -> tuple[str, ...]:
+    """Return the links in a folder and in those below; none in a file."""
+    return tuple(_found_links(folder)) if os.path.isdir(folder) else ()  # noqa: PTH112 - a string, as locations have it
+
+
+def _found_links(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                yield entry.path
+            elif entry.is_dir():
+                yield from _found_links(entry.path)

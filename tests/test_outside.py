@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -124,6 +125,26 @@ def test_no_command_turns_a_path_that_leads_out_into_one_that_does_not(
     assert "--allow-outside" in capsys.readouterr().err
     assert not list(mine.parent.glob("*.parquet"))
     assert run(["catalog", *call, "--allow-outside"]) == 0
+
+
+@pytest.mark.parametrize("link", ["x", "x/c", "x/c/0/0/0", "x/zarr.json"])
+def test_a_catalogue_reads_no_zarr_hierarchy_that_leads_out(mine: Path, strange: Path, link: str) -> None:
+    """By an array, a folder of chunks, a chunk or metadata that are links; with leave they are read."""
+    for root, values in ((mine, SECRET), (strange, CUBE)):
+        group = zarr.create_group(root / "z.zarr", zarr_format=3)
+        made = {"shape": CUBE.shape, "chunks": CUBE.shape, "dtype": "<i2", "dimension_names": list("dhw")}
+        group.create_array("x", **made, compressors=None)[...] = values
+    place = strange / "z.zarr" / link
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.unlink()
+    place.symlink_to(mine / "z.zarr" / link)
+    catalogue(strange, "z.zarr")
+    with pytest.raises(UsageError, match="--allow-outside"), closing(VolumeDataset(strange)) as data:
+        data[0]
+    with closing(VolumeDataset(strange, allow_outside=True)) as data:
+        assert int(data[0][0].max()) == (CUBE if link == "x/zarr.json" else SECRET).max()
 
 
 def test_checksums_stay_in_the_folder(mine: Path, strange: Path) -> None:

@@ -88,7 +88,7 @@ def _insert(net: Any) -> None:
 
 
 CHANGES: dict[str, Callable[[Any], None]] = {
-    "flag": _to("body.1", "flag", True),
+    "flag": lambda net: setattr(net.body[1], "flag", not net.body[1].flag),
     "number": _to("body.1", "scale", 3.0),
     "function": _to("body.1", "activation", torch.sigmoid),
     "object": lambda net: setattr(net.body[1].settings, "power", 2.0),
@@ -105,7 +105,7 @@ def test_a_changed_network_is_refused_on_all_ranks(kind: str, side: str) -> None
     world = World()
     for one in world.models if side == "model" else world.nets:
         CHANGES[kind](one)
-    with pytest.raises(UsageError, match="a split network: found .* changed"):
+    with pytest.raises(UsageError, match=r"a split network: found .* changed"):
         world.run()
 
 

@@ -17,7 +17,7 @@ from voxload.names import safe_dataset, safe_name
 from voxload.readers.faults import translated
 from voxload.readers.foreign import foreign_error
 from voxload.readers.hdf5.drivers import member_error
-from voxload.readers.within import check_within
+from voxload.readers.within import check_links, check_within
 from voxload.regular import check_regular
 
 _SUFFIX = re.compile(r"(\.nii)?\.[A-Za-z][A-Za-z0-9]*$")
@@ -145,18 +145,7 @@ def _check_within(cube: RawCube, src: Path) -> None:
         if path != src:
             check_within(os.fspath(path), folder, subject=f"{cube.path}")
     if cube.path.is_dir():
-        for link in _links(os.fspath(cube.path)):
-            check_within(link, folder, subject=f"{cube.path}")
-
-
-def _links(folder: str) -> Iterator[str]:
-    """Yield the links in a Zarr folder, each of whose chunks is a file."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_symlink():
-                yield entry.path
-            elif entry.is_dir():
-                yield from _links(entry.path)
+        check_links(os.fspath(cube.path), folder, subject=f"{cube.path}")
 
 
 def _relative(path: Path, root: Path) -> str:
