@@ -16,6 +16,7 @@ from voxload.errors import DataError, InternalError
 from voxload.geometry import Box, chunks_touched
 from voxload.limits import OBJECTS
 from voxload.readers.protocol import ReadCost
+from voxload.readers.remote.objects import Facts
 from voxload.readers.store import Store
 from voxload.readers.stored import grid_of
 from voxload.readers.zarr.shardindex import ABSENT, Entries, ShardLayout
@@ -79,7 +80,7 @@ class ChunkIndex:
         self.layout = layout
         self._lock = threading.Lock()
         self._known: dict[Place, Entries | int] = {}
-        self._versions: dict[Place, str] = {}
+        self._facts: dict[Place, Facts] = {}
         self._gates: dict[Place, threading.Lock] = {}
 
     def cost(self, stored: Box) -> ReadCost:
@@ -202,17 +203,22 @@ class ChunkIndex:
         with self._lock:
             self._remember(place, size)
 
-    def _remember(self, place: Place, found: Entries | int, version: str = "") -> None:
+    def _remember(self, place: Place, found: Entries | int, facts: Facts | None = None) -> None:
         if isinstance(found, int) and len(self._known) >= _KNOWN:
             self._known.clear()  # sizes, which can be asked for again
         self._known[place] = found
-        if version:
-            self._versions[place] = version
+        if facts is not None:
+            self._facts[place] = facts
 
     def version(self, place: Place) -> str:
         """Return which version of a shard its index was read of; empty where the store does not tell."""
+        found = self.facts(place)
+        return "" if found is None else found.version
+
+    def facts(self, place: Place) -> Facts | None:
+        """Return what was told of a shard when its index was read; None where nothing was read."""
         with self._lock:
-            return self._versions.get(place, "")
+            return self._facts.get(place)
 
     def divide(self, place: Place) -> tuple[Place, Place]:
         """Return the place of the object that holds a chunk, and the chunk's own in it."""
@@ -259,24 +265,25 @@ class ChunkIndex:
                 if place in self._known:
                     return self._known[place]
             key, shard = self.key_of(place), self.layout.shard
-            found, version = (self._store.size(key), "") if shard is None else self._read_index(key, shard)
+            found, facts = (self._store.size(key), None) if shard is None else self._read_index(key, shard)
             if found is None:  # not remembered: it may be written later
                 return None
             if isinstance(found, int) and not found:
                 raise DataError(self._store.locate(key), found="an empty file", expected="a stored chunk")
             with self._lock:
-                self._remember(place, found, version)
+                self._remember(place, found, facts)
                 self._gates.pop(place, None)
             return found
 
-    def _read_index(self, key: str, shard: ShardLayout) -> tuple[Entries | None, str]:
-        """Read a shard's index, check that every entry lies inside the object, and say of which version it is."""
+    def _read_index(self, key: str, shard: ShardLayout) -> tuple[Entries | None, Facts | None]:
+        """Read a shard's index, check that every entry lies inside the object, and say what was told of that."""
         part = self._store.edge(key, shard.index_bytes, at_end=shard.at_end)
         if part is None:
-            return None, ""
+            return None, None
         subject = self._store.locate(key)
         shard.index_offset(part.size, subject)  # refuses an object without room for an index
-        return shard.parse(part.data.tobytes(), part.size, subject), part.version
+        facts = Facts.told(subject, part.size, part.version, part.modified)
+        return shard.parse(part.data.tobytes(), part.size, subject), facts
 
 
 def _one(place: Place) -> Box:

@@ -17,9 +17,6 @@ from voxload.readers.scratch import Bytes
 from voxload.readers.zarr.chunkindex import ChunkIndex
 from voxload.readers.zarr.shardindex import ABSENT
 
-_STRONG = ('"', 'ETag="', 'etag="')
-"""How versions begin that differ whenever the bytes do (RFC 9110, section 8.8.1), of obstore and of fsspec."""
-
 
 class RemoteChunks:
     """The chunks of an array that keeps each in an object of its own; safe to use from many threads at once.
@@ -150,9 +147,10 @@ class RemoteShards:
         return [self._identity(outer, inner) for outer, inner in divided]
 
     def _identity(self, outer: Place, inner: Place) -> Identity | None:
-        version = self._index.version(outer)
-        url = self._store.locate(self._index.key_of(outer))
-        return Identity((url, version), inner) if version.startswith(_STRONG) else None
+        facts = self._index.facts(outer)
+        if facts is None or not (facts.is_strong and facts.is_settled):
+            return None
+        return Identity((self._store.locate(self._index.key_of(outer)), facts.version), inner)
 
     def locate(self, places: Sequence[Place]) -> Mapped | None:  # noqa: ARG002 - as of every source
         """Return None: nothing lies in memory."""

@@ -230,10 +230,16 @@ def test_uncompressed_chunks_are_not_kept(tmp_path: Path) -> None:
     assert figures().misses == figures().chunks == 0
 
 
-@pytest.mark.parametrize(("tag", "requests"), [('"{}"', 0), ('W/"{}"', 1), ("", 1)], ids=["strong", "weak", "none"])
-def test_remote_shards_are_kept_by_their_entity_tag(server: Any, tmp_path: Path, tag: str, requests: int) -> None:
-    """Chunks of a shard whose tag is strong need no request again; others are fetched at every read."""
-    server.tag = tag
+@pytest.mark.parametrize(
+    ("tag", "age", "requests"),
+    [('"{}"', None, 0), ('"{}"', 3600.0, 0), ('"{}"', 0.0, 1), ('W/"{}"', None, 1), ("", None, 1)],
+    ids=["strong", "old", "young", "weak", "none"],
+)
+def test_remote_shards_are_kept_by_their_entity_tag(
+    server: Any, tmp_path: Path, tag: str, age: float | None, requests: int
+) -> None:
+    """Chunks of a shard whose tag is strong, and of no time just past, need no request again; others do."""
+    server.tag, server.age = tag, age
     _zarr(GzipCodec(), (16, 16, 16))(tmp_path / "x.zarr", OLD)
     with closing(open_reader(Location(f"{server.url}/x.zarr"))) as reader:
         assert np.array_equal(read(reader), OLD)

@@ -7,6 +7,7 @@ import hashlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -31,6 +32,8 @@ class RangeServer:
     """Whether ranges are answered with ranges, or ignored."""
     tag: str = '"{}"'
     """Form of the entity tags; none are sent when empty."""
+    age: float | None = None
+    """Seconds since files with tags were written, as the server says; it says nothing when None."""
     crowd: int = 0
     """The first so many requests are not answered before as many are under way, or half a second has passed."""
     paths: list[str] = field(default_factory=list)
@@ -131,6 +134,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_file(self, data: bytes, *, is_short: bool) -> None:
         tag = self.site.tag.format(hashlib.sha256(data).hexdigest()[:16])
         headers = {"ETag": tag} if tag else {"Last-Modified": formatdate(len(data), usegmt=True)}
+        if tag and self.site.age is not None:
+            headers["Last-Modified"] = formatdate(time.time() - self.site.age, usegmt=True)
         condition = self.headers.get("If-Match")
         if condition is not None and (condition != tag or tag.startswith("W/")):
             self._send(412, b"")
