@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from voxload.cli import simulate as command
 from voxload.cli.main import run
 from voxload.prefetch import machines, policies
 
@@ -67,6 +69,25 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "clairvoyant" in printed
     assert "staging" in printed
     assert "No policy takes less than" in " ".join(printed.split())
+
+
+def test_policies_are_told_as_they_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of them may take minutes: each has its line on standard error before the next one begins; JSON has none."""
+    told: list[str] = []
+
+    def hear(*words: Any, **more: Any) -> Any:
+        told.append(capsys.readouterr().err)
+        return real(*words, **more)
+
+    real = command.run
+    monkeypatch.setattr(command, "run", hear)
+    assert run([*SMALL, "--policy", "clairvoyant,staging,none"]) == 0
+    told.append(capsys.readouterr().err)
+    assert [line.partition(":")[0] for line in told] == ["", "clairvoyant", "staging", "none"]
+    assert all(re.fullmatch(r"\w+: [0-9.]+ (s|min|h), AU \d+%\n", line) for line in told[1:])
+    told.clear()
+    assert run([*SMALL, "--policy", "staging", "--json"]) == 0
+    assert [*told, capsys.readouterr().err] == ["", ""]
 
 
 def test_regimes_and_their_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

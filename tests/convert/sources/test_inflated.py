@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.laws.source import check_source, coordinates
+from voxload.convert.sources import inflater
 from voxload.convert.sources.inflated import InflatedFile
 from voxload.convert.sources.protocol import RawCube
 from voxload.convert.sources.stored import StoredSource, scratch_bytes
@@ -92,6 +94,37 @@ def test_reads_out_of_order_are_refused(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(NotFoundError):
         _read(source)
+
+
+def test_streams_are_inflated_in_one_place() -> None:
+    """What gzip allows and what it refuses is the same for images and for records: no source has a decoder of its own.
+
+    Archives of numpy are zipfile's.
+    """
+    sources = Path(inflater.__file__).parent
+    own = {path.name for path in sources.glob("*.py") if re.search(r"decompressobj|import gzip", path.read_text())}
+    assert own == {"inflater.py"}
+
+
+def test_channels_are_decoded_twice_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight channels one behind the other, each begins where a copy of the first pass was left."""
+    volume = np.random.default_rng(0).integers(0, 99, (8, 16, 32, 32)).astype("<i4")
+    (tmp_path / "cube").write_bytes(gzip.compress(volume.tobytes(), 1))
+    decoded, some = 0, inflater.Inflater._some
+
+    def count(self: inflater.Inflater, most: int) -> bytes:
+        nonlocal decoded
+        part = some(self, most)
+        decoded += len(part)
+        return part
+
+    monkeypatch.setattr(inflater.Inflater, "_some", count)
+    with _source(tmp_path / "cube", shape=volume.shape, axes="CDHW").open() as read_into:
+        for plane in range(16):
+            out = np.empty((8, 1, 32, 32), "i4")
+            read_into(Box((plane, 0, 0), (plane + 1, 32, 32)), out)
+            np.testing.assert_array_equal(out, volume[:, plane : plane + 1])
+    assert decoded <= 2 * volume.nbytes
 
 
 @pytest.mark.parametrize("axes", ["DHW", "CDHW"])

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from voxload.convert.sources.flat import FlatFile
 from voxload.convert.sources.inflater import STATE_BYTES, WORKING_BYTES, Inflater
 from voxload.convert.sources.protocol import ReadInto
+from voxload.convert.sources.streams import Stream, open_stream
 from voxload.errors import UsageError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
-from voxload.readers.faults import translated
 from voxload.readers.protocol import Volume
-from voxload.regular import open_regular
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,10 @@ class InflatedFile:
     """Axes in the order of the bytes."""
 
     @property
-    def parts(self) -> int:
-        """Places in the stream that a slab of the slowest spatial axis is read from."""
-        return self.shape[0] if self.order.axes[0] == "C" else 1
-
-    @property
     def scratch_bytes(self) -> int:
         """Memory that reading takes beside the array it reads into."""
-        return self.parts * STATE_BYTES + WORKING_BYTES
+        parts = self.shape[0] if self.order.axes[0] == "C" else 1
+        return parts * STATE_BYTES + WORKING_BYTES
 
     @contextmanager
     def open(self) -> Iterator[ReadInto]:
@@ -61,52 +58,29 @@ class InflatedFile:
         DataError
             When the stream is damaged, ends before the last voxel or goes on behind it.
         """
-        with translated(f"{self.path}"):
-            file = open_regular(self.path, buffering=0)
-        with file:
-            inflaters = self._inflaters(file.fileno())
+        place = FlatFile(self.path, self.skipped, shape=self.shape, dtype=self.dtype, order=self.order)
+        end = self.skipped + prod(self.shape) * self.dtype.itemsize
+        stream = Stream(partial(Inflater.open, self.path, self.offset), end, is_whole=True)
+        behind = 0
+        with open_stream(place, stream) as read:
 
             def read_into(box: Box, out: Volume) -> None:
-                with translated(f"{self.path}"):
-                    self._read(inflaters, box, out)
+                nonlocal behind
+                behind = self._check_order(self.order.box(box, out.shape[0]), behind)
+                read(box, out)
 
             yield read_into
 
-    def _inflaters(self, descriptor: int) -> list[Inflater]:
-        """Return a decoder at the first byte of every part; of several parts, the whole stream is verified."""
-        with translated(f"{self.path}"):
-            inflater = Inflater(f"{self.path}", descriptor, self.offset)
-            if self.parts == 1:
-                return [inflater]
-            found = []
-            for part in range(self.parts):
-                inflater.skip_to(self.skipped + part * self._part_bytes)
-                found.append(inflater.copy())
-            inflater.skip_to(self.skipped + self.parts * self._part_bytes)
-            inflater.finish()
-            return found
-
-    def _read(self, inflaters: list[Inflater], box: Box, out: Volume) -> None:
-        target = self.order.view(out)
-        stored = self.order.box(box, out.shape[0])
-        first, plane = self._plane(stored)
-        rows = target if target.flags.c_contiguous else np.empty(stored.shape, dtype=target.dtype)
-        content = rows.data.cast("B")
-        length = len(content) // self.parts
-        for part, inflater in enumerate(inflaters):
-            start = self.skipped + part * self._part_bytes + first * plane
-            inflater.skip_to(start)
-            inflater.read_into(content[part * length : (part + 1) * length])
-        if inflaters[-1].position == self.skipped + self.parts * self._part_bytes:
-            inflaters[-1].finish()
-        if not self.dtype.isnative:
-            rows.byteswap(inplace=True)
-        if rows is not target:
-            np.copyto(target, rows)
-
-    def _plane(self, stored: Box) -> tuple[int, int]:
-        """Return the first plane of a stored box and the bytes of a plane; raises UsageError on parts of planes."""
+    def _check_order(self, stored: Box, behind: int) -> int:
+        """Refuse parts of planes, and planes before those that are behind; return how many then are."""
         slowest = slowest_spatial(self.order)
+        first, stop = stored.start[slowest], stored.stop[slowest]
+        if first < behind:
+            raise UsageError(
+                f"{self.path}",
+                found=f"a read of plane {first} after plane {behind - 1}",
+                expected="reads in the order of the bytes: a compressed stream only goes forwards",
+            )
         if stored.shape[slowest + 1 :] != self.shape[slowest + 1 :]:
             raise UsageError(
                 f"{self.path}",
@@ -114,11 +88,7 @@ class InflatedFile:
                 expected="whole planes of the slowest axis, as a compressed stream gives them",
                 remedy="decompress the file first, or allow more memory with --max-memory",
             )
-        return stored.start[slowest], prod(self.shape[slowest + 1 :]) * self.dtype.itemsize
-
-    @property
-    def _part_bytes(self) -> int:
-        return prod(self.shape) // self.parts * self.dtype.itemsize
+        return stop
 
 
 def slowest_spatial(order: AxisOrder) -> int:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import IO
 from zipfile import BadZipFile
 
 from voxload.convert.sources.flat import FlatFile
+from voxload.convert.sources.inflater import Inflater
 from voxload.convert.sources.protocol import RawCube, ReadInto
-from voxload.errors import DataError
+from voxload.errors import DataError, InternalError
 from voxload.geometry import Box
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Volume
@@ -26,16 +27,22 @@ Watch = Callable[[memoryview, int], None]
 """Sees every byte that is passed, in order, with its position; raises DataError where a checksum does not fit."""
 
 
+Decoded = io.RawIOBase | io.BufferedIOBase
+"""A decoded stream, open at some byte of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
     """How a decompressed stream is begun, and what of it is passed."""
 
-    begin: Callable[[], IO[bytes]]
+    begin: Callable[[], Decoded]
     """Opens the stream at its first byte; closing it closes the file."""
     end: int
     """Position that is passed on to once the last voxel was given, so that what a checksum covers was seen whole."""
     watch: Callable[[], Watch] | None = None
     """Gives what looks at a stream from its first byte on, where the stream itself compares no checksum."""
+    is_whole: bool = False
+    """Whether it must end there: what follows raises DataError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +64,47 @@ class StreamSource:
         """Return what is known of the cube."""
         return self.cube
 
-    @contextmanager
-    def open(self) -> Iterator[ReadInto]:
-        """Open the stream, once for each channel where these lie one behind the other."""
-        size = prod(self.file.shape) * self.file.dtype.itemsize
-        count = passes(self.file)
-        with ExitStack() as stack:
-            cursors = [Cursor(self.file.path, self.stream, self.file.offset + size) for _ in range(count)]
-            for cursor in cursors:
-                stack.callback(cursor.close)
+    def open(self) -> AbstractContextManager[ReadInto]:
+        """Open the stream."""
+        return open_stream(self.file, self.stream)
 
-            def fill(content: memoryview, start: int) -> None:
-                cursors[(start - self.file.offset) * count // size].fill(content, start)
 
-            def read_into(box: Box, out: Volume) -> None:
-                self.file.read(fill, box, out)
+@contextmanager
+def open_stream(file: FlatFile, stream: Stream) -> Iterator[ReadInto]:
+    """Open a stream and yield what reads boxes of the array that lies in it at the places of `file`.
 
-            yield read_into
+    Where channels lie one behind the other, each has a cursor of its own. They are copies of one that passes the stream
+    once, and so verifies it whole, if its decoder can be copied; else each begins it for itself.
+    """
+    size = prod(file.shape) * file.dtype.itemsize
+    count = passes(file)
+    with ExitStack() as stack:
+
+        def begun(cursor: Cursor) -> Cursor:
+            stack.callback(cursor.close)
+            return cursor
+
+        first = begun(Cursor(file.path, stream, file.offset + size))
+        first.begin()
+        cursors = [first]
+        if count > 1 and first.can_be_copied:
+            starts = [file.offset + part * (size // count) for part in range(count)]
+            cursors = [begun(first.copy_at(start)) for start in starts]
+            first.pass_to_end()
+        else:
+            cursors += [begun(Cursor(file.path, stream, file.offset + size)) for _ in range(1, count)]
+
+        def fill(content: memoryview, start: int) -> None:
+            cursors[(start - file.offset) * count // size].fill(content, start)
+
+        def read_into(box: Box, out: Volume) -> None:
+            file.read(fill, box, out)
+
+        yield read_into
 
 
 def passes(file: FlatFile) -> int:
-    """Return how many times a stream is read so that planes of all channels come in order."""
+    """Return at how many places a stream is read so that planes of all channels come in order."""
     return file.shape[0] if file.order.axes[0] == "C" else 1
 
 
@@ -98,32 +125,58 @@ class Cursor:
         self._path = path
         self._stream = stream
         self._voxels_end = voxels_end
-        self._file: IO[bytes] | None = None
+        self._file: Decoded | None = None
         self._watch: Watch | None = None
         self._position = 0
+
+    def begin(self) -> None:
+        """Go to the first byte of the stream; raises NotFoundError, DataError and StorageError."""
+        self.close()
+        with decoding(f"{self._path}"):
+            self._file = self._stream.begin()
+        self._watch = self._stream.watch() if self._stream.watch is not None else None
+        self._position = 0
+
+    @property
+    def can_be_copied(self) -> bool:
+        """Whether another cursor can go on from where this one is."""
+        return isinstance(self._file, Inflater) and self._watch is None
+
+    def copy_at(self, position: int) -> Cursor:
+        """Pass on to a position and return a cursor that goes on from there."""
+        self._pass_to(position)
+        if not isinstance(self._file, Inflater):
+            raise InternalError(f"{self._path}", found="a stream that cannot be copied", remedy="please report it")
+        other = Cursor(self._path, self._stream, self._voxels_end)
+        other._file, other._position = self._file.copy(), self._position
+        return other
 
     def fill(self, content: memoryview, start: int) -> None:
         """Fill `content` from position `start` on; raises DataError where the stream is damaged or ends before."""
         if self._file is None or start < self._position:
-            self._begin()
+            self.begin()
         self._pass_to(start)
         for first in range(0, len(content), PIECE_BYTES):
             self._read(content[first : first + PIECE_BYTES])
         if self._position >= self._voxels_end:
-            self._pass_to(self._stream.end)
+            self.pass_to_end()
+
+    def pass_to_end(self) -> None:
+        """Pass on to where the stream ends for us, and see that it does where it must; raises DataError."""
+        self._pass_to(self._stream.end)
+        if self._stream.is_whole and self._some(memoryview(bytearray(1))):
+            raise DataError(
+                f"{self._path}",
+                found=f"more than {self._position} decoded bytes",
+                expected="the end of the compressed stream behind the last voxel",
+                remedy="the header does not fit the data, or something was appended: write the file again",
+            )
 
     def close(self) -> None:
         """Close the stream."""
         if self._file is not None:
             self._file.close()
             self._file = None
-
-    def _begin(self) -> None:
-        self.close()
-        with decoding(f"{self._path}"):
-            self._file = self._stream.begin()
-        self._watch = self._stream.watch() if self._stream.watch is not None else None
-        self._position = 0
 
     def _pass_to(self, position: int) -> None:
         skipped = memoryview(bytearray(min(PIECE_BYTES, max(position - self._position, 0))))
@@ -134,20 +187,23 @@ class Cursor:
         """Fill `piece` with what comes next."""
         done = 0
         while done < len(piece):
-            with decoding(f"{self._path}"):
-                data = self._file.read(len(piece) - done) if self._file is not None else b""
-            if not data:
+            count = self._some(piece[done:])
+            if not count:
                 raise DataError(
                     f"{self._path}",
-                    found=f"the end of the stream at byte {self._position + done}",
+                    found=f"the end of the stream after {self._position + done} decoded bytes",
                     expected=f"{len(piece) - done} bytes more",
-                    remedy="the file was cut while it was read: copy it again",
+                    remedy="the file is truncated or its header is wrong: copy it again",
                 )
-            piece[done : done + len(data)] = data
-            done += len(data)
+            done += count
         if self._watch is not None:
             self._watch(piece, self._position)
         self._position += done
+
+    def _some(self, piece: memoryview) -> int:
+        """Fill the beginning of `piece`; return how much of it, 0 at the end of the stream."""
+        with decoding(f"{self._path}"):
+            return (self._file.readinto(piece) or 0) if self._file is not None else 0
 
 
 @contextmanager

@@ -6,17 +6,16 @@ CRC-32C of the length, data, masked CRC-32C of the data, all little-endian; the 
 
 from __future__ import annotations
 
-import gzip
 import io
 import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO, cast
 
 from crc32c import crc32c
 
+from voxload.convert.sources.inflater import GZIP_MAGIC, Inflater, inflated_head
 from voxload.convert.sources.probe import HEAD_BYTES, Probe
 from voxload.convert.sources.streams import PIECE_BYTES, decoding
 from voxload.errors import DataError
@@ -24,7 +23,6 @@ from voxload.regular import open_regular
 
 _FRAME = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
-_GZIP = b"\x1f\x8b"
 _MASK = 0xA282EAD8
 _REMEDY = "the file is truncated or damaged: copy it again"
 
@@ -89,26 +87,21 @@ def masked(crc: int) -> int:
 
 def is_gzip(probe: Probe) -> bool:
     """Tell whether a file begins like a gzip stream."""
-    return probe.head.startswith(_GZIP)
+    return probe.head.startswith(GZIP_MAGIC)
 
 
 def head_of(probe: Probe) -> bytes:
     """Return how the records begin, decompressed; empty unless the length of the first fits its checksum."""
-    head = probe.head
-    if is_gzip(probe):
-        try:
-            head = zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
-        except zlib.error:
-            return b""
+    head = inflated_head(probe.head, HEAD_BYTES) if is_gzip(probe) else probe.head
     if len(head) < _FRAME.size:
         return b""
     _, crc = _FRAME.unpack_from(head)
     return head if masked(crc32c(head[:8])) == crc else b""
 
 
-def open_records(path: Path, *, is_compressed: bool) -> IO[bytes]:
+def open_records(path: Path, *, is_compressed: bool) -> BinaryIO:
     """Open the stream of records."""
-    return io.BufferedReader(gzip.GzipFile(path, "rb"), PIECE_BYTES) if is_compressed else open_regular(path)
+    return cast("BinaryIO", io.BufferedReader(Inflater.open(path), PIECE_BYTES)) if is_compressed else open_regular(path)
 
 
 def records(path: Path, stream: IO[bytes]) -> Iterator[Record]:
