@@ -132,8 +132,10 @@ def test_a_catalogue_reads_no_zarr_hierarchy_that_leads_out(mine: Path, strange:
     """By an array, a folder of chunks, a chunk or metadata that are links; with leave they are read."""
     for root, values in ((mine, SECRET), (strange, CUBE)):
         group = zarr.create_group(root / "z.zarr", zarr_format=3)
-        made = {"shape": CUBE.shape, "chunks": CUBE.shape, "dtype": "<i2", "dimension_names": list("dhw")}
-        group.create_array("x", **made, compressors=None)[...] = values
+        array = group.create_array(
+            "x", shape=CUBE.shape, chunks=CUBE.shape, dtype="<i2", dimension_names=list("dhw"), compressors=None
+        )
+        array[...] = values
     place = strange / "z.zarr" / link
     if place.is_dir():
         shutil.rmtree(place)

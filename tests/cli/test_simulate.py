@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from voxload.cli import simulate as command
 from voxload.cli.main import run
-from voxload.prefetch import machines, policies
+from voxload.prefetch import machines, policies, simulate
 
 SMALL = ["simulate", "--machine", "nopfs-cluster", "--samples", "48", "--sample-bytes", "100MB", "--epochs", "2"]
 
@@ -79,8 +78,8 @@ def test_policies_are_told_as_they_end(monkeypatch: pytest.MonkeyPatch, capsys: 
         told.append(capsys.readouterr().err)
         return real(*words, **more)
 
-    real = command.run
-    monkeypatch.setattr(command, "run", hear)
+    real = simulate.run
+    monkeypatch.setattr("voxload.cli.simulate.run", hear)
     assert run([*SMALL, "--policy", "clairvoyant,staging,none"]) == 0
     told.append(capsys.readouterr().err)
     assert [line.partition(":")[0] for line in told] == ["", "clairvoyant", "staging", "none"]

@@ -36,7 +36,7 @@ class Part(nn.Module):
         self.settings = SimpleNamespace(power=1.0, note="")
         self.losses: list[float] = []
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return what depends on all of them."""
         x = self.activation(self.conv(x)) * self.scale * self._power()
         x = _outside(x) * TABLE["gain"][0]
@@ -56,17 +56,18 @@ class Net(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         """Apply them."""
-        return self.last(self.body(x))
+        found: Tensor = self.last(self.body(x))
+        return found
 
 
 class World:
     """Two ranks with a model each."""
 
     def __init__(self, model: nn.Module | None = None) -> None:
-        self.whole = model or Net()
+        self.whole: Any = model or Net()
         self.models = [copy.deepcopy(self.whole) for _ in range(2)]
         self._loop = Loopback(GRID)
-        self.nets = [
+        self.nets: list[Any] = [
             shard(model, GRID.at(rank), shape=SHAPE, exchange=self._loop.rank(rank))
             for rank, model in enumerate(self.models)
         ]
@@ -75,7 +76,7 @@ class World:
         """Return the joint result of a pass."""
         torch.manual_seed(3)
         self.x = torch.randn(1, 1, *SHAPE)
-        blocks = [self.x[(..., *GRID.at(rank).block(SHAPE).slices)] for rank in range(2)]
+        blocks = [self.x[(..., *GRID.at(rank).block(SHAPE).slices)] for rank in range(2)]  # type: ignore[index] # slices
         return torch.cat(self._loop.run(lambda rank: self.nets[rank](blocks[rank])), 2)
 
 
@@ -174,7 +175,8 @@ class Keeping(Net):
 
     def __init__(self, how: str) -> None:
         super().__init__()
-        self.how, self.seen, self.previous = how, 0, None
+        self.how, self.seen = how, 0
+        self.previous: Tensor | None = None
         self.features: list[Any] = []
 
     def forward(self, x: Tensor) -> Any:

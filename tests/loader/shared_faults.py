@@ -190,14 +190,14 @@ class HangingDataset(voxload.VolumeDataset):
     released = threading.Event()
     hung = 0
 
-    def read_into(self, index: int, volumes: Sequence[Volume], *, epoch: int | None = None) -> ReadCost:
+    def read_into(self, index: int, volumes: Sequence[Volume], **which: int | None) -> ReadCost:
         """Read, in the end."""
         self.wanted -= 1
         if self.wanted == -1:
             self.hung += 1
             threading.Timer(0.5, self.released.set).start()
             self.released.wait()
-        return super().read_into(index, volumes, epoch=epoch)
+        return super().read_into(index, volumes, **which)
 
 
 class StorageHangs(Patch):
@@ -227,12 +227,12 @@ class FlakyDataset(voxload.VolumeDataset):
         draw = Random(10 + self.grid.rank)
         return iter([draw.random() < 0.05 for _ in range(1000)])
 
-    def read_into(self, index: int, volumes: Sequence[Volume], *, epoch: int | None = None) -> ReadCost:
+    def read_into(self, index: int, volumes: Sequence[Volume], **which: int | None) -> ReadCost:
         """Read, or refuse to."""
         if next(self.draws) and self.last != index:
             self.refused, self.last = self.refused + 1, index
             raise StorageError("this read", found="refused, for the test")
-        return super().read_into(index, volumes, epoch=epoch)
+        return super().read_into(index, volumes, **which)
 
 
 class StorageFlaky(Patch):

@@ -52,13 +52,13 @@ class MortalDataset(voxload.VolumeDataset):
 
     is_gone = is_stuck = False
 
-    def read_into(self, index: int, volumes: Sequence[Volume], *, epoch: int | None = None) -> ReadCost:
+    def read_into(self, index: int, volumes: Sequence[Volume], **which: int | None) -> ReadCost:
         """Read while there is something."""
         if self.is_gone:
             raise StorageError(self.locations(index)[0].path, found="Input/output error", remedy="check the storage")
         if self.is_stuck:
             threading.Event().wait()
-        return super().read_into(index, volumes, epoch=epoch)
+        return super().read_into(index, volumes, **which)
 
 
 def _gone(data: MortalDataset) -> None:

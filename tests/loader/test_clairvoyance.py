@@ -43,13 +43,13 @@ class FlakyDataset(voxload.VolumeDataset):
         self._refused: set[int] = set()
         self._draw = np.random.default_rng(17)
 
-    def read_into(self, index: int, volumes: Sequence[Volume], *, epoch: int | None = None) -> ReadCost:
+    def read_into(self, index: int, volumes: Sequence[Volume], **which: int | None) -> ReadCost:
         """Read, or refuse to."""
         if self.share == 1 or (self._draw.random() < self.share and index not in self._refused):
             self._refused.add(index)
             raise StorageError("this read", found="refused, for the test")
         self._refused.discard(index)
-        return super().read_into(index, volumes, epoch=epoch)
+        return super().read_into(index, volumes, **which)
 
 
 def open_data(folder: Path, kind: type[voxload.VolumeDataset] = voxload.VolumeDataset) -> voxload.VolumeDataset:
@@ -326,9 +326,9 @@ def test_a_timeout_is_torchs_and_loses_no_batch(folder: Path) -> None:
     gate = threading.Event()
 
     class Slow(voxload.VolumeDataset):
-        def read_into(self, index: int, volumes: Sequence[Volume], *, epoch: int | None = None) -> ReadCost:
+        def read_into(self, index: int, volumes: Sequence[Volume], **which: int | None) -> ReadCost:
             gate.wait()
-            return super().read_into(index, volumes, epoch=epoch)
+            return super().read_into(index, volumes, **which)
 
     data = open_data(folder, Slow)
     loader = voxload.DataLoader(data, 2, num_workers=1, timeout=0.1, cache=voxload.Cache(memory="1MiB"))

@@ -34,10 +34,10 @@ class Recording(voxload.VolumeDataset):
         self.reads: list[int] = []
         self.numbers = {tuple(self.read_targets(index).tolist()): index for index in range(len(self))}  # type: ignore[union-attr] # there are targets
 
-    def read_into(self, index: int, volumes: Sequence[Volume], *, epoch: int | None = None) -> ReadCost:
+    def read_into(self, index: int, volumes: Sequence[Volume], **which: int | None) -> ReadCost:
         """Note the sample, then read it."""
         self.reads.append(index)
-        return super().read_into(index, volumes, epoch=epoch)
+        return super().read_into(index, volumes, **which)
 
     def indices(self, batches: Any, count: int | None = None) -> list[list[int]]:
         """Return the samples of each batch, by their targets."""

@@ -160,9 +160,9 @@ def test_fill_values_as_xarray_writes_them_in_format_3(tmp_path: Path) -> None:
     """There floats are eight bytes in base64: NaN stands for itself, and any other number is told."""
     for text, is_packed in ((NAN64, False), (MINUS64, True), ("AAAA", True), ("NaN", False), ("x" * 12, True)):
         path = zarr3(tmp_path, numbers("<f4"), {"_FillValue": text})
-        with pytest.raises(UsageError, match="_FillValue") if is_packed else contextlib.nullcontext() as raised:
+        words = "_FillValue.* = -1.0" if text == MINUS64 else "_FillValue"
+        with pytest.raises(UsageError, match=words) if is_packed else contextlib.nullcontext():
             open_reader(Location(f"{path}", "t")).close()
-        assert text != MINUS64 or "= -1.0" in str(raised.value)
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -207,7 +207,12 @@ def test_hostile_attributes_of_hdf5_are_not_read(tmp_path: Path, monkeypatch: py
         file["empty"].attrs["scale_factor"] = h5py.Empty("f8")
     read: list[str] = []
     get = h5py.AttributeManager.__getitem__
-    monkeypatch.setattr(h5py.AttributeManager, "__getitem__", lambda self, name: read.append(name) or get(self, name))
+
+    def spied(attributes: Any, name: str) -> Any:
+        read.append(name)
+        return get(attributes, name)
+
+    monkeypatch.setattr(h5py.AttributeManager, "__getitem__", spied)
     expected = {
         "reference": "scale_factor = an attribute of references",
         "records": "add_offset = an attribute of records",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import h5py
 import ml_dtypes
@@ -110,9 +110,9 @@ def test_custom_numbers_of_hdf5_are_read(tmp_path: Path, kind: Any, dtype: str) 
     np.testing.assert_array_equal(out[0], expected)
 
 
-def array(path: Path, name: str, version: int) -> None:
+def array(path: Path, name: str, version: Literal[2, 3]) -> None:
     """Write a Zarr array whose metadata have another type."""
-    zarr.create_array(path, shape=SHAPE, dtype="f4", zarr_format=version)[:] = 1  # type: ignore[call-overload]
+    zarr.create_array(path, shape=SHAPE, dtype="f4", zarr_format=version)[:] = 1
     metadata = path / ("zarr.json" if version == 3 else ".zarray")
     found = json.loads(metadata.read_text())
     found["data_type" if version == 3 else "dtype"] = name
@@ -123,10 +123,10 @@ def array(path: Path, name: str, version: int) -> None:
     ("name", "version"),
     [("bfloat16", 3), ("int4", 3), ("float8_e4m3fn", 3), ("bfloat16", 2), ("<f16", 2), ("|O", 2)],
 )
-def test_types_that_zarr_python_does_not_know_are_named(tmp_path: Path, name: str, version: int) -> None:
+def test_types_that_zarr_python_does_not_know_are_named(tmp_path: Path, name: str, version: Literal[2, 3]) -> None:
     """Opened as an array, as one of a group, and by listing the group, whose other arrays stay readable."""
     group = tmp_path / "g.zarr"
-    zarr.open_group(group, mode="w", zarr_format=version).create_array("sound", data=np.ones(SHAPE, "f4"))  # type: ignore[arg-type]
+    zarr.open_group(group, mode="w", zarr_format=version).create_array("sound", data=np.ones(SHAPE, "f4"))
     array(group / "strange", name, version)
     for path, dataset in ((group / "strange", ""), (group, "strange"), (group, "")):
         with pytest.raises(UsageError) as raised:

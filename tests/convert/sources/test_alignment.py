@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import nibabel as nib
+import nibabel
 import nrrd
 import numpy as np
 import pytest
@@ -17,6 +17,8 @@ from voxload.convert.sources import open_sources
 from voxload.convert.sources.affine import Affine
 from voxload.errors import UsageError
 
+nib: Any = nibabel
+"""Not all of it is annotated."""
 SHAPE = (5, 6, 7)
 """Extents along W, H and D."""
 TILTED = nib.affines.from_matvec(

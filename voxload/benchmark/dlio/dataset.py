@@ -106,13 +106,13 @@ class _RecordCutter(Cutter):
         return (1, *spatial[1:])
 
     def place(
-        self, sample: Sample, index: int, *, epoch: int, spatial: tuple[int, int, int]
+        self, sample: Sample, index: int, *, epoch: int, repeat: int, spatial: tuple[int, int, int]
     ) -> tuple[Placement, ReadCost]:
         """Return where a sample lies in its file.
 
         Raises UsageError when the file has not as many samples as the workload says.
         """
-        del epoch
+        del epoch, repeat
         if spatial[0] != self._per_file:
             raise UsageError(
                 f"{sample.locations[0]}",

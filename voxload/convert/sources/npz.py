@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO
-from zipfile import ZIP_STORED, ZipFile, ZipInfo
+from typing import cast
+from zipfile import ZIP_STORED, ZipExtFile, ZipFile, ZipInfo
 
 from voxload.convert.sources.flat import FlatFile, FlatSource, describe_flat
 from voxload.convert.sources.hints import Hints
@@ -101,10 +101,10 @@ def _source(path: Path, name: str, info: ZipInfo, header: NpyHeader, *, axes: st
     return StreamSource(replace(cube, is_sequential=True, scratch_bytes=passes(file) * SCRATCH_BYTES), file, stream)
 
 
-def _open_member(path: Path, name: str) -> IO[bytes]:
+def _open_member(path: Path, name: str) -> ZipExtFile:
     """Open a member, which compares its own checksum at its last byte; closing it closes the archive."""
     with ZipFile(path) as archive:
-        return archive.open(name)
+        return cast("ZipExtFile", archive.open(name))
 
 
 def _listed(headers: dict[str, tuple[ZipInfo, NpyHeader]]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any, Protocol
 from zipfile import BadZipFile
 
 from voxload.convert.sources.flat import FlatFile
@@ -27,8 +27,16 @@ Watch = Callable[[memoryview, int], None]
 """Sees every byte that is passed, in order, with its position; raises DataError where a checksum does not fit."""
 
 
-Decoded = io.RawIOBase | io.BufferedIOBase
-"""A decoded stream, open at some byte of it."""
+class Decoded(Protocol):
+    """A decoded stream, open at some byte of it."""
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Fill the beginning of a buffer with what comes next; return how many bytes, 0 at the end."""
+        ...
+
+    def close(self) -> None:
+        """Close the file."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, cast
 
 from crc32c import crc32c
 
@@ -99,9 +99,11 @@ def head_of(probe: Probe) -> bytes:
     return head if masked(crc32c(head[:8])) == crc else b""
 
 
-def open_records(path: Path, *, is_compressed: bool) -> BinaryIO:
+def open_records(path: Path, *, is_compressed: bool) -> io.BufferedReader:
     """Open the stream of records."""
-    return cast("BinaryIO", io.BufferedReader(Inflater.open(path), PIECE_BYTES)) if is_compressed else open_regular(path)
+    if is_compressed:
+        return io.BufferedReader(Inflater.open(path), PIECE_BYTES)
+    return cast("io.BufferedReader", open_regular(path))
 
 
 def records(path: Path, stream: IO[bytes]) -> Iterator[Record]:
