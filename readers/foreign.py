@@ -18,7 +18,9 @@ def foreign_error(path: str) -> UsageError | None:
     if not is_url(path) and not Path(path).is_file():
         return None
     with translated(path):
-        head = open_store(path).edge("", _HEAD_BYTES, at_end=False)
+        store = open_store(path)
+        # Of an object without bytes no range can be asked for.
+        head = store.edge("", _HEAD_BYTES, at_end=False) if store.size("") else None
     variant = None if head is None else _NETCDF3.get(head.data.tobytes())
     if variant is None:
         return None

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support import processes
+from tests.support.settled import settle
 from voxload.cache.segment import PREFIX, SHARED
 
 A, B = 61001, 61002
@@ -395,6 +396,7 @@ def test_a_chunk_table_of_another_user_is_not_read(user: Callable[..., Any], sha
         file.create_dataset("x", data=np.arange(64, dtype="<i2").reshape(4, 4, 4), chunks=(1, 4, 4))
     (shared / "x.h5").chmod(0o644)
     os.utime(shared / "x.h5", ns=(10**18, 10**18))
+    settle(shared / "x.h5")
     (shared / "cache").mkdir()
     (shared / "cache").chmod(0o777)
     done(user(B, TABLES + FORGE_TABLE))

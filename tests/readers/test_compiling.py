@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -110,31 +109,3 @@ def test_half_a_file_is_not_run(kernels: Path) -> None:
     for path in _kept(kernels):
         path.write_bytes(b"")
     assert _run(kernels, 0, 1) == EACH[0]
-
-
-@pytest.mark.parametrize("place", ["the folder", "one above"])
-def test_kernels_that_others_could_have_put_there_are_not_run(kernels: Path, place: str) -> None:
-    """What lies where others can write is not even unpickled: it would run, as the same in a private folder does."""
-    assert _run(kernels, 0, 1) == EACH[0]
-    kept, mark = kernels.parent / "kept", kernels.parent / "ran"
-    (folder,) = {path.parent for path in _kept(kernels)}
-    for path in folder.glob("*.nbi"):
-        path.write_bytes(pickle.dumps(_Evil(mark)))
-    opened = folder if place == "the folder" else kept
-    opened.chmod(0o777)
-    with _start(kernels, 0, 1) as process:
-        said, errors = process.communicate(timeout=processes.LIMIT)
-    assert (said, process.returncode) == (EACH[0], 0), errors
-    assert f"others can write into {opened}" in errors
-    assert not mark.exists()
-
-
-class _Evil:
-    """An object whose pickle makes a folder."""
-
-    def __init__(self, mark: Path) -> None:
-        self._mark = mark
-
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        """Say what to call where it is unpickled."""
-        return os.mkdir, (str(self._mark),)

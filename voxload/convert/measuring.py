@@ -15,7 +15,7 @@ from voxload.geometry import Box
 from voxload.readers.protocol import Volume
 
 PROBE_EXTENT = 64
-"""Voxels per axis of the boxes that are tried: one chunk, about."""
+"""Voxels per axis of the boxes that are tried: one chunk, about. Where memory is short they are smaller."""
 PROBES = 3
 """Boxes along the diagonal: the middle of a cube and its corners."""
 WORTH = 1.05
@@ -41,15 +41,16 @@ class Measured:
     """Voxels encoded by one thread."""
 
 
-def measure(source: Source, stored: StoredFormat, wanted: Compression) -> Measured:
+def measure(source: Source, stored: StoredFormat, wanted: Compression, *, extent: int = PROBE_EXTENT) -> Measured:
     """Encode a few boxes of a cube and choose; a wanted compression is only measured, on the one in the middle.
+
+    Boxes have `extent` voxels per axis at most.
 
     Floats are stored with lz4 rather than zstd, which stores 6 percent less of a density field and decodes at two
     thirds of the speed, and not compressed in HDF5, where gzip saves a fifth and makes reading fourteen times slower.
     Of a source that can only be read in order the first planes are tried.
     """
-    probes = _probes(wanted)
-    boxes = [np.ascontiguousarray(voxels) for voxels in _voxels(source, probes)]
+    boxes = [np.ascontiguousarray(voxels) for voxels in _voxels(source, _probes(wanted), extent)]
     kind = source.describe().dtype.kind
     if wanted is not Compression.AUTO:
         return _try(boxes, stored, wanted)
@@ -63,11 +64,19 @@ def measure(source: Source, stored: StoredFormat, wanted: Compression) -> Measur
     return best if best.ratio >= WORTH else _try(boxes, stored, Compression.NONE)
 
 
-def tried_bytes(cube: RawCube, wanted: Compression) -> int:
+def tried_bytes(cube: RawCube, wanted: Compression, extent: int) -> int:
     """Return the bytes of the voxels that `measure` tries of a cube, with what it encodes of them; pure."""
-    spatial, slowest = cube.volume_shape[1:], cube.spatial_order[0]
-    boxes = _boxes(spatial, slowest, probes=_probes(wanted), is_sequential=cube.is_sequential)
-    return 2 * sum(cube.volume_shape[0] * box.size for box in boxes) * cube.dtype.itemsize
+    return (
+        2 * sum(cube.volume_shape[0] * box.size for box in _boxes(cube, _probes(wanted), extent)) * cube.dtype.itemsize
+    )
+
+
+def fitting_extent(cube: RawCube, wanted: Compression, room: int) -> int:
+    """Return the largest extent of boxes whose `tried_bytes` are no more than `room`, or 1 where none are; pure."""
+    extent = PROBE_EXTENT
+    while extent > 1 and tried_bytes(cube, wanted, extent) > room:
+        extent //= 2
+    return extent
 
 
 def assumed(stored: StoredFormat, wanted: Compression) -> Measured:
@@ -90,21 +99,21 @@ def _try(boxes: list[Volume], stored: StoredFormat, compression: Compression) ->
     return Measured(compression, whole / size, whole / max(seconds, 1e-9))
 
 
-def _voxels(source: Source, probes: range) -> Iterator[Volume]:
+def _voxels(source: Source, probes: range, extent: int) -> Iterator[Volume]:
     cube = source.describe()
-    spatial = cube.volume_shape[1:]
     with source.open() as read_into:
-        for box in _boxes(spatial, cube.spatial_order[0], probes=probes, is_sequential=cube.is_sequential):
+        for box in _boxes(cube, probes, extent):
             shape = cube.order.to_stored((cube.volume_shape[0], *box.shape))
             block = volume_view(cube.order, np.empty(shape, cube.dtype))
             read_into(box, block)
             yield block
 
 
-def _boxes(spatial: tuple[int, int, int], slowest: int, *, probes: range, is_sequential: bool) -> Iterator[Box]:
-    extents = [min(PROBE_EXTENT, extent) for extent in spatial]
-    if is_sequential:
-        thin = [1 if axis == slowest else extent for axis, extent in enumerate(spatial)]
+def _boxes(cube: RawCube, probes: range, extent: int) -> Iterator[Box]:
+    spatial, slowest = cube.volume_shape[1:], cube.spatial_order[0]
+    extents = [min(extent, whole) for whole in spatial]
+    if cube.is_sequential:
+        thin = [1 if axis == slowest else whole for axis, whole in enumerate(spatial)]
         yield Box.whole((thin[0], thin[1], thin[2]))
         return
     seen = set()

@@ -17,7 +17,7 @@ from voxload.convert.finding import FoundCube, find_cubes
 from voxload.convert.gridding import GriddedSource, open_cubes
 from voxload.convert.layout import FILE_AIM, FILE_BYTES, Extents, Wishes, plan_layout
 from voxload.convert.manifest import Manifest, Member, Part
-from voxload.convert.measuring import Measured, assumed, measure, tried_bytes
+from voxload.convert.measuring import Measured, assumed, fitting_extent, measure, tried_bytes
 from voxload.convert.options import ConvertOptions, Packing, StoredFormat
 from voxload.convert.sources import Source, open_sources
 from voxload.convert.sources.alignment import check_alignment
@@ -130,16 +130,17 @@ def _measured(found: FoundCube, options: ConvertOptions) -> Measured:
     if isinstance(found.source, GriddedSource):
         return assumed(options.format, options.compression)
     # Looking at a cube takes memory before there is a plan of it: one chunk of it may be a claim of any size.
-    cube = found.cube
+    cube, wanted = found.cube, options.compression
+    extent = fitting_extent(cube, wanted, options.max_memory - LIBRARY_BYTES - cube.scratch_bytes - cube.table_bytes)
     check_room(
         {
             DECODING: cube.scratch_bytes,
             TABLE: cube.table_bytes,
-            f"voxels of {cube.path} that are tried": tried_bytes(cube, options.compression),
+            f"voxels of {cube.path} that are tried": tried_bytes(cube, wanted, extent),
         },
         options.max_memory,
     )
-    return measure(found.source, options.format, options.compression)
+    return measure(found.source, options.format, wanted, extent=extent)
 
 
 def _voxels_name(found: FoundCube) -> str:
