@@ -63,7 +63,9 @@ class Snapshot:
         return [*self._processes(), *self._threads(), *self._files(), *self._names()]
 
     def _processes(self) -> list[str]:
-        left = processes.descendants() - self.children
+        # What a process of a wider fixture starts meanwhile is that one's.
+        theirs = set[int]().union(*map(processes.descendants, self.children))
+        left = processes.descendants() - self.children - theirs
         left = processes.ended(left, patience=_PATIENCE) if left else left
         told = [f"process {processes.told(pid)}" for pid in sorted(left)]
         processes.end(left)
