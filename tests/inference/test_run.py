@@ -9,8 +9,6 @@ from __future__ import annotations
 import csv
 import itertools
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -27,7 +25,7 @@ import torch.distributed as dist
 import zarr
 from numpy.typing import NDArray
 
-from tests.support import processes
+from tests.support.ranks import run_ranks
 from tests.training.stops import REGRESSION, SEGMENTATION, regression, segmentation, single_threaded, train
 from voxload.catalog import Catalog, Entry
 from voxload.dataset import VolumeDataset
@@ -118,15 +116,8 @@ def runs(numbers: InferencePlan, classes: InferencePlan, tmp_path_factory: pytes
     ]
     path = tmp_path_factory.mktemp("plans") / "plans"
     path.write_text("\n".join(plan.to_json() for plan in plans), encoding="utf-8")
-    runner = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
-    done = processes.run(
-        [*runner, "-m", "tests.inference.test_run", str(path)],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    found = [InferenceResult.from_dict(json.loads(line)) for line in done.stdout.decode().splitlines()]
+    done = run_ranks("tests.inference.test_run", path, ranks=RANKS)
+    found = [InferenceResult.from_dict(json.loads(line)) for line in done.stdout.splitlines()]
     with single_threaded():
         return {
             "numbers": Runs(numbers, {"one": _infer(numbers), **dict(zip(GRIDS, found[:2], strict=True))}),

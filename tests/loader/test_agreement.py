@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import h5py
 import pytest
 
-from tests.support import processes
+from tests.support.ranks import run_ranks
 
 
 @pytest.fixture(scope="module")
 def ranks(folder: Path) -> list[dict[str, Any]]:
     """Run four ranks as two groups of two and return what each printed."""
     script = Path(__file__).parent / "rank_agreement.py"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4", str(script)]
-    done = processes.run([*command, str(folder)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_ranks(script, folder, ranks=4)
     return sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda row: int(row["rank"]))
 
 

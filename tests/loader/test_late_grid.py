@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from torch.utils.data import DistributedSampler
 
 import voxload
-from tests.support import processes
+from tests.support.ranks import run_ranks
 from voxload.errors import UsageError
 from voxload.jobgrid import JobGrid
 from voxload.loader.sampler import GroupSampler
@@ -24,11 +23,7 @@ RANKS = 4
 def test_loaders_made_before_the_job_split_samples(folder: Path, tmp_path: Path) -> None:
     """Four ranks make loaders, then init_process_group: two groups of two halves, all samples shared out."""
     script = Path(__file__).parent / "late_grid.py"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", str(script)]
-    done = processes.run(
-        [*command, str(folder), str(tmp_path / "meeting")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_ranks(script, folder, tmp_path / "meeting", ranks=RANKS)
     ranks = sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda row: int(row["rank"]))
     assert len(ranks) == RANKS
     wholes = []

@@ -21,6 +21,7 @@ import zarr
 from bench.throttle.process import Served, throttled_storage
 from tests.loader.shared_cache_ranks import Plan
 from tests.support import processes
+from tests.support.ranks import run_ranks
 from voxload.cache.memory import MemoryTier
 
 ROOT = Path(__file__).parents[2]
@@ -165,8 +166,7 @@ def torchrun(
             rooms=["larger", "tiny"],
         )
         (place / "plan").write_text(json.dumps(asdict(plan)))
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
-        output = _run([*command, "-m", "tests.loader.shared_cache_ranks", str(place / "plan")])
+        output = run_ranks("tests.loader.shared_cache_ranks", place / "plan", ranks=RANKS).stdout
         return Launch(output, storage.served())
 
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import torch
 
-from tests.support import processes
+from tests.support.ranks import run_ranks
 
 SAMPLES = 11
 
 
 def _job(ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     script = Path(__file__).parent / "state_ranks.py"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", str(script)]
-    return processes.run([*command, *arguments], capture_output=True, text=True, check=False)
+    return run_ranks(script, *arguments, ranks=ranks, check=False)
 
 
 def _samples(place: Path, ranks: int, group_size: int) -> list[int]:

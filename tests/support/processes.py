@@ -19,6 +19,7 @@ from typing import Any
 
 LIMIT = 600.0 * float(os.environ.get("VOXLOAD_TEST_PATIENCE", "1"))
 """Seconds after which something hangs."""
+_kept = set[int]()
 _PR_SET_CHILD_SUBREAPER = 36
 """prctl(2)."""
 
@@ -77,9 +78,9 @@ def _end(process: subprocess.Popen[Any], before: set[int]) -> None:
 def descendants(root: int | None = None) -> set[int]:
     """Return the processes below one, this one by default; those that ended and wait for a look are not among them.
 
-    Those that multiprocessing keeps for as long as this process lives are not either.
+    Those that multiprocessing keeps for as long as this process lives are not either, nor those of `keep`.
     """
-    kept = {forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid}  # type: ignore[attr-defined]
+    kept = {forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid} | _kept  # type: ignore[attr-defined]
     found, left = set[int](), [os.getpid() if root is None else root]
     while left:
         for child in _children(left.pop()):
@@ -87,6 +88,11 @@ def descendants(root: int | None = None) -> set[int]:
                 left.append(child)
                 found.add(child)
     return {pid for pid in found - kept if _is_alive(pid)}
+
+
+def keep(pid: int) -> None:
+    """Let a process of the whole run of tests be no descendant; whoever started it ends it. Its children are some."""
+    _kept.add(pid)
 
 
 def end(pids: set[int]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support import processes
+from tests.support.ranks import run_ranks
 from tests.training.stops import (
     REGRESSION,
     SEGMENTATION,
@@ -145,11 +145,7 @@ def grids(catalog: Path, labelled: Path, tmp_path_factory: pytest.TempPathFactor
     with single_threaded():
         cubes, cubes_weights = train(regression(str(catalog), folder / "one"), stops=[(0, 2)])
         unet, unet_weights = train(segmentation(str(labelled), folder / "unet-one"))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
-    module = ["-m", "tests.training.rank_resume", str(catalog), str(labelled), str(folder)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = processes.run([*command, *module], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-5000:]
+    run_ranks("tests.training.rank_resume", catalog, labelled, folder, ranks=RANKS)
     four = json.loads((folder / "learnt.json").read_text(encoding="utf-8"))
     results = {"one block of four": cubes, "two halves twice": cubes, "unet": unet}
     weights = {"one block of four": cubes_weights, "two halves twice": cubes_weights, "unet": unet_weights}
