@@ -25,9 +25,11 @@ CALLS = frozenset(
 )
 """Names of what may change a folder, in the modules below and as methods of files."""
 SHARE = 8
-"""Tests that divide the states of a format among them."""
+"""Long tests that divide the states of a format among them."""
+QUICK = 40
+"""One of so many states is looked at in the short run: each takes two conversions."""
 STEP = 9
-"""One of so many states is looked at where volumes are replaced: one by one, they would take minutes."""
+"""The same of the long run where volumes are replaced: one by one, they would take minutes."""
 
 
 def _options(stored: StoredFormat, pack: Packing = Packing.NEVER) -> ConvertOptions:
@@ -113,9 +115,11 @@ def raw(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("share", [0, *(pytest.param(share, marks=pytest.mark.long) for share in range(1, SHARE))])
+@pytest.mark.parametrize(
+    ("share", "step"), [(7, QUICK), *(pytest.param(share, SHARE, marks=pytest.mark.long) for share in range(SHARE))]
+)
 @pytest.mark.parametrize("stored", list(StoredFormat))
-def test_killed_in_every_state(tmp_path: Path, raw: Path, stored: StoredFormat, share: int) -> None:
+def test_killed_in_every_state(tmp_path: Path, raw: Path, stored: StoredFormat, share: int, step: int) -> None:
     """Whatever call was the last one, the next run ends as if there had been one run, and leaves nothing else."""
     source = raw / "u0.npy"
     processes = _Processes(source, stored)
@@ -124,7 +128,7 @@ def test_killed_in_every_state(tmp_path: Path, raw: Path, stored: StoredFormat, 
     assert states > 30
     expected = tree(tmp_path / "expected")
     out = tmp_path / "out"
-    for last in range(1 + share, states + 1, SHARE):
+    for last in range(1 + share, states + 1, step):
         code, found = processes.run(out, last)
         assert code == -signal.SIGKILL or found < last  # threads may change two files between two looks
         convert(source, out, options=_options(stored))
@@ -132,9 +136,17 @@ def test_killed_in_every_state(tmp_path: Path, raw: Path, stored: StoredFormat, 
         shutil.rmtree(out)
 
 
-@pytest.mark.parametrize("pack", [Packing.NEVER, pytest.param(Packing.ALWAYS, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("pack", "step"),
+    [
+        (Packing.NEVER, QUICK),
+        *(pytest.param(pack, STEP, marks=pytest.mark.long) for pack in (Packing.NEVER, Packing.ALWAYS)),
+    ],
+)
 @pytest.mark.parametrize("stored", list(StoredFormat))
-def test_killed_while_volumes_are_replaced(tmp_path: Path, raw: Path, stored: StoredFormat, pack: Packing) -> None:
+def test_killed_while_volumes_are_replaced(
+    tmp_path: Path, raw: Path, stored: StoredFormat, pack: Packing, step: int
+) -> None:
     """Volumes that others take the place of, under their names or beside them, are never seen by halves."""
     first, older, out = raw / "u0.npy", tmp_path / "older", tmp_path / "out"
     content, times = first.read_bytes(), first.stat()
@@ -147,7 +159,7 @@ def test_killed_while_volumes_are_replaced(tmp_path: Path, raw: Path, stored: St
     shutil.copytree(older, out)
     code, states = processes.run(out, -1)
     assert code == 0
-    for last in range(1, states + 1, STEP):
+    for last in range(step // 2, states + 1, step):
         shutil.rmtree(out)
         shutil.copytree(older, out)
         code, found = processes.run(out, last)

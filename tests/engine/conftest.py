@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.support.ranks import RANK, Ended, run_ranks
 from voxload.engine import Loopback, shard
 from voxload.grid import ProcessGrid
 
@@ -91,8 +88,8 @@ def compare() -> Compare:
 class Outcome:
     """How one rank's process ended."""
 
-    status: int | None
-    """Exit status; None when it was still running at the limit and was killed."""
+    status: int
+    """Exit status."""
     report: dict[str, Any]
     """What the rank wrote."""
     output: str
@@ -103,44 +100,15 @@ class Outcome:
 def launch(tmp_path: Path) -> Launch:
     """Return a function that runs a script as several ranks and returns how each ended."""
 
-    def run(script: str, ranks: int, *, limit: float) -> list[Outcome]:
-        environ = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        processes = []
-        for rank in range(ranks):
-            with (tmp_path / f"output-{rank}").open("wb") as output:
-                processes.append(
-                    subprocess.Popen(
-                        [sys.executable, str(Path(__file__).parent / script), str(rank), str(ranks), str(tmp_path)],
-                        stdout=output,
-                        stderr=subprocess.STDOUT,
-                        env=environ,
-                    )
-                )
-        deadline = time.monotonic() + limit
-        try:
-            statuses = [_status(process, deadline) for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-        return [_outcome(tmp_path, rank, status) for rank, status in enumerate(statuses)]
+    def run(script: str, ranks: int) -> list[Outcome]:
+        ended = run_ranks(Path(__file__).parent / script, RANK, str(ranks), tmp_path, ranks=ranks)
+        return [_outcome(tmp_path, rank, one) for rank, one in enumerate(ended)]
 
     return run
 
 
-def _status(process: subprocess.Popen[bytes], deadline: float) -> int | None:
-    """Return the exit status of `process`, or None when it runs beyond `deadline`."""
-    try:
-        return process.wait(max(deadline - time.monotonic(), 0.1))
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def _outcome(folder: Path, rank: int, status: int | None) -> Outcome:
+def _outcome(folder: Path, rank: int, ended: Ended) -> Outcome:
     """Collect what a rank left behind."""
     report = folder / f"report-{rank}.json"
-    return Outcome(
-        status,
-        json.loads(report.read_text()) if report.exists() else {},
-        (folder / f"output-{rank}").read_text(errors="replace"),
-    )
+    found = json.loads(report.read_text()) if report.exists() else {}
+    return Outcome(ended.status, found, ended.out + ended.errors)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support import processes
 from voxload.models import CosmoFlow
 
 SIZE = 32
@@ -65,7 +64,7 @@ def test_training_equals_one_process(
     moved = max((reference["end"][name] - reference["start"][name]).abs().max().item() for name in reference["end"])
     assert moved > 1e-4  # the steps change the weights, so equal weights mean something
     torch.save(reference, tmp_path / "reference.pt")
-    outcomes = launch("rank_equality.py", max(world for world, _ in CONFIGURATIONS), limit=processes.LIMIT)
+    outcomes = launch("rank_equality.py", max(world for world, _ in CONFIGURATIONS))
     assert [outcome.status for outcome in outcomes] == [0] * len(outcomes), outcomes
     lines = ["", f"CosmoFlow({SIZE}), float64, {STEPS} steps of SGD under DDP: worst relative error over all ranks"]
     lines.append(f"{'ranks':>5}  {'split':<9}  {'groups':>6}  " + "  ".join(f"{name:>9}" for name in QUANTITIES))

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.engine.rank_exchanges import BAD
-from tests.support import processes
 
 
 def test_every_exchange_moves_the_same(launch: Callable[..., Any]) -> None:
@@ -15,7 +14,7 @@ def test_every_exchange_moves_the_same(launch: Callable[..., Any]) -> None:
     Moving nothing gives other numbers, or these comparisons would mean nothing. When a rank is lost in the middle of
     the backward pass, all that wait for it get an error.
     """
-    outcomes = launch("rank_exchanges.py", 4, limit=processes.LIMIT)
+    outcomes = launch("rank_exchanges.py", 4)
     assert [outcome.status for outcome in outcomes] == [0] * 4, outcomes
     for rank, report in enumerate(outcome.report for outcome in outcomes):
         assert report["again"]

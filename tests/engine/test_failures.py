@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.support import processes
-
 
 def test_nobody_waits_for_ever(launch: Callable[..., Any]) -> None:
     """A wrong block, another network, a late rank and a lost one end in errors on their group, and only there."""
-    outcomes = launch("rank_failures.py", 4, limit=processes.LIMIT)
+    outcomes = launch("rank_failures.py", 4)
     assert [outcome.status for outcome in outcomes] == [0] * 4, outcomes
     reports = [outcome.report for outcome in outcomes]
     for report in reports:

@@ -25,12 +25,9 @@ def test_training_equals_one_process(network: str, tmp_path: Path, capsys: pytes
     assert max(value for row in worst.values() for value in row.values()) <= TOLERANCE
 
 
-def test_two_wrappers_equal_one_process(tmp_path: Path) -> None:
-    """One U-Net under FSDP and HSDP on four ranks, two groups of two blocks: the shortest of the comparisons above."""
-    chosen = [
-        Combination("unet3d-lbann", 4, (2, 1, 1), wrapper, mode)
-        for wrapper, mode in (("fsdp2", "accumulation"), ("hsdp", "checkpointing"))
-    ]
+def test_hybrid_shards_equal_one_process(tmp_path: Path) -> None:
+    """One U-Net under HSDP on four ranks, two groups of two blocks: the shortest of the comparisons above."""
+    chosen = [Combination("unet3d-lbann", 4, (2, 1, 1), "hsdp", "checkpointing")]
     worst = run_world(chosen, tmp_path, limit=processes.LIMIT)
     assert max(value for row in worst.values() for value in row.values()) <= TOLERANCE
 

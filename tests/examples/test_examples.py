@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.examples.cases import APART, DEALINGS, EXAMPLES, LOADERS
-from tests.support import processes
+from tests.support.ranks import printed_by_ranks
 
 ROOT = Path(__file__).parents[2]
 LINE = re.compile(r"(torch|monai|voxload): (epoch (\d+), .*)")
@@ -31,14 +30,11 @@ class Launch:
 
 @pytest.fixture(scope="module")
 def launch(universes: Path) -> Launch:
-    """Run all examples under one torchrun: to start and import costs more than to train."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    module = ["-m", "tests.examples.rank_examples", str(universes)]
-    done = processes.run([*command, *module], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-5000:]
+    """Run all examples in one job: to start and import costs more than to train."""
+    printed = printed_by_ranks("tests.examples.rank_examples", universes, ranks=2)
     lines: dict[str, list[str]] = {}
     ranks = []
-    for line in done.stdout.splitlines():
+    for line in printed.splitlines():
         if line.startswith("# "):
             lines[line[2:]] = []
         elif line.startswith("{"):

@@ -25,7 +25,7 @@ import torch.distributed as dist
 import zarr
 from numpy.typing import NDArray
 
-from tests.support.ranks import run_ranks
+from tests.support.ranks import printed_by_ranks
 from tests.training.stops import REGRESSION, SEGMENTATION, regression, segmentation, single_threaded, train
 from voxload.catalog import Catalog, Entry
 from voxload.dataset import VolumeDataset
@@ -116,8 +116,8 @@ def runs(numbers: InferencePlan, classes: InferencePlan, tmp_path_factory: pytes
     ]
     path = tmp_path_factory.mktemp("plans") / "plans"
     path.write_text("\n".join(plan.to_json() for plan in plans), encoding="utf-8")
-    done = run_ranks("tests.inference.test_run", path, ranks=RANKS)
-    found = [InferenceResult.from_dict(json.loads(line)) for line in done.stdout.splitlines()]
+    done = printed_by_ranks("tests.inference.test_run", path, ranks=RANKS)
+    found = [InferenceResult.from_dict(json.loads(line)) for line in done.splitlines()]
     with single_threaded():
         return {
             "numbers": Runs(numbers, {"one": _infer(numbers), **dict(zip(GRIDS, found[:2], strict=True))}),

@@ -172,22 +172,41 @@ def warm() -> None:
     gc.freeze()  # what is never collected stays shared
 
 
+def run(world: World, place: Path, samples: Path) -> list[dict[str, Any]] | None:
+    """Return what each rank of a world said and how it ended; None in the ranks themselves."""
+    place.mkdir(parents=True)
+    children = []
+    for rank in range(RANKS):
+        child = os.fork()
+        if not child:
+            be(world, rank, place, samples)
+            return None
+        children.append(child)
+    return watch(children, place)
+
+
 def main(folder: Path, samples: Path) -> None:
-    """Run the worlds one after the other."""
+    """Run the worlds that compute one after the other, and each of those that mostly wait beside them."""
     torch.set_num_threads(1)
     warm()
-    found = {}
-    for world in WORLDS:
+    beside = {}
+    for world in sorted(WORLDS, key=lambda one: one.fault is not _stuck):
         place = folder / world.name
-        place.mkdir(parents=True)
-        children = []
-        for rank in range(RANKS):
+        is_beside = world.fault is _stuck
+        if is_beside:
             child = os.fork()
-            if not child:
-                be(world, rank, place, samples)
-                return
-            children.append(child)
-        found[world.name] = watch(children, place)
+            if child:
+                beside[child] = place
+                continue
+        rows = run(world, place, samples)
+        if rows is None:
+            return
+        (place / "rows.json").write_text(json.dumps(rows))
+        if is_beside:
+            return
+    for child in beside:
+        os.waitpid(child, 0)
+    found = {world.name: json.loads((folder / world.name / "rows.json").read_text()) for world in WORLDS}
     sys.stdout.write(json.dumps(found) + "\n")
 
 

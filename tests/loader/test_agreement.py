@@ -9,15 +9,15 @@ from typing import Any
 import h5py
 import pytest
 
-from tests.support.ranks import run_ranks
+from tests.support.ranks import printed_by_ranks
 
 
 @pytest.fixture(scope="module")
 def ranks(folder: Path) -> list[dict[str, Any]]:
     """Run four ranks as two groups of two and return what each printed."""
     script = Path(__file__).parent / "rank_agreement.py"
-    done = run_ranks(script, folder, ranks=4)
-    return sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda row: int(row["rank"]))
+    done = printed_by_ranks(script, folder, ranks=4)
+    return sorted((json.loads(line) for line in done.splitlines()), key=lambda row: int(row["rank"]))
 
 
 def test_ranks_that_agree_load_their_blocks(ranks: list[dict[str, Any]], folder: Path) -> None:

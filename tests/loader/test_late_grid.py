@@ -12,7 +12,7 @@ import pytest
 from torch.utils.data import DistributedSampler
 
 import voxload
-from tests.support.ranks import run_ranks
+from tests.support.ranks import printed_by_ranks
 from voxload.errors import UsageError
 from voxload.jobgrid import JobGrid
 from voxload.loader.sampler import GroupSampler
@@ -23,8 +23,8 @@ RANKS = 4
 def test_loaders_made_before_the_job_split_samples(folder: Path, tmp_path: Path) -> None:
     """Four ranks make loaders, then init_process_group: two groups of two halves, all samples shared out."""
     script = Path(__file__).parent / "late_grid.py"
-    done = run_ranks(script, folder, tmp_path / "meeting", ranks=RANKS)
-    ranks = sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda row: int(row["rank"]))
+    done = printed_by_ranks(script, folder, tmp_path / "meeting", ranks=RANKS)
+    ranks = sorted((json.loads(line) for line in done.splitlines()), key=lambda row: int(row["rank"]))
     assert len(ranks) == RANKS
     wholes = []
     for path in sorted(folder.glob("*.h5")):

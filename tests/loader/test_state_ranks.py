@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import signal
 from pathlib import Path
 
 import torch
 
-from tests.support.ranks import run_ranks
+from tests.support.ranks import printed_by_ranks, run_ranks
 
 SAMPLES = 11
-
-
-def _job(ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    script = Path(__file__).parent / "state_ranks.py"
-    return run_ranks(script, *arguments, ranks=ranks, check=False)
+SCRIPT = Path(__file__).parent / "state_ranks.py"
 
 
 def _samples(place: Path, ranks: int, group_size: int) -> list[int]:
@@ -28,12 +24,11 @@ def _samples(place: Path, ranks: int, group_size: int) -> list[int]:
 
 def test_a_killed_job_goes_on_with_other_groups(folder: Path, tmp_path: Path) -> None:
     """Two groups of two ranks die by SIGKILL after two batches each; three ranks of a group each do the rest."""
-    killed = _job(4, str(folder), str(tmp_path), "2,1,1", "2")
-    assert killed.returncode != 0
+    killed = run_ranks(SCRIPT, folder, tmp_path, "2,1,1", "2", ranks=4, ends_together=False)
+    assert [rank.status for rank in killed] == [-signal.SIGKILL] * 4
     assert json.loads((tmp_path / "state.json").read_text())["position"] == 4
     first = _samples(tmp_path, 4, 2)
-    done = _job(3, str(folder), str(tmp_path), "1,1,1", "-1")
-    assert done.returncode == 0, done.stderr
+    printed_by_ranks(SCRIPT, folder, tmp_path, "1,1,1", "-1", ranks=3)
     rest = _samples(tmp_path, 3, 1)
     order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(6)).tolist()
     assert first == order[:4]

@@ -39,6 +39,8 @@ _IMPORTED = (
 )
 _ARROWS = "jemalloc_bg_thd"
 """A thread that pyarrow's allocator begins when it is imported, and stops around a fork by itself."""
+RANK = "{rank}"
+"""Stands for the rank's number."""
 GRACE = 30.0
 """Seconds that torchrun gives the ranks beside one that failed."""
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -56,27 +58,45 @@ class Job:
     """All that is set for each rank."""
     folder: str
     """Where what they print goes: `OUT-RANK` and `ERR-RANK`."""
+    ends_together: bool
+    """Whether the others are told to end when one fails."""
 
 
-def run_ranks(
-    target: str | Path, *arguments: str | Path, ranks: int, check: bool = True
-) -> subprocess.CompletedProcess[str]:
-    """Run a module or a script on several ranks of one job, each with one thread; return what they printed, by rank.
+@dataclass(frozen=True)
+class Ended:
+    """How a rank ended."""
 
-    The status is that of the first rank that failed, whereupon the others are told to end, as torchrun does.
+    status: int
+    """Of its process."""
+    out: str
+    """What it printed."""
+    errors: str
+    """What it said."""
+
+
+def run_ranks(target: str | Path, *arguments: str | Path, ranks: int, ends_together: bool = True) -> list[Ended]:
+    """Run a module or a script on several ranks of one job, each with one thread; return how each ended.
+
+    `RANK` among the arguments is each rank's number. When one fails, the others are told to end, as torchrun does.
     """
     store = store_at(LOOPBACK, ranks, timeout=timedelta(seconds=processes.LIMIT))
     with tempfile.TemporaryDirectory() as folder:
         environ = tuple(_environ(rank, ranks, store.port) for rank in range(ranks))
-        job = Job(str(target), tuple(map(str, arguments)), environ, folder)
+        job = Job(str(target), tuple(map(str, arguments)), environ, folder, ends_together)
         statuses = _forker().statuses(job)
-        out, errors = (
-            "".join(Path(folder, f"{kind}-{rank}").read_text(errors="replace") for rank in range(ranks))
-            for kind in ("OUT", "ERR")
-        )
-    status = next((status for status in statuses if status != 0), 0)
-    assert not check or status == 0, f"{statuses}\n{out[-5000:]}\n{errors[-5000:]}"
-    return subprocess.CompletedProcess([str(target), *job.arguments], status, out, errors)
+        found = []
+        for rank, status in enumerate(statuses):
+            out, errors = (Path(folder, f"{kind}-{rank}").read_text(errors="replace") for kind in ("OUT", "ERR"))
+            found.append(Ended(status, out, errors))
+    return found
+
+
+def printed_by_ranks(target: str | Path, *arguments: str | Path, ranks: int) -> str:
+    """Return what all ranks printed, one after the other; fail where one fails."""
+    ended = run_ranks(target, *arguments, ranks=ranks)
+    statuses = [rank.status for rank in ended]
+    assert not any(statuses), f"{statuses}\n" + "\n".join(f"{rank.out}\n{rank.errors}"[-3000:] for rank in ended)
+    return "".join(rank.out for rank in ended)
 
 
 def _environ(rank: int, ranks: int, port: int) -> dict[str, str]:
@@ -152,7 +172,7 @@ def _serve() -> None:
     # A rank leaves by the interpreter's own end, through the frames of this function: nothing here is to be undone.
     while line := sys.stdin.readline():
         words = json.loads(line)
-        job = Job(words["target"], tuple(words["arguments"]), tuple(words["environ"]), words["folder"])
+        job = Job(**words)
         threads = [task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")]
         assert [name for name in threads if name != _ARROWS] == ["python"], (
             f"threads of a process that forks: {threads}"
@@ -164,7 +184,7 @@ def _serve() -> None:
                 _be(job, rank)
                 sys.exit()
             ranks.append(pid)
-        sys.stdout.write(json.dumps(_ended(ranks)) + "\n")
+        sys.stdout.write(json.dumps(_ended(ranks, ends_together=job.ends_together)) + "\n")
         sys.stdout.flush()
 
 
@@ -182,7 +202,7 @@ def _be(job: Job, rank: int) -> None:
     os.environ.clear()
     os.environ.update(job.environ[rank])
     tempfile.tempdir = None
-    sys.argv = [job.target, *job.arguments]
+    sys.argv = [job.target, *(str(rank) if word == RANK else word for word in job.arguments)]
     if job.target.endswith(".py"):
         sys.path[0] = str(Path(job.target).parent)
         runpy.run_path(job.target, run_name="__main__")
@@ -190,15 +210,15 @@ def _be(job: Job, rank: int) -> None:
         runpy.run_module(job.target, run_name="__main__", alter_sys=True)
 
 
-def _ended(ranks: list[int]) -> list[int]:
-    """Return how processes ended; when one fails, the others are told to end, and made to."""
+def _ended(ranks: list[int], *, ends_together: bool) -> list[int]:
+    """Return how processes ended; together: when one fails, the others are told to end, and made to."""
     found: dict[int, int] = {}
     deadline: float | None = None
     while len(found) < len(ranks):
         pid, status = os.waitpid(-1, 0 if deadline is None else os.WNOHANG)
         if pid:
             found[pid] = os.waitstatus_to_exitcode(status)
-            if found[pid] and deadline is None:
+            if found[pid] and ends_together and deadline is None:
                 deadline = time.monotonic() + GRACE
                 _tell(set(ranks) - set(found), signal.SIGTERM)
         elif deadline is not None and time.monotonic() > deadline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from tests.support.ranks import printed_by_ranks
 from voxload.grid import ProcessGrid
 from voxload.training.checkpoint import CHECKPOINT
 from voxload.training.plan import Optimisation, TrainingPlan
@@ -45,6 +47,15 @@ def segmentation(catalog: str, output: Path, **changes: Any) -> TrainingPlan:
     """Return the same with the smallest of U-Nets, for the labelled samples."""
     plan = regression(catalog, output, model="unet3d", labels="labels", classes=3, widths=(4, 8, 8))
     return replace(plan, **{"optimisation": SEGMENTATION, **changes})
+
+
+def train_on_ranks(plan: TrainingPlan, ranks: int) -> tuple[TrainingResult, list[dict[str, Any]]]:
+    """Train on ranks of their own, as `voxload.training.launch` does, and return the result and what they told."""
+    path = Path(plan.output).with_name(f"{Path(plan.output).name}-plan.json")
+    path.write_text(plan.to_json(), encoding="utf-8")
+    lines = printed_by_ranks("voxload.training.worker", path, ranks=ranks).splitlines()
+    result = TrainingResult.from_json(plan.report_path.read_text(encoding="utf-8"))
+    return result, [json.loads(line) for line in lines]
 
 
 def train(plan: TrainingPlan, *, stops: Sequence[Place] = ()) -> tuple[TrainingResult, dict[str, torch.Tensor]]:

@@ -12,10 +12,10 @@ import pytest
 import torch
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.training.stops import train_on_ranks
 from voxload.cli.main import run
 from voxload.grid import ProcessGrid
 from voxload.loader.cache import Cache
-from voxload.training.launch import launch
 from voxload.training.plan import Optimisation, TrainingPlan
 from voxload.training.result import TrainingResult
 from voxload.training.run import Run
@@ -60,7 +60,7 @@ def test_two_ranks_with_a_cache_learn_the_same_and_read_once(
     catalog: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Two groups share one reading of the storage; losses, errors and weights are equal bit for bit."""
-    plain = launch(_plan(catalog, tmp_path / "plain"), processes=2, on_epoch=lambda _: None)
+    plain, _ = train_on_ranks(_plan(catalog, tmp_path / "plain"), 2)
     assert plain.policy is None
     assert not plain.is_clairvoyant
     words = ["--nproc", "2", "--epochs", str(EPOCHS), "--validation", "0.25", "--dropout", str(DROPOUT)]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.training.stops import train_on_ranks
 from voxload.catalog import Catalog
 from voxload.errors import DataError, UsageError
 from voxload.models import CosmoFlow
@@ -26,10 +27,9 @@ def _plan(catalog: Path, output: Path, **changes: Any) -> TrainingPlan:
 
 def test_blocks_train_as_one_process(catalog: Path, tmp_path: Path) -> None:
     """The same plan gives the same losses, errors and weights on one rank and on a sample split over two."""
-    seen: list[dict[str, Any]] = []
-    one = launch(_plan(catalog, tmp_path / "one"), processes=1, on_epoch=seen.append)
-    two = launch(_plan(catalog, tmp_path / "two", spatial=(1, 2, 1)), processes=2, on_epoch=lambda _: None)
-    assert [event["number"] for event in seen] == [1, 2]
+    one, told = train_on_ranks(_plan(catalog, tmp_path / "one"), 1)
+    two, _ = train_on_ranks(_plan(catalog, tmp_path / "two", spatial=(1, 2, 1)), 2)
+    assert [event["number"] for event in told if event["event"] == "epoch"] == [1, 2]
     assert (one.training_samples, one.validation_samples) == (12, 4)
     for mine, other in zip(one.epochs, two.epochs, strict=True):
         # float32 sums in another order; Adam divides by small second moments and so enlarges what differs.

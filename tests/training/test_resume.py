@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.ranks import run_ranks
+from tests.support.ranks import printed_by_ranks
 from tests.training.stops import (
     REGRESSION,
     SEGMENTATION,
@@ -145,7 +145,7 @@ def grids(catalog: Path, labelled: Path, tmp_path_factory: pytest.TempPathFactor
     with single_threaded():
         cubes, cubes_weights = train(regression(str(catalog), folder / "one"), stops=[(0, 2)])
         unet, unet_weights = train(segmentation(str(labelled), folder / "unet-one"))
-    run_ranks("tests.training.rank_resume", catalog, labelled, folder, ranks=RANKS)
+    printed_by_ranks("tests.training.rank_resume", catalog, labelled, folder, ranks=RANKS)
     four = json.loads((folder / "learnt.json").read_text(encoding="utf-8"))
     results = {"one block of four": cubes, "two halves twice": cubes, "unet": unet}
     weights = {"one block of four": cubes_weights, "two halves twice": cubes_weights, "unet": unet_weights}

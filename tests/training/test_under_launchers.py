@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.stops import REGRESSION, regression
+from tests.training.stops import REGRESSION, regression, train_on_ranks
+from voxload.cli.main import run
 from voxload.training.checkpoint import CHECKPOINT
-from voxload.training.launch import launch
 from voxload.training.result import TrainingResult
 from voxload.training.worker import WEIGHTS
 
@@ -46,20 +46,31 @@ def test_ranks_of_a_launcher_share_one_run(catalog: Path, tmp_path: Path, launch
     assert {path.name for path in (tmp_path / "ranks").iterdir()} >= {WEIGHTS, CHECKPOINT, "result.json"}
     recipe = replace(REGRESSION, epochs=1, batch_size=2)
     plan = regression(str(catalog), tmp_path / "own", spatial=(2, 1, 1), optimisation=recipe)
-    wanted = launch(plan, processes=2, on_epoch=lambda _: None)
+    wanted, _ = train_on_ranks(plan, 2)
     assert [epoch.training_loss for epoch in found.epochs] == [epoch.training_loss for epoch in wanted.epochs]
 
 
-def test_processes_besides_those_of_a_launcher_are_refused(catalog: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def one_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be the second of two ranks that mpiexec started, as the environment says; nothing is said to the other one."""
+    monkeypatch.setenv("PMI_RANK", "1")
+    monkeypatch.setenv("PMI_SIZE", "2")
+
+
+@pytest.mark.usefixtures("one_of_two")
+def test_processes_besides_those_of_a_launcher_are_refused(
+    catalog: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each rank would start a run of its own, into the same folder."""
-    ran = _run("mpiexec", ["train", str(catalog), "--nproc", "2", "--output", str(tmp_path / "out")])
-    assert ran.returncode != 0
-    assert "--nproc: found 2 under a launcher of 2 ranks" in ran.stderr
+    assert run(["train", str(catalog), "--nproc", "2", "--output", str(tmp_path / "out")]) == 2
+    assert "--nproc: found 2 under a launcher of 2 ranks" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
-def test_a_grid_that_does_not_fit_the_launched_ranks_is_refused(catalog: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("one_of_two")
+def test_a_grid_that_does_not_fit_the_launched_ranks_is_refused(
+    catalog: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The error counts the ranks that there are."""
-    ran = _run("mpiexec", ["infer", str(catalog), "--checkpoint", str(tmp_path), "--spatial", "3,1,1"])
-    assert ran.returncode != 0
-    assert "found 2 ranks for blocks of 3 ranks a sample" in ran.stderr
+    assert run(["infer", str(catalog), "--checkpoint", str(tmp_path), "--spatial", "3,1,1"]) == 2
+    assert "found 2 ranks for blocks of 3 ranks a sample" in capsys.readouterr().err
