@@ -19,9 +19,10 @@ demo: $(VENV)/installed
 
 test: lint unit wheel
 
-# Matrices and soaks, besides what `make test` runs.
+# Matrices and soaks, and all examples of the property tests, of which `make test` draws a third.
 test-long: $(VENV)/installed
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile -m long
+	VOXLOAD_TEST_THOROUGH=1 $(BIN)/python -m pytest --numprocesses=auto --dist=loadfile
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check .

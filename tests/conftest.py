@@ -19,6 +19,7 @@ import zarr.core.sync
 from hypothesis import HealthCheck, settings
 
 from tests.support import processes
+from tests.support.examples import draw_few
 from tests.support.leftovers import Snapshot
 
 settings.register_profile(
@@ -46,6 +47,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_TEMPORARY] = os.environ["TMPDIR"] = tempfile.tempdir = folder
     # Behind multiprocessing's own folder, which is in there and goes with the priority -100.
     Finalize(None, shutil.rmtree, args=(folder,), kwargs={"ignore_errors": True}, exitpriority=-200)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Draw as many examples as there is time for."""
+    draw_few(items)
 
 
 def pytest_unconfigure() -> None:

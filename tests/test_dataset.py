@@ -147,7 +147,7 @@ def test_a_catalogue_gives_paths_axes_and_targets(raw: tuple[Path, Arrays], tmp_
         assert y.tolist() == [0.5, 3]
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
 def test_torchs_own_loader_reads_it_with_workers(raw: tuple[Path, Arrays], method: str) -> None:
     """The data set works in started workers (test_forks.py: in forked ones), after this process has opened files."""
     folder, whole = raw

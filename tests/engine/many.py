@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from bench.splitting.cases import draw
 from bench.splitting.compare import compare
+from tests.support.examples import few
 from voxload.engine.join import Join
 
 TOLERANCE = 1e-12
@@ -16,7 +17,7 @@ TOLERANCE = 1e-12
 
 def check_many(kind: str, examples: int, *, join: Join = Join.PAD) -> None:
     """Compare so many random layers of a kind, each over a random cut, with one process."""
-    compared = 0
+    compared, examples = 0, few(examples)
 
     @given(st.randoms(use_true_random=False))
     @settings(

@@ -156,7 +156,7 @@ def test_a_head_by_columns(flatten: nn.Module | None) -> None:
     assert not any(step.reassembles for step in steps)
 
 
-@pytest.mark.parametrize("variant", ["kits19", "lbann"])
+@pytest.mark.parametrize("variant", ["kits19", pytest.param("lbann", marks=pytest.mark.long)])
 def test_u_nets_on_uneven_volumes(variant: Any) -> None:
     """Decoders join encoders whose blocks are odd, on more ranks than the bottom has voxels."""
     torch.manual_seed(2)

@@ -7,6 +7,7 @@ array in (C, D, H, W). The oracle is plain numpy indexing; nothing of the librar
 from __future__ import annotations
 
 import gc
+import os
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +33,7 @@ DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "?")
 AXES = tuple("".join(letters) for word in ("DHW", "CDHW") for letters in permutations(word))
 """Every order of the axes on disk."""
 
-EXAMPLES = 12
+EXAMPLES = 12 if os.environ.get("VOXLOAD_TEST_THOROUGH") == "1" else 5
 """Random boxes a law; formats are many and boxes small."""
 
 

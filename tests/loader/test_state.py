@@ -290,9 +290,7 @@ def test_a_batch_that_raised_counts() -> None:
             next(batches)
         assert loader.state_dict()["position"] == 6
         assert next(batches).tolist() == [6, 7]
-        assert [
-            batch.tolist() for batch in batches
-        ]  # to the end: else torch waits for its workers
+        assert [batch.tolist() for batch in batches]  # to the end: else torch waits for its workers
 
 
 def test_the_epoch_that_the_user_chooses_wins() -> None:

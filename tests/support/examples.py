@@ -1,0 +1,31 @@
+"""How many examples property tests draw: all of them in `make test-long`, some in `make test`, which must be short."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+IS_THOROUGH = os.environ.get("VOXLOAD_TEST_THOROUGH", "") == "1"
+"""Whether all are drawn."""
+_SHARE = 3
+"""One of so many is drawn otherwise; derandomised in CI, so always the same ones."""
+_LEAST = 4
+_SETTINGS = "_hypothesis_internal_use_settings"
+
+
+def few(count: int) -> int:
+    """Return how many of `count` examples are drawn."""
+    return count if IS_THOROUGH else max(min(count, _LEAST), count // _SHARE)
+
+
+def draw_few(items: list[pytest.Item]) -> None:
+    """Let the property tests among `items` draw as few as that."""
+    for item in items:
+        function: Any = getattr(item, "function", None)
+        found = getattr(function, _SETTINGS, None)
+        if found is not None and not IS_THOROUGH and not hasattr(function, "drawn_few"):
+            setattr(function, _SETTINGS, settings(found, max_examples=few(found.max_examples)))
+            function.drawn_few = True
