@@ -70,6 +70,6 @@ def test_ranks_that_run_fail_and_die(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(places) >= 3  # the store, and gloo of either rank
     assert {host for host, _ in places} == {"127.0.0.1"}  # a stranger on the network reaches none of them
     with pytest.raises(DataError, match="chunk 7: found nothing"):
-        launch_ranks("a_rank", "broken", processes=1, subject="a test", hear=seen.append)
+        launch_ranks("a_rank", "broken", processes=2, subject="a test", hear=seen.append)
     with pytest.raises(InternalError, match=r"a test: found a process that died: .+"):
         launch_ranks("a_rank", "die", processes=2, subject="a test", hear=seen.append)
