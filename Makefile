@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 # A module is compiled when it is first imported: to compile all of every package takes longer than to install it.
 INSTALL := -m pip install --quiet --no-compile --constraint constraints.txt
 export PYTHONDONTWRITEBYTECODE :=
+# Files of few tests are as long as others: in the order of their names, short ones come last.
+PYTEST := $(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-long unit lint wheel clean
 
@@ -21,8 +23,8 @@ test: lint unit wheel
 
 # Matrices and soaks, and all examples of the property tests, of which `make test` draws a third.
 test-long: $(VENV)/installed
-	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile -m long
-	VOXLOAD_TEST_THOROUGH=1 $(BIN)/python -m pytest --numprocesses=auto --dist=loadfile
+	$(PYTEST) -m long
+	VOXLOAD_TEST_THOROUGH=1 $(PYTEST)
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
@@ -30,7 +32,7 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 
 unit: $(VENV)/installed
-	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile
+	$(PYTEST)
 
 # The wheel must work where there are no sources: built once, installed alone, run from an empty folder.
 wheel: $(VENV)/installed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from functools import cache, partial
 
@@ -27,7 +28,7 @@ EPOCHS = 5
 def main(location: str, meeting: str, rank: int) -> None:
     """Join the other rank, load, and print one line of JSON."""
     # The storage is read once more where a peer is late, or slow by what was measured: both are the machine's doing.
-    words: dict[str, partial[object]] = {
+    words: dict[str, Callable[..., object]] = {
         "Limits": partial(Limits, patience=600.0, strikes=10**6),
         "CostModel": partial(CostModel, handicap=math.inf),
     }

@@ -51,9 +51,16 @@ def write(
         file.create_dataset("x", data=stored, dtype=stored.dtype, **options)
 
 
-@pytest.mark.parametrize("dtype", ["<i2", ">f4"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("is_native", [True, False], ids=["native", "h5py"])
+@pytest.mark.parametrize(
+    ("is_native", "dtype"),
+    [
+        pytest.param(True, "<i2", id="native-<i2"),
+        pytest.param(False, ">f4", id="h5py->f4"),
+        pytest.param(True, ">f4", id="native->f4", marks=pytest.mark.long),
+        pytest.param(False, "<i2", id="h5py-<i2", marks=pytest.mark.long),
+    ],
+)
 def test_every_layout_keeps_the_laws(
     laws: ModuleType, tmp_path: Path, layout: str, dtype: str, is_native: bool
 ) -> None:
