@@ -47,7 +47,7 @@ def run_world(combinations: Sequence[Combination], folder: Path, *, limit: float
 
 def _run(combinations: Sequence[Combination], folder: Path, deadline: float) -> dict[str, dict[str, float]]:
     """Train combinations of one number of ranks."""
-    torch.save([(how, reference(how.network, _kind(how))) for how in combinations], folder / "combinations.pt")
+    prepare(combinations, folder)
     ranks = combinations[0].world
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": str(_ROOT)}
     processes = [_start(rank, ranks, folder, environ) for rank in range(ranks)]
@@ -63,6 +63,17 @@ def _run(combinations: Sequence[Combination], folder: Path, deadline: float) -> 
         for process in processes:
             process.kill()
             process.wait()
+    return collect(combinations, folder)
+
+
+def prepare(combinations: Sequence[Combination], folder: Path) -> None:
+    """Leave what the ranks are to train, and what one process makes of it, in the folder that they are given."""
+    torch.save([(how, reference(how.network, _kind(how))) for how in combinations], folder / "combinations.pt")
+
+
+def collect(combinations: Sequence[Combination], folder: Path) -> dict[str, dict[str, float]]:
+    """Return the worst errors over the ranks, which have left theirs in the folder."""
+    ranks = combinations[0].world
     reports = [json.loads((folder / f"report-{rank}.json").read_text()) for rank in range(ranks)]
     return {str(how): _worst([report[str(how)] for report in reports]) for how in combinations}
 

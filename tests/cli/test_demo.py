@@ -9,23 +9,26 @@ import pytest
 from matplotlib.image import imread
 
 from voxload.catalog import Catalog, Entry
+from voxload.cli import demo
 from voxload.cli.main import run
 from voxload.demo.control import shuffled_labels
 
 
+@pytest.mark.parametrize("groups", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_the_whole_path_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    groups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Universes are made, converted, trained on by 2 groups x 2 blocks, reported and drawn."""
+    """Universes are made, converted, trained on by groups of 2 blocks, reported and drawn."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "PROCESSES", 2 * groups)
     assert run(["demo", "--universes", "16", "--epochs", "1", "--json"]) == 0
     printed = capfd.readouterr()
     result = json.loads(printed.out)
     assert len(list(Path("demo-data").rglob("*.hdf5"))) == 16
-    assert [rank["coords"] for rank in result["ranks"]] == [[0, 0, 0], [1, 0, 0]] * 2
-    assert [rank["group"] for rank in result["ranks"]] == [0, 0, 1, 1]
-    # 14 universes in batches over two groups: 7 for each rank, of half a universe.
-    assert {rank["bytes_needed"] for rank in result["ranks"]} == {7 * 4 * 16 * 32 * 32 * 2}
+    assert [rank["coords"] for rank in result["ranks"]] == [[0, 0, 0], [1, 0, 0]] * groups
+    assert [rank["group"] for rank in result["ranks"]] == [0, 0, 1, 1][: 2 * groups]
+    # 14 universes in batches over the groups: so many for each rank, of half a universe.
+    assert {rank["bytes_needed"] for rank in result["ranks"]} == {14 // groups * 4 * 16 * 32 * 32 * 2}
     assert {rank["decode_amplification"] for rank in result["ranks"]} == {1.0}
     assert "held-out MAE of sigma_8 is" in " ".join(printed.err.split())
     for name in ("blocks.png", "learning.png", "stall.png"):

@@ -66,7 +66,8 @@ REFUSED = {
 }
 """Formats of which any member can be converted, but under these names."""
 RAW_SHORT, CATALOG_SHORT = "escape", "markup"
-"""What the short run tries of everything; all else is long."""
+KINDS_SHORT = ("npz", "hdf5", "zarrs", "file", "sidecar")
+"""What the short run tries; all else is long."""
 
 
 def npz(folder: Path, name: str) -> None:
@@ -185,8 +186,14 @@ def check(capfd: pytest.CaptureFixture[str], *arguments: str) -> int:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == RAW_SHORT else pytest.mark.long) for n in NAMES])
-@pytest.mark.parametrize("kind", RAW)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        pytest.param(kind, name, marks=[] if name == RAW_SHORT and kind in KINDS_SHORT else pytest.mark.long)
+        for kind in RAW
+        for name in NAMES
+    ],
+)
 def test_raw_files(place: Path, capfd: pytest.CaptureFixture[str], kind: str, name: str) -> None:
     """Every format, converted to both storages, looked at, verified, and its catalogue listed, cut and merged."""
     try:

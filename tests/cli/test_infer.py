@@ -36,16 +36,17 @@ def test_options_that_cannot_be_are_refused_at_once(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_processes_predict_and_their_figures_are_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Two processes share each volume; the figures come as JSON, and predictions can be looked at as any catalogue."""
+    """Processes share each volume; the figures come as JSON, and predictions can be looked at as any catalogue."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     rule = StructureRule(smoothing=1.0, quantile=0.8, large=100)
     catalog = make_structures(tmp_path / "data", count=4, size=16, seed=0, rule=rule)
     with single_threaded():
         train(segmentation(str(catalog), tmp_path / "run", checkpoint_every=0, optimisation=SEGMENTATION))
-    words = ["--checkpoint", str(tmp_path / "run"), "--spatial", "2,1,1", "--nproc", "2"]
+    words = ["--checkpoint", str(tmp_path / "run"), "--spatial", f"{ranks},1,1", "--nproc", str(ranks)]
     assert run(["infer", str(catalog.parent), *words, "--output", str(tmp_path / "out"), "--json"]) == 0
     figures = json.loads(capfd.readouterr().out)
     assert (figures["samples"], figures["labelled"], figures["classes"]) == (4, 4, [1, 2])

@@ -111,13 +111,14 @@ def _process(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    """Give a scheduler and four workers, each a process."""
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """Give a scheduler and workers, each a process: four where one of them is to be killed, two in the short run."""
     pytest.importorskip("distributed")
     folder = tmp_path_factory.mktemp("cluster")
+    count = 4 if any(item.name == "test_killed_worker" for item in request.session.items) else 2
     with ExitStack() as stack:
         address = _line(stack.enter_context(_process(SCHEDULER, str(folder / "scheduler.json"))))
-        workers = [stack.enter_context(_process(WORKER, address, str(folder / "trap"))) for _ in range(4)]
+        workers = [stack.enter_context(_process(WORKER, address, str(folder / "trap"))) for _ in range(count)]
         assert all(_line(worker).startswith("tcp://") for worker in workers)
         yield Machines(address, folder / "scheduler.json", folder / "trap", workers)
 

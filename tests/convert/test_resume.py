@@ -97,7 +97,14 @@ def _check_complete(report: ConvertReport, cube: npt.NDArray[np.int32], *, found
     np.testing.assert_array_equal(found[0], cube)
 
 
-@pytest.mark.parametrize(("stored", "tile"), [("zarr", 1), ("zarr", 3), ("zarr", 6), ("hdf5", 2), ("hdf5", 6)])
+@pytest.mark.parametrize(
+    ("stored", "tile"),
+    [
+        ("zarr", 3),
+        ("hdf5", 6),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in [("zarr", 1), ("zarr", 6), ("hdf5", 2)]),
+    ],
+)
 def test_killed_and_run_again(
     tmp_path: Path, source: Path, cube: npt.NDArray[np.int32], *, stored: str, tile: int, converted: Any
 ) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from bench.splitting.combination import NETWORKS, Combination, covering
-from bench.splitting.world import run_world
+from bench.splitting.world import collect, prepare, run_world
 from tests.support import processes
+from tests.support.ranks import RANK, printed_by_ranks
 
 TOLERANCE = 1e-12
 
@@ -28,7 +29,9 @@ def test_training_equals_one_process(network: str, tmp_path: Path, capsys: pytes
 def test_hybrid_shards_equal_one_process(tmp_path: Path) -> None:
     """One U-Net under HSDP on four ranks, two groups of two blocks: the shortest of the comparisons above."""
     chosen = [Combination("unet3d-lbann", 4, (2, 1, 1), "hsdp", "checkpointing")]
-    worst = run_world(chosen, tmp_path, limit=processes.LIMIT)
+    prepare(chosen, tmp_path)
+    printed_by_ranks("bench.splitting.rank", RANK, "4", tmp_path, ranks=4)
+    worst = collect(chosen, tmp_path)
     assert max(value for row in worst.values() for value in row.values()) <= TOLERANCE
 
 

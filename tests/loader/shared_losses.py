@@ -1,6 +1,6 @@
 """Worlds that end badly: four ranks each, started without a launcher that would end the others when one fails.
 
-    python -m tests.loader.shared_losses FOLDER SAMPLES
+    python -m tests.loader.shared_losses FOLDER SAMPLES WORLD...
 
 Ranks are forks of one process, which has imported everything and started no thread. For every world it prints what
 each rank said, how it ended, and whether by itself.
@@ -185,12 +185,13 @@ def run(world: World, place: Path, samples: Path) -> list[dict[str, Any]] | None
     return watch(children, place)
 
 
-def main(folder: Path, samples: Path) -> None:
+def main(folder: Path, samples: Path, names: Sequence[str]) -> None:
     """Run the worlds that compute one after the other, and each of those that mostly wait beside them."""
+    worlds = [world for world in WORLDS if world.name in names]
     torch.set_num_threads(1)
     warm()
     beside = {}
-    for world in sorted(WORLDS, key=lambda one: one.fault is not _stuck):
+    for world in sorted(worlds, key=lambda one: one.fault is not _stuck):
         place = folder / world.name
         is_beside = world.fault is _stuck
         if is_beside:
@@ -206,9 +207,9 @@ def main(folder: Path, samples: Path) -> None:
             return
     for child in beside:
         os.waitpid(child, 0)
-    found = {world.name: json.loads((folder / world.name / "rows.json").read_text()) for world in WORLDS}
+    found = {world.name: json.loads((folder / world.name / "rows.json").read_text()) for world in worlds}
     sys.stdout.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

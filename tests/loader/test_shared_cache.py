@@ -137,10 +137,13 @@ class Launch:
 
 
 @pytest.fixture(scope="module")
-def begun_losses(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    """Begin the worlds that end badly: they mostly wait, and may do so while others work."""
+def begun_losses(
+    request: pytest.FixtureRequest, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[subprocess.Popen[str]]:
+    """Begin the worlds that end badly and are asked for: they mostly wait, and may do so while others work."""
     place = tmp_path_factory.mktemp("losses")
-    with _session([sys.executable, "-m", "tests.loader.shared_losses", str(place), str(folder)]) as started:
+    worlds = [mark.args[0] for item in request.session.items for mark in item.iter_markers("world")]
+    with _session([sys.executable, "-m", "tests.loader.shared_losses", str(place), str(folder), *worlds]) as started:
         yield started
 
 
@@ -298,6 +301,7 @@ def _check_ends(rows: Sequence[dict[str, Any]]) -> None:
         assert not [row["segment"] for row in rows if Path(row["segment"]).exists()]
 
 
+@pytest.mark.world("gone")
 def test_storage_that_is_gone_for_good_ends_all_ranks(losses: Rows) -> None:
     """The rank that sees it names the file; the others learn that it ended."""
     rows = losses["gone"]
@@ -309,6 +313,7 @@ def test_storage_that_is_gone_for_good_ends_all_ranks(losses: Rows) -> None:
     assert all(row["error"] for row in rows)
 
 
+@pytest.mark.world("killed")
 def test_a_rank_that_is_killed_ends_its_group(losses: Rows) -> None:
     """Its group cannot go on; another one that has nothing to do with it finishes, with torch's stream."""
     rows = losses["killed"]
@@ -318,6 +323,8 @@ def test_a_rank_that_is_killed_ends_its_group(losses: Rows) -> None:
     assert [row["epochs"] for row in rows[2:]] == [4, 4]
 
 
+@pytest.mark.long
+@pytest.mark.world("killed, orders exchanged")
 def test_a_rank_that_is_killed_ends_all_that_exchange_orders(losses: Rows) -> None:
     """Where every epoch's orders are exchanged, the other group learns it at the next one."""
     rows = losses["killed, orders exchanged"]
@@ -326,6 +333,8 @@ def test_a_rank_that_is_killed_ends_all_that_exchange_orders(losses: Rows) -> No
     assert all("a rank that does not answer" in row["error"] for row in (rows[0], *rows[2:]))
 
 
+@pytest.mark.long
+@pytest.mark.world("stuck")
 def test_a_rank_that_hangs_is_left_behind(losses: Rows) -> None:
     """Ranks wait for one whose storage never answers no longer than was said, and a signal ends that one."""
     rows = losses["stuck"]
@@ -333,6 +342,8 @@ def test_a_rank_that_hangs_is_left_behind(losses: Rows) -> None:
     assert [row["code"] for row in rows] == [1, -signal.SIGTERM, 1, 1]
 
 
+@pytest.mark.long
+@pytest.mark.world("stuck, timed")
 def test_a_rank_that_gives_a_hanging_read_up_ends(losses: Rows) -> None:
     """With a time-out it raises, its process ends though the read never does, and the others learn it then."""
     rows = losses["stuck, timed"]

@@ -180,7 +180,7 @@ def test_the_epoch_goes_on_behind_the_last_batch(case: str, epoch: int, share: f
 
 
 @pytest.mark.parametrize("case", ["shuffled with a generator", "unknown", "stateful", "single", "distributed"])
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("persistent", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_worker_processes_prefetch_nothing_away(case: str, persistent: bool) -> None:
     """What worker processes drew ahead is not counted before it is delivered."""
     # With workers that persist, torch draws their seed once, and all epochs but the first differ.

@@ -73,7 +73,7 @@ def _voxels(index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int16]]:
 
 
 @pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification")
-@pytest.mark.parametrize("store", [_hdf5, _zarr, _filtered])
+@pytest.mark.parametrize("store", [_hdf5, pytest.param(_zarr, marks=pytest.mark.long), _filtered])
 def test_a_process_that_reads_is_forked_with_one_thread(store: Callable[[Path], list[str]], tmp_path: Path) -> None:
     """Torch's forked workers read what the parent read, and no thread was there to hold a lock of theirs."""
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

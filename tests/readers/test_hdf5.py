@@ -41,6 +41,8 @@ LAYOUTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "paged": ({"chunks": CHUNKS}, {"fs_strategy": "page", "fs_page_size": 4096}),
 }
 """Name to the options of the dataset and of the file."""
+PLUGINS = ("Blosc", "Blosc2", "Zstd", "LZ4", "Bitshuffle", "BZip2")
+"""Filters of hdf5plugin."""
 
 
 def write(
@@ -99,9 +101,9 @@ def test_every_type_in_every_axis_order(laws: ModuleType, tmp_path: Path, kind: 
         reader.close()
 
 
-@pytest.mark.parametrize("name", ["Blosc", "Blosc2", "Zstd", "LZ4", "Bitshuffle", "BZip2"])
-def test_filter_plugins_are_loaded_when_they_are_needed(laws: ModuleType, tmp_path: Path, name: str) -> None:
-    """A process that never imported hdf5plugin reads blosc, zstd and bitshuffle once the package is installed."""
+@pytest.mark.parametrize("name", PLUGINS)
+def test_what_plugins_wrote_keeps_the_laws(laws: ModuleType, tmp_path: Path, name: str) -> None:
+    """Blosc, zstd, bitshuffle and bzip2 are decoded natively."""
     hdf5plugin = pytest.importorskip("hdf5plugin")
     stored = laws.voxels(SHAPE)
     write(tmp_path / "x.h5", stored, {"chunks": CHUNKS, **getattr(hdf5plugin, name)()}, {})
@@ -109,15 +111,28 @@ def test_filter_plugins_are_loaded_when_they_are_needed(laws: ModuleType, tmp_pa
     laws.check_reader(reader, laws.to_volume(stored, "DHWC"))
     assert reader.describe().route == "native"
     reader.close()
+
+
+def test_filter_plugins_are_loaded_when_they_are_needed(laws: ModuleType, tmp_path: Path) -> None:
+    """A process that never imported hdf5plugin reads blosc, zstd and bitshuffle once the package is installed."""
+    hdf5plugin = pytest.importorskip("hdf5plugin")
+    stored = laws.voxels(SHAPE)
+    for name in PLUGINS:
+        options = {"chunks": CHUNKS, **getattr(hdf5plugin, name)()}
+        write(tmp_path / f"{name}.h5", stored, options, {})
     script = (
-        "import sys, numpy; from voxload.readers import Location, open_reader\n"
-        "r = open_reader(Location(sys.argv[1], axes='DHWC')); i = r.describe()\n"
-        "out = numpy.empty(i.shape, i.native_dtype); r.read_into(i.whole, out); print(out.tobytes().hex())"
+        "import os, sys, numpy; from voxload.readers import Location, open_reader\n"
+        "for path in sys.argv[1:]:\n"
+        "    if not os.fork():\n"
+        "        r = open_reader(Location(path, axes='DHWC')); i = r.describe()\n"
+        "        out = numpy.empty(i.shape, i.native_dtype); r.read_into(i.whole, out); print(out.tobytes().hex())\n"
+        "        sys.exit()\n"
+        "    assert os.wait()[1] == 0"
     )
-    child = processes.run(
-        [sys.executable, "-c", script, str(tmp_path / "x.h5")], capture_output=True, text=True, check=True
-    )
-    assert bytes.fromhex(child.stdout) == laws.to_volume(stored, "DHWC").tobytes()
+    paths = [str(tmp_path / f"{name}.h5") for name in PLUGINS]
+    child = processes.run([sys.executable, "-c", script, *paths], capture_output=True, text=True, check=True)
+    expected = laws.to_volume(stored, "DHWC").tobytes()
+    assert [bytes.fromhex(line) for line in child.stdout.split()] == [expected] * len(PLUGINS)
 
 
 def test_chunks_that_skipped_a_filter_are_read(laws: ModuleType, tmp_path: Path) -> None:

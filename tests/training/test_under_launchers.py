@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ranks import printed_by_ranks
 from tests.training.stops import REGRESSION, regression, train_on_ranks
 from voxload.cli.main import run
 from voxload.training.checkpoint import CHECKPOINT
@@ -34,13 +35,20 @@ def _run(launcher: str, words: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("mpiexec", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "launcher", ["torchrun's environment", *(pytest.param(n, marks=pytest.mark.long) for n in LAUNCHERS)]
+)
 def test_ranks_of_a_launcher_share_one_run(catalog: Path, tmp_path: Path, launcher: str) -> None:
     """Two ranks share each sample, one of them prints, and the figures are those of ranks that voxload starts."""
     words = ["train", str(catalog), "--spatial", "2,1,1", *TRAINING, "--output", str(tmp_path / "ranks")]
-    ran = _run(launcher, words)
-    assert ran.returncode == 0, ran.stderr
-    (line,) = [line for line in ran.stdout.splitlines() if line.startswith("{")]
+    if launcher in LAUNCHERS:
+        ran = _run(launcher, words)
+        assert ran.returncode == 0, ran.stderr
+        printed = ran.stdout
+    else:
+        (tmp_path / "program.py").write_text("from voxload.cli.start import main\nmain()\n")
+        printed = printed_by_ranks(tmp_path / "program.py", *words, ranks=2)
+    (line,) = [line for line in printed.splitlines() if line.startswith("{")]
     found = TrainingResult.from_json(line)
     assert [rank.coords for rank in found.ranks] == [(0, 0, 0), (1, 0, 0)]
     assert {path.name for path in (tmp_path / "ranks").iterdir()} >= {WEIGHTS, CHECKPOINT, "result.json"}
