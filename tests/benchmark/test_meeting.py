@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import processes
+from tests.support.ranks import printed_by_ranks
 from voxload.benchmark.meeting import as_torch_job, meeting
 
 RANK = """
@@ -33,20 +34,25 @@ with meeting() as shared:
     if shared.rank == 0:
         print("SEEN " + json.dumps(all_seen), flush=True)
 """
+COMMANDS = {
+    "torchrun": [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"],
+    "mpiexec": [str(Path(sys.executable).with_name("mpiexec")), "-n", "3", sys.executable],
+}
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("mpiexec", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "launcher", ["torchrun's environment", *(pytest.param(name, marks=pytest.mark.long) for name in COMMANDS)]
+)
 def test_ranks_meet(launcher: str, tmp_path: Path) -> None:
     """Three ranks hear each other, and become a job of torch's only when they are all of it."""
     script = tmp_path / "rank.py"
     script.write_text(RANK)
-    if launcher == "torchrun":
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3", str(script)]
+    if launcher in COMMANDS:
+        command, environ = [*COMMANDS[launcher], str(script)], {**os.environ, "OMP_NUM_THREADS": "1"}
+        printed = processes.run(command, capture_output=True, text=True, check=True, env=environ).stdout
     else:
-        command = [str(Path(sys.executable).with_name("mpiexec")), "-n", "3", sys.executable, str(script)]
-    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = processes.run(command, capture_output=True, text=True, check=True, env=environ)
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("SEEN "))
+        printed = printed_by_ranks(script, ranks=3)
+    (line,) = (line for line in printed.splitlines() if line.startswith("SEEN "))
     assert json.loads(line.removeprefix("SEEN ")) == [[[0, 10, 20], "mine", [0, 9 * 2**20, 0], False, 3]] * 3
 
 

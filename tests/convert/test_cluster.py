@@ -22,6 +22,7 @@ import zarr
 
 from tests.support import processes
 from voxload.convert import ConvertOptions, Gridding, GridUnit, Hints, ParticleChoice, Progress, Share, convert
+from voxload.convert import cluster as joining
 from voxload.convert.lock import LOCK_NAME, BusyError
 from voxload.convert.planning import plan_volumes
 from voxload.convert.tiles import LIBRARY_BYTES
@@ -213,8 +214,9 @@ def test_error_of_a_worker(tmp_path: Path, raw: Path, cluster: Machines) -> None
     assert not (tmp_path / "there" / LOCK_NAME).exists()
 
 
-def test_scheduler_that_is_none(tmp_path: Path, raw: Path) -> None:
+def test_scheduler_that_is_none(tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address where no scheduler answers, and a file that is none, are refused before anything is written."""
+    monkeypatch.setattr(joining, "_CONNECT", 1.0)  # it is asked again and again for so long
     for scheduler, error in (("tcp://127.0.0.1:9", NotFoundError), (str(raw / "cube00.npy"), UsageError)):
         with pytest.raises(error, match=r"--scheduler .*"):
             convert(raw, tmp_path / "out", options=_on(scheduler))

@@ -1,6 +1,6 @@
 """One rank of the examples' test: each example as torchrun would run it, one after the other in one process.
 
-    torchrun --nproc-per-node=2 -m tests.examples.rank_examples UNIVERSES
+    torchrun --nproc-per-node=2 -m tests.examples.rank_examples UNIVERSES NAME...
 
 Rank 0 prints what the examples print, under a line ``# NAME`` each; every rank then prints one line of JSON with what
 the frameworks made of the loaders.
@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import runpy
 import sys
+from collections.abc import Sequence
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
@@ -21,13 +22,13 @@ from torch._C._distributed_c10d import TCPStore
 from tests.examples.cases import ALONE, EXAMPLES, FRAMEWORKS, LOADERS
 
 
-def main(universes: str) -> None:
+def main(universes: str, names: Sequence[str]) -> None:
     """Run the examples, then look at what the frameworks do with the loaders."""
     multiprocessing.set_forkserver_preload(["torch", "voxload"])  # once, and not by each worker
     rank = int(os.environ["RANK"])
     master = _Master(rank)
     for name, loaders in LOADERS.items():
-        if name in ALONE and rank > 0:
+        if name not in names or (name in ALONE and rank > 0):
             continue
         master.renew(name)
         if rank == 0:
@@ -38,7 +39,7 @@ def main(universes: str) -> None:
             dist.destroy_process_group()
     found = {}
     for name in FRAMEWORKS:
-        if name in ALONE and rank > 0:
+        if name not in names or (name in ALONE and rank > 0):
             continue
         master.renew(name)
         found[name] = importlib.import_module(f"tests.examples.rank_{name}").look(universes)
@@ -72,4 +73,4 @@ def _write(line: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2:])

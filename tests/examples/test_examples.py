@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.examples.cases import APART, DEALINGS, EXAMPLES, LOADERS
+from tests.examples.cases import APART, DEALINGS, EXAMPLES, FRAMEWORKS, LOADERS, LONG
 from tests.support.ranks import printed_by_ranks
 
 ROOT = Path(__file__).parents[2]
@@ -29,9 +29,11 @@ class Launch:
 
 
 @pytest.fixture(scope="module")
-def launch(universes: Path) -> Launch:
-    """Run all examples in one job: to start and import costs more than to train."""
-    printed = printed_by_ranks("tests.examples.rank_examples", universes, ranks=2)
+def launch(request: pytest.FixtureRequest, universes: Path) -> Launch:
+    """Run the examples in one job: to start and import costs more than to train."""
+    is_long = any(item.path == request.path and item.get_closest_marker("long") for item in request.session.items)
+    names = [name for name in (*LOADERS, *FRAMEWORKS) if is_long or name not in LONG]
+    printed = printed_by_ranks("tests.examples.rank_examples", universes, *names, ranks=2)
     lines: dict[str, list[str]] = {}
     ranks = []
     for line in printed.splitlines():
@@ -49,7 +51,9 @@ def test_every_example_is_run() -> None:
     assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == sorted([*LOADERS, *APART])
 
 
-@pytest.mark.parametrize("name", LOADERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in LOADERS]
+)
 def test_losses_are_those_with_torchs_loader(launch: Launch, name: str) -> None:
     """Each epoch's loss is equal to the last bit, and training makes it smaller."""
     losses: dict[str, list[str]] = {loader: [] for loader in LOADERS[name]}
@@ -150,6 +154,7 @@ def test_accelerate_is_refused_what_it_would_get_wrong(launch: Launch) -> None:
             assert found.startswith(start)
 
 
+@pytest.mark.long
 def test_lightning_makes_a_loader_anew_with_all_its_arguments(launch: Launch) -> None:
     """The trainer's own sampler is in a loader of our class with everything else that was given."""
     for rank in launch.ranks:
@@ -158,6 +163,7 @@ def test_lightning_makes_a_loader_anew_with_all_its_arguments(launch: Launch) ->
         assert given == {"is_new": True, "kind": "DataLoader", "sampler": "DistributedSampler", "kept": True}
 
 
+@pytest.mark.long
 def test_lightning_makes_a_hooks_loader_anew(launch: Launch) -> None:
     """A loader that the module makes, with positional arguments, trains as torch's does."""
     for rank in launch.ranks:
@@ -167,6 +173,7 @@ def test_lightning_makes_a_hooks_loader_anew(launch: Launch) -> None:
         assert ours["sampler"] == "DistributedSampler"
 
 
+@pytest.mark.long
 def test_lightning_puts_no_sampler_in_front_of_groups(launch: Launch) -> None:
     """With a spatial grid the loader is used as it is, and trains as torch's with a sampler over groups."""
     for rank in launch.ranks:
@@ -176,6 +183,7 @@ def test_lightning_puts_no_sampler_in_front_of_groups(launch: Launch) -> None:
     assert launch.ranks[0]["lightning"]["spatial"] == launch.ranks[1]["lightning"]["spatial"]
 
 
+@pytest.mark.long
 def test_lightning_goes_on_in_the_middle_of_an_epoch(launch: Launch) -> None:
     """A checkpoint of two ranks has the loader's place: no batch is repeated, and the losses are the same."""
     for rank in launch.ranks:
@@ -184,6 +192,7 @@ def test_lightning_goes_on_in_the_middle_of_an_epoch(launch: Launch) -> None:
         assert resumed["rest"] == resumed["whole"][4:]
 
 
+@pytest.mark.long
 def test_lightning_predicts_each_sample_once(launch: Launch) -> None:
     """The trainer's wrapped batch sampler gives each rank what torch's loader gives it."""
     parts = []
@@ -194,6 +203,7 @@ def test_lightning_predicts_each_sample_once(launch: Launch) -> None:
     assert len(set(parts)) == len(parts) == 9
 
 
+@pytest.mark.long
 def test_monais_array_transforms_change_fields(launch: Launch) -> None:
     """Chains on one field give MONAI's own batches; chains that draw, those of torch's loader from the same state."""
     assert launch.ranks[0]["monai"] == {"fixed": True, "drawn": True, "differs": True, "type": "MetaTensor"}

@@ -52,18 +52,19 @@ from voxload.readers import Location, open_reader
 from voxload.errors import StorageError
 if os.geteuid() == 0:  # the superuser may read everything
     os.setegid(65534), os.seteuid(65534)
-try:
-    reader = open_reader(Location(sys.argv[1]))
-    import numpy
-    reader.read_into(reader.describe().whole, numpy.empty(reader.describe().shape, "<i2"))
-except StorageError as error:
-    print(error)
+import numpy
+for path in sys.argv[1:]:
+    try:
+        reader = open_reader(Location(path))
+        reader.read_into(reader.describe().whole, numpy.empty(reader.describe().shape, "<i2"))
+    except StorageError as error:
+        print(error)
 """
 
 
-def open_elsewhere(path: Path) -> str:
-    """Read a volume in another process without privileges; return the message of its StorageError."""
-    command = [sys.executable, "-c", OPEN_ELSEWHERE, str(path)]
+def open_elsewhere(*paths: Path) -> str:
+    """Read volumes in another process without privileges; return the messages of their StorageErrors, in lines."""
+    command = [sys.executable, "-c", OPEN_ELSEWHERE, *map(str, paths)]
     return str(processes.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -75,18 +76,25 @@ def shared() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.parametrize("name", ["x.h5", "x.npy", "x.zarr", "x.zarr/c/0/0/0"])
-def test_no_permission_is_the_storages_fault(shared: Path, name: str) -> None:
+def test_no_permission_is_the_storages_fault(shared: Path) -> None:
     """A file that may not be read is neither damaged nor missing."""
     with h5py.File(shared / "x.h5", "w") as file:
         file["x"] = CUBE
     np.save(shared / "x.npy", CUBE)
-    zarr.create_array(shared / "x.zarr", data=CUBE, chunks=(4, 4, 4))
-    (shared / name).chmod(0)
+    for name in ("x.zarr", "y.zarr"):
+        zarr.create_array(shared / name, data=CUBE, chunks=(4, 4, 4))
+    closed = [shared / name for name in ("x.h5", "x.npy", "x.zarr", "y.zarr/c/0/0/0")]
+    for path in closed:
+        path.chmod(0)
     try:
-        assert "ermission denied" in open_elsewhere(shared / name.split("/", maxsplit=1)[0])
+        said = open_elsewhere(*(shared / name for name in ("x.h5", "x.npy", "x.zarr", "y.zarr"))).splitlines()
     finally:
-        (shared / name).chmod(0o755)
+        for path in closed:
+            path.chmod(0o755)
+    assert len(said) == len(closed)
+    for line, path in zip(said, closed, strict=True):
+        assert "ermission denied" in line
+        assert str(path) in line
 
 
 def test_a_file_that_is_being_written_is_the_storages_fault(shared: Path) -> None:

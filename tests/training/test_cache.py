@@ -56,17 +56,30 @@ def _samples(path: Path) -> dict[tuple[str, str, str, str], float]:
     }
 
 
+def _by_command_line(
+    catalog: Path, output: Path, prometheus: Path, capfd: pytest.CaptureFixture[str]
+) -> TrainingResult:
+    """Train with a cache on two ranks that the command starts."""
+    words = ["--nproc", "2", "--epochs", str(EPOCHS), "--validation", "0.25", "--dropout", str(DROPOUT)]
+    room = ["--memory", "16MiB", "--prometheus", str(prometheus)]
+    assert run(["train", str(catalog), *words, *room, "--output", str(output), "--json"]) == 0
+    return TrainingResult.from_json(capfd.readouterr().out)
+
+
+@pytest.mark.parametrize("by", ["hand", pytest.param("the command line", marks=pytest.mark.long)])
 def test_two_ranks_with_a_cache_learn_the_same_and_read_once(
-    catalog: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    by: str, catalog: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Two groups share one reading of the storage; losses, errors and weights are equal bit for bit."""
     plain, _ = train_on_ranks(_plan(catalog, tmp_path / "plain"), 2)
     assert plain.policy is None
     assert not plain.is_clairvoyant
-    words = ["--nproc", "2", "--epochs", str(EPOCHS), "--validation", "0.25", "--dropout", str(DROPOUT)]
-    room = ["--memory", "16MiB", "--prometheus", str(tmp_path / "voxload.prom")]
-    assert run(["train", str(catalog), *words, *room, "--output", str(tmp_path / "cached"), "--json"]) == 0
-    cached = TrainingResult.from_json(capfd.readouterr().out)
+    told_to = tmp_path / "voxload.prom"
+    if by == "hand":
+        plan = _plan(catalog, tmp_path / "cached", cache=Cache(memory="16MiB"), prometheus=str(told_to))
+        cached, _ = train_on_ranks(plan, 2)
+    else:
+        cached = _by_command_line(catalog, tmp_path / "cached", told_to, capfd)
     assert _learnt(cached) == _learnt(plain)
     weights = [torch.load(tmp_path / name / WEIGHTS, weights_only=True) for name in ("plain", "cached")]
     assert all(torch.equal(values, weights[1][name]) for name, values in weights[0].items())
@@ -75,7 +88,7 @@ def test_two_ranks_with_a_cache_learn_the_same_and_read_once(
     assert fetches.total() == EPOCHS * TRAINED
     assert fetches["peer"] > 0
     assert (cached.policy, cached.is_clairvoyant) == ("clairvoyant", True)
-    told = _samples(tmp_path / "voxload.prom")
+    told = _samples(told_to)
     name = "voxload_loader_fetches_total"
     assert sum(told[name, rank, "training", "storage"] for rank in "01") == TRAINED
     assert sum(told[name, rank, "validation", "storage"] for rank in "01") == HELD_OUT

@@ -39,6 +39,7 @@ def test_an_evil_checkpoint_is_refused_in_our_own_words(tmp_path: Path, *, is_to
     assert not mark.exists()
 
 
+@pytest.mark.long
 def test_inference_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On the command line, where the ranks read the checkpoint."""
     mark = tmp_path / "ran"

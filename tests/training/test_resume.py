@@ -100,10 +100,11 @@ def test_a_resumed_run_may_keep_blocks(whole: Whole, tmp_path: Path) -> None:
     assert all(torch.equal(values, weights[name]) for name, values in whole.weights.items())
 
 
+@pytest.mark.parametrize("by", ["hand", pytest.param("the command line", marks=pytest.mark.long)])
 def test_a_killed_process_goes_on(
-    whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    by: str, whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """SIGKILL when the first epoch was told, somewhere in the second; the command line does the rest, to the bit."""
+    """SIGKILL when the first epoch was told, somewhere in the second; the next run does the rest, to the bit."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     plan = replace(whole.plan, output=str(tmp_path / "run"))
     (tmp_path / "plan.json").write_text(plan.to_json(), encoding="utf-8")
@@ -121,10 +122,15 @@ def test_a_killed_process_goes_on(
             process.stdout.close()
     assert process.returncode == -signal.SIGKILL
     assert len(Checkpoint.read(tmp_path / "run").progress.epochs) == 1
-    words = ["--epochs", "2", "--batch-size", "4", "--dropout", "0.3", "--validation", "0.25", "--json", "--resume"]
-    assert run(["train", plan.catalog, *words, "--output", str(tmp_path / "run")]) == 0
-    assert figures(TrainingResult.from_json(capfd.readouterr().out)) == figures(whole.result)
-    weights = torch.load(tmp_path / "run" / WEIGHTS, weights_only=True)
+    if by == "hand":
+        with single_threaded():
+            result, weights = train(replace(plan, resume=True))
+    else:
+        words = ["--epochs", "2", "--batch-size", "4", "--dropout", "0.3", "--validation", "0.25", "--json", "--resume"]
+        assert run(["train", plan.catalog, *words, "--output", str(tmp_path / "run")]) == 0
+        result = TrainingResult.from_json(capfd.readouterr().out)
+        weights = torch.load(tmp_path / "run" / WEIGHTS, weights_only=True)
+    assert figures(result) == figures(whole.result)
     assert all(torch.equal(values, weights[name]) for name, values in whole.weights.items())
 
 

@@ -18,7 +18,7 @@ from voxload.training.result import TrainingResult
 from voxload.training.worker import WEIGHTS
 
 BIN = Path(sys.executable).parent
-TRAINING = ["--epochs", "1", "--batch-size", "2", "--validation", "0.25", "--dtype", "float64", "--json"]
+TRAINING = ["--epochs", "1", "--batch-size", "2", "--validation", "0.25", "--dtype", "float32", "--json"]
 LAUNCHERS = {
     "torchrun": [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", "2", "--no-python"],
     "mpiexec": [str(BIN / "mpiexec"), "-n", "2"],
@@ -52,7 +52,7 @@ def test_ranks_of_a_launcher_share_one_run(catalog: Path, tmp_path: Path, launch
     found = TrainingResult.from_json(line)
     assert [rank.coords for rank in found.ranks] == [(0, 0, 0), (1, 0, 0)]
     assert {path.name for path in (tmp_path / "ranks").iterdir()} >= {WEIGHTS, CHECKPOINT, "result.json"}
-    recipe = replace(REGRESSION, epochs=1, batch_size=2)
+    recipe = replace(REGRESSION, epochs=1, batch_size=2, dtype="float32")
     plan = regression(str(catalog), tmp_path / "own", spatial=(2, 1, 1), optimisation=recipe)
     wanted, _ = train_on_ranks(plan, 2)
     assert [epoch.training_loss for epoch in found.epochs] == [epoch.training_loss for epoch in wanted.epochs]
