@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -259,3 +260,17 @@ def test_nested_shards_are_refused(laws: ModuleType, tmp_path: Path) -> None:
     write(tmp_path / "x.zarr", laws.voxels((4, 4, 4)), chunks=(4, 4, 4), serializer=outer, compressors=None)
     with pytest.raises(UsageError, match="nested shards"):
         open_reader(Location(str(tmp_path / "x.zarr")))
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_storage_transformers_are_refused(laws: ModuleType, tmp_path: Path, route: str) -> None:
+    """zarr-python passes over what they did to the stored bytes: its voxels would be others."""
+    write(tmp_path / "x.zarr", laws.voxels(SHAPE), zarr_format=3, compressors=None)
+    path = tmp_path / "x.zarr" / "zarr.json"
+    written = json.loads(path.read_text())
+    path.write_text(json.dumps(written | {"storage_transformers": [{"name": "turned", "configuration": {}}]}))
+    with (
+        pytest.raises(UsageError, match="found storage transformers: turned, expected none"),
+        opened(tmp_path / "x.zarr", "DHWC", route=route) as reader,
+    ):
+        reader.read_into(reader.describe().whole, np.empty(reader.describe().shape, "<i2"))
