@@ -1,4 +1,4 @@
-"""Element types that zarr-python does not know: named for what they are, and not called damage."""
+"""Element types and storage transformers that zarr-python does not know: named for what they are, not called damage."""
 
 from __future__ import annotations
 
@@ -15,16 +15,24 @@ from voxload.readers.store import Store
 
 _LARGEST_METADATA = 2**20
 """Bytes of metadata that are looked at; those of one array are a few KiB."""
-_REMEDY = "store it as a type that numpy has, such as float32 or int8, with the program that wrote it"
+_REFUSALS = {
+    "elements of type {}, which numpy and zarr-python do not know": (
+        "integers or floats of 1 to 8 bytes a voxel",
+        "store it as a type that numpy has, such as float32 or int8, with the program that wrote it",
+    ),
+    "storage transformers: {}": ("none", "write the array without them, with the program that wrote it"),
+}
+"""What is found, with a place for its name; what is expected instead, and what to do."""
+_TYPE, _TRANSFORMERS = _REFUSALS
 _PLACES: tuple[tuple[str, str, Literal[2, 3]], ...] = (("zarr.json", "data_type", 3), (".zarray", "dtype", 2))
 """Metadata, the key of the type in them, and their format."""
 
 
 @contextmanager
 def naming_types(store: Store, subject: str, names: Iterable[str]) -> Iterator[None]:
-    """Refuse an array of a type that zarr-python does not know where it would be called damaged.
+    """Refuse an array whose type or transformers zarr-python does not know, where it would be called damaged.
 
-    zarr-python raises ValueError for such a type as it does for broken metadata, so these are looked at once more.
+    zarr-python raises ValueError for such ones as it does for broken metadata, so these are looked at once more.
 
     Parameters
     ----------
@@ -39,14 +47,12 @@ def naming_types(store: Store, subject: str, names: Iterable[str]) -> Iterator[N
         yield
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         for name in names:
-            found = _unknown_type(store, name)
-            if found is not None:
-                raise UsageError(
-                    f"{subject}:{name}" if name and not subject.endswith(f":{name}") else subject,
-                    found=f"elements of type {found}, which numpy and zarr-python do not know",
-                    expected="integers or floats of 1 to 8 bytes a voxel",
-                    remedy=_REMEDY,
-                ) from error
+            unknown = _unknown(store, name)
+            if unknown is not None:
+                kind, found = unknown
+                expected, remedy = _REFUSALS[kind]
+                whose = f"{subject}:{name}" if name and not subject.endswith(f":{name}") else subject
+                raise UsageError(whose, found=kind.format(found), expected=expected, remedy=remedy) from error
         raise
 
 
@@ -69,8 +75,8 @@ def _is_array(metadata: str) -> bool:
     return isinstance(found, dict) and found.get("node_type") == "array"
 
 
-def _unknown_type(store: Store, name: str) -> str | None:
-    """Return the type of an array as its metadata have it, where zarr-python knows none such; None otherwise."""
+def _unknown(store: Store, name: str) -> tuple[str, str] | None:
+    """Return what of an array's metadata zarr-python does not know, and its name there; None where that is nothing."""
     for mark, key, version in _PLACES:
         part = store.edge(f"{name}/{mark}".lstrip("/"), _LARGEST_METADATA, at_end=False)
         if part is None:
@@ -79,8 +85,14 @@ def _unknown_type(store: Store, name: str) -> str | None:
             metadata = json.loads(part.data.tobytes())
         except ValueError:  # damaged
             return None
-        found = metadata.get(key) if isinstance(metadata, dict) else None
-        return None if found is None or _is_known(found, version) else _named(found)
+        if not isinstance(metadata, dict):
+            return None
+        found = metadata.get(key)
+        if found is not None and not _is_known(found, version):
+            return _TYPE, _named(found)
+        transformers = metadata.get("storage_transformers") if version == 3 else None
+        transformers = transformers if isinstance(transformers, list) else []
+        return (_TRANSFORMERS, ", ".join(map(_named, transformers))) if transformers else None
     return None
 
 

@@ -239,10 +239,6 @@ def _layout(array: zarr.Array[Any], location: Location) -> Layout:
     if isinstance(metadata, ArrayV2Metadata):
         _check_extents(location, tuple(metadata.chunks), itemsize)
         return Layout(tuple(metadata.chunks), itemsize, None)
-    if metadata.storage_transformers:  # zarr-python passes over them, and would give other voxels
-        names = ", ".join(str(each.get("name")) for each in metadata.storage_transformers)
-        remedy = "write the array without them"
-        raise UsageError(str(location), found=f"storage transformers: {names}", expected="none", remedy=remedy)
     codec = metadata.codecs[0]
     outer = tuple(array.shards or array.chunks)
     _check_extents(location, outer, itemsize)

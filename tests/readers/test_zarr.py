@@ -270,7 +270,7 @@ def test_storage_transformers_are_refused(laws: ModuleType, tmp_path: Path, rout
     written = json.loads(path.read_text())
     path.write_text(json.dumps(written | {"storage_transformers": [{"name": "turned", "configuration": {}}]}))
     with (
-        pytest.raises(UsageError, match="found storage transformers: turned, expected none"),
+        pytest.raises(UsageError, match="found storage transformers: 'turned', expected none"),
         opened(tmp_path / "x.zarr", "DHWC", route=route) as reader,
     ):
         reader.read_into(reader.describe().whole, np.empty(reader.describe().shape, "<i2"))
