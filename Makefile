@@ -19,7 +19,9 @@ $(VENV)/installed: pyproject.toml constraints.txt
 demo: $(VENV)/installed
 	$(BIN)/voxload demo
 
-test: lint unit wheel
+# Together: linting and the wheel use one core each, and the tests of several processes wait in between.
+test: $(VENV)/installed
+	$(MAKE) --no-print-directory --jobs=3 lint unit wheel
 
 # Matrices and soaks, and all examples of the property tests, of which `make test` draws a third.
 test-long: $(VENV)/installed
