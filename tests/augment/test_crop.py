@@ -14,8 +14,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from monai.transforms.croppad.array import SpatialCrop
-from monai.transforms.utils import correct_crop_centers
 
 import voxload
 from tests.augment.samples import Stored, assembled, cropped, make, of_all_ranks
@@ -82,6 +80,9 @@ def test_centres_are_moved_inside_as_monai_does(
     extents: tuple[int, int, int], size: tuple[int, int, int], seed: int
 ) -> None:
     """A crop around a voxel lies where MONAI's RandCropByLabelClasses would put it."""
+    from monai.transforms.croppad.array import SpatialCrop  # noqa: PLC0415 - takes seconds and 200 MiB
+    from monai.transforms.utils import correct_crop_centers  # noqa: PLC0415 - as above
+
     draws = Draws(seed)
     centre = tuple(draws.below(n) for n in extents)
     crop = RandomCrop(size)

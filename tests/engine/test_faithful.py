@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from monai.networks.nets import BasicUNet
 from torch import Tensor, fx, nn
 
 from voxload.engine import Loopback, shard
@@ -108,6 +108,8 @@ def test_a_branch_in_one_mode_is_refused(training: bool) -> None:
 
 def test_monai_basic_unet_is_refused_by_name() -> None:
     """Its decoder asks torch.jit.isinstance: the trace leaves out every skip."""
+    from monai.networks.nets import BasicUNet  # noqa: PLC0415 - takes seconds and 200 MiB
+
     with pytest.raises(UsageError, match="forward of BasicUNet"):
         _split(BasicUNet(3, 1, 2, features=(4, 4, 8, 8, 8, 4)), (32, 32, 32))
 
@@ -136,10 +138,10 @@ def test_the_same_computation_is_accepted(name: str, shape: tuple[int, int, int]
     assert torch.equal(torch.get_rng_state(), random)
 
 
-@pytest.mark.parametrize("model", [CosmoFlow(512), UNet3D(1, 2)], ids=["CosmoFlow", "UNet3D"])
-def test_large_networks_take_no_memory(model: nn.Module) -> None:
+@pytest.mark.parametrize("make", [partial(CosmoFlow, 512), partial(UNet3D, 1, 2)], ids=["CosmoFlow", "UNet3D"])
+def test_large_networks_take_no_memory(make: Callable[[], nn.Module]) -> None:
     """What is too large to be computed is compared by shapes alone: an activation of 512^3 would be gigabytes."""
-    _split(model, None)
+    _split(make(), None)
 
 
 def test_a_normalisation_of_one_channel_is_compared_by_its_shape() -> None:

@@ -14,7 +14,6 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from moto.server import ThreadedMotoServer
 from werkzeug.serving import WSGIRequestHandler
 from zarr.codecs import GzipCodec, ZstdCodec
 from zarr.codecs.numcodecs import Shuffle
@@ -39,6 +38,7 @@ asked: list[str] = []
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """Serve S3 on the loopback interface, for all tests of this file."""
+    from moto.server import ThreadedMotoServer  # noqa: PLC0415 - takes a second
 
     def note(self: WSGIRequestHandler, *_args: object) -> None:
         asked.append(f"{self.command} {self.path}")
