@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.everywhere.launches import fork_launches
 from voxload.errors import DataError, InternalError, UsageError
 from voxload.launching import _follow, launch_ranks
 
@@ -55,7 +56,8 @@ def test_the_first_error_counts_and_no_word_of_a_library() -> None:
     assert str(found) == "first"
 
 
-def test_ranks_that_run_fail_and_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ranks", ["forked", pytest.param("launched", marks=pytest.mark.long)])
+def test_ranks_that_run_fail_and_die(ranks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes are heard; an error of one comes out as itself, a death with the last line that was written."""
     (tmp_path / "a_rank.py").write_text(RANK)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
@@ -69,7 +71,11 @@ def test_ranks_that_run_fail_and_die(tmp_path: Path, monkeypatch: pytest.MonkeyP
     places = {(host, port) for event in seen if event["event"] == "listens" for host, port in event["at"]}
     assert len(places) >= 3  # the store, and gloo of either rank
     assert {host for host, _ in places} == {"127.0.0.1"}  # a stranger on the network reaches none of them
-    with pytest.raises(DataError, match="chunk 7: found nothing"):
-        launch_ranks("a_rank", "broken", processes=2, subject="a test", hear=seen.append)
     with pytest.raises(InternalError, match=r"a test: found a process that died: .+"):
         launch_ranks("a_rank", "die", processes=1, subject="a test", hear=seen.append)
+    name = "a_rank"
+    if ranks == "forked":
+        fork_launches(monkeypatch)
+        name = str(tmp_path / "a_rank.py")
+    with pytest.raises(DataError, match="chunk 7: found nothing"):
+        launch_ranks(name, "broken", processes=2, subject="a test", hear=seen.append)

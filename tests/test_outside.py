@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
+from tests.everywhere.launches import fork_launches
 from voxload import VolumeDataset
 from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.cli.main import run
@@ -85,8 +86,11 @@ PATHS: dict[str, Callable[[Path, Path], str]] = {
 
 
 @pytest.mark.parametrize("kind", PATHS)
-def test_a_catalogue_reads_nothing_outside_of_its_folder(mine: Path, strange: Path, kind: str) -> None:
+def test_a_catalogue_reads_nothing_outside_of_its_folder(
+    mine: Path, strange: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By no kind of path, in no command; with leave it is read, but for chains of URLs."""
+    fork_launches(monkeypatch)
     catalogue(strange, PATHS[kind](strange, mine))
     (strange / "out").mkdir()
 

@@ -8,7 +8,6 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +21,7 @@ import numpy.typing as npt
 import pytest
 import zarr
 
-from tests.support import processes
+from tests.everywhere import scripts
 from voxload.benchmark.codec import Codec
 from voxload.benchmark.contents import Contents, Kind
 from voxload.benchmark.crew import crew
@@ -40,6 +39,7 @@ from voxload.geometry import Box
 from voxload.grid import ProcessGrid
 
 Array = npt.NDArray[Any]
+GENERATE = "voxload.benchmark.generate"
 
 DTYPES = ("u1", "i1", "<u2", ">i2", "<u4", "<i4", "<f2", ">f4", "<f8")
 SHAPE: Extents = (2, 9, 8, 10)
@@ -225,17 +225,16 @@ def test_without_channels(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _stopped(folder: Path, plan: DatasetPlan, *, workers: int, samples: int) -> Iterator[subprocess.Popen[str]]:
+def _stopped(folder: Path, plan: DatasetPlan, *, workers: int, samples: int) -> Iterator[scripts.Script]:
     """Run in a process of its own up to some samples; it waits there, and is killed at the end."""
-    command = [sys.executable, "-c", CHILD, str(folder), json.dumps(plan.to_dict()), str(workers), str(samples)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    plan_text = json.dumps(plan.to_dict())
+    with scripts.started(CHILD, folder, plan_text, str(workers), str(samples), imports=[GENERATE]) as child:
         try:
-            assert child.stdout is not None
             assert child.stdout.readline() == "reached\n"
             yield child
         finally:
             child.kill()
-            child.wait(timeout=processes.LIMIT)
+            child.wait()
     assert child.returncode == -signal.SIGKILL
 
 
@@ -392,9 +391,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
         for stored in StoreFormat
     ]
     texts = [json.dumps(plan.to_dict()) for plan in plans]
-    done = processes.run(
-        [sys.executable, "-c", code, str(tmp_path), *texts], capture_output=True, text=True, check=True
-    )
+    done = scripts.run(code, tmp_path, *texts, imports=[GENERATE])
     lines = done.stdout.splitlines()
     assert len(lines) == len(plans)
     assert not done.stderr

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,7 +14,7 @@ import pytest
 
 from tests.benchmark.stored import COUNT, store
 from tests.laws.bench_loader import check_loader
-from tests.support import processes
+from tests.support.ranks import RANK, printed_by_ranks
 from voxload.benchmark.loaders.own import KIND
 from voxload.benchmark.loaders.protocol import Task
 from voxload.benchmark.loaders.volumes import dataset_of
@@ -26,7 +24,6 @@ from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
-ROOT = Path(__file__).parents[2]
 ROOM = 1 << 20
 EPOCHS = 5
 
@@ -96,21 +93,9 @@ def test_blocks_that_are_kept_are_read_once(whole: Task) -> None:
 
 def test_ranks_of_a_whole_job_share_blocks(location: str, tmp_path: Path) -> None:
     """Two real ranks read each sample once between them, and have the others' from memory."""
-    words = [sys.executable, "-m", "tests.benchmark.rank_own", location, str(tmp_path / "meeting")]
-    told = []
-    with ExitStack() as stack:
-        ranks = [
-            stack.enter_context(
-                processes.started(
-                    [*words, str(rank)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-                )
-            )
-            for rank in range(2)
-        ]
-        for rank in ranks:
-            output, errors = rank.communicate(timeout=processes.LIMIT)
-            assert rank.returncode == 0, errors
-            told.append(json.loads(output.splitlines()[-1]))
+    printed = printed_by_ranks("tests.benchmark.rank_own", location, tmp_path / "meeting", RANK, ranks=2)
+    told = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    assert len(told) == 2
     used = {index for rank in told for epoch in rank["drawn"] for index in epoch}
     assert sum(rank["blocks"]["storage"] for rank in told) == len(used)
     assert sum(rank["blocks"]["peer"] for rank in told) > 0

@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.everywhere.launches import fork_launches
 from voxload.benchmark.codec import Codec
 from voxload.benchmark.contents import Contents, Kind
 from voxload.benchmark.dataset_plan import DatasetPlan
@@ -69,10 +70,12 @@ def test_one_rank_counts_what_it_did(loader: str, data: Path) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
-def test_half_of_the_ranks(data: Path, ranks: int) -> None:
+def test_half_of_the_ranks(data: Path, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A grid of which half of the ranks run: it says so, each has its block, and an independent reader agrees."""
     spatial = (2, 2, ranks // 2)
     workload = _workload(data, share=Share(spatial), length=Length(epochs=1))
+    if ranks == 2:  # four are a launcher's
+        fork_launches(monkeypatch)
     document = launch_benchmark(Request(workload), processes=ranks, hear=lambda _: None, environ={})
     assert document is not None
     assert (document.ranks, document.group_ranks) == (ranks, ranks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.catalogs.tables import lines, rows, table, written
-from tests.support import processes
+from tests.everywhere import scripts
 from voxload.catalog import CATALOG_NAME, Catalog
 from voxload.catalogs import Rows, catalog_path, filter_rows, parse, write_rows
 from voxload.errors import DataError, NotFoundError, UsageError
@@ -84,8 +83,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
         "try: write_rows({folder / 'one.parquet': few, folder / 'two.parquet': rows})\n"
         "except StorageError as error: print(error)"
     )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    run = processes.run(command, capture_output=True, text=True, check=True)
+    run = scripts.run(script, tmp_path, imports=["voxload.catalogs"])
     assert "two.parquet: found" in run.stdout
     assert "File too large" in run.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]

@@ -8,19 +8,25 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
+from tests.everywhere.launches import fork_launches
 from voxload.catalog import Catalog, Entry
 from voxload.cli import demo
 from voxload.cli.main import run
 from voxload.demo.control import shuffled_labels
 
 
-@pytest.mark.parametrize("groups", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("groups", "starts"),
+    [(1, "forks"), *(pytest.param(groups, "launches", marks=pytest.mark.long) for groups in (1, 2))],
+)
 def test_the_whole_path_runs(
-    groups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    groups: int, starts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Universes are made, converted, trained on by groups of 2 blocks, reported and drawn."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "PROCESSES", 2 * groups)
+    if starts == "forks":
+        fork_launches(monkeypatch)
     assert run(["demo", "--universes", "16", "--epochs", "1", "--json"]) == 0
     printed = capfd.readouterr()
     result = json.loads(printed.out)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.everywhere.launches import fork_launches
 from tests.training.stops import SEGMENTATION, segmentation, single_threaded, train
 from voxload.cli.main import run
 from voxload.demo.structures import StructureRule, make_structures
@@ -42,6 +43,8 @@ def test_processes_predict_and_their_figures_are_printed(
 ) -> None:
     """Processes share each volume; the figures come as JSON, and predictions can be looked at as any catalogue."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    if ranks == 1:  # two are a launcher's
+        fork_launches(monkeypatch)
     rule = StructureRule(smoothing=1.0, quantile=0.8, large=100)
     catalog = make_structures(tmp_path / "data", count=4, size=16, seed=0, rule=rule)
     with single_threaded():

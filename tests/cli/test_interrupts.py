@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support import processes
+from tests.everywhere import scripts
 from voxload.cli.main import run
 from voxload.convert import convert
 
@@ -32,8 +31,7 @@ print(json.dumps([main.run(call) for call in json.loads(sys.argv[1])]))
 
 def _interrupted(folder: Path, *calls: list[str]) -> tuple[list[int], str]:
     """Return the exit status of each command, and what all of them wrote on standard error."""
-    command = [sys.executable, "-c", PROGRAM, json.dumps(calls)]
-    done = processes.run(command, cwd=folder, capture_output=True, text=True)
+    done = scripts.run(PROGRAM, json.dumps(calls), cwd=folder, imports=["voxload.cli.main", "voxload.convert"])
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import stamina
 
+from tests.everywhere.launches import fork_launches
 from tests.support import processes
 from voxload.cli.commands import COMMANDS, GROUPS
 from voxload.cli.main import run
@@ -57,29 +59,45 @@ _SLOW = ("torch", "numba", "numpy", "pyarrow", "matplotlib", "zarr", "h5py", "nu
 """Libraries that take a tenth of a second and more, or tens of megabytes."""
 
 
-@pytest.mark.parametrize("call", [["--help"], [], ["--version"], ["bench", "--help"], ["catalog"], ["frobnicate"]])
-def test_a_list_of_commands_loads_none_of_them(call: list[str]) -> None:
+_LISTS = ("--help", "", "--version", "bench --help", "catalog", "frobnicate")
+_HELPS = ("convert --help", "verify --help", "catalog --help", "info --help")
+_LOADS = """
+import contextlib, io, json, sys
+from voxload.cli.main import run
+loaded = {}
+for call in sys.argv[1:]:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        run(call.split())
+    loaded[call] = list(sys.modules)
+print(json.dumps(loaded))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, list[str]]:
+    """Give the modules that are loaded after each call of one process: lists first, then what loads more."""
+    done = processes.run([sys.executable, "-c", _LOADS, *_LISTS, *_HELPS], capture_output=True, text=True, check=True)
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("call", _LISTS)
+def test_a_list_of_commands_loads_none_of_them(call: str, loaded: dict[str, list[str]]) -> None:
     """The program's help holds what prints it: no library of any command, and little else of voxload."""
-    program = "import sys; from voxload.cli.main import run; run(sys.argv[1:]); print(*sys.modules, sep='\\n')"
-    done = processes.run([sys.executable, "-c", program, *call], capture_output=True, text=True)
-    loaded = {name.partition(".")[0] for name in done.stdout.splitlines()}
-    assert "typer" in loaded
-    assert not loaded & set(_SLOW)
-    ours = {name for name in done.stdout.splitlines() if name.startswith("voxload.")}
+    libraries = {name.partition(".")[0] for name in loaded[call]}
+    assert "typer" in libraries
+    assert not libraries & set(_SLOW)
+    ours = {name for name in loaded[call] if name.startswith("voxload.")}
     names = ("cli", "cli.commands", "cli.main", "cli.retries", "cli.start", "errors", "text")
     assert ours == {f"voxload.{name}" for name in names}
 
 
-@pytest.mark.parametrize(
-    "call", [["--version"], ["convert", "--help"], ["verify", "--help"], ["catalog", "--help"], ["info", "--help"]]
-)
-def test_a_command_does_not_wait_for_libraries_of_others(call: list[str]) -> None:
+@pytest.mark.parametrize("call", ["--version", *_HELPS])
+def test_a_command_does_not_wait_for_libraries_of_others(call: str, loaded: dict[str, list[str]]) -> None:
     """What converts, tells what is there or looks after tables loads neither torch nor matplotlib."""
-    program = "import sys; from voxload.cli.main import run; run(sys.argv[1:]); print(sorted(sys.modules))"
-    done = processes.run([sys.executable, "-c", program, *call], capture_output=True, text=True, check=True)
-    assert "'voxload.cli.main'" in done.stdout
+    assert "voxload.cli.main" in loaded[call]
     for name in ("torch", "matplotlib"):
-        assert f"'{name}'" not in done.stdout
+        assert name not in loaded[call]
 
 
 @pytest.fixture
@@ -116,8 +134,9 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
 
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize("case", WRONG)
-def test_errors_are_one_line(case: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_one_line(case: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong call ends with 2 and failed work with 1, with one line that says what was found."""
+    fork_launches(monkeypatch)
     arguments, status, words = WRONG[case]
     Path("empty").mkdir()
     assert run(arguments) == status

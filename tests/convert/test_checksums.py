@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import struct
-import subprocess
-import sys
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.everywhere import scripts
 from voxload.catalog import Catalog
 from voxload.checksums import sum_volume
 from voxload.convert import ConvertOptions, StoredFormat, convert
@@ -188,13 +187,12 @@ def test_killed_between_a_sample_and_its_checksums(
 ) -> None:
     """After SIGKILL the next run sums the sample at hand and the later ones, and none that was summed."""
     out = tmp_path / "out"
-    command = [sys.executable, "-c", CHILD, str(source), str(out), stored.value, "2"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
+    with scripts.started(CHILD, source, out, stored.value, "2") as child:
         try:
             assert child.stdout.readline() == "reached\n"
         finally:
             child.kill()
+            child.wait()
     assert child.returncode == -signal.SIGKILL
     assert not (out / "catalog.parquet").exists()
     summed: list[str] = []

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ import numpy.typing as npt
 import pytest
 import zarr
 
-from tests.support import processes
+from tests.everywhere import scripts
 from voxload.convert import ConvertOptions, Gridding, GridUnit, Hints, ParticleChoice, Progress, Share, convert
 from voxload.convert import cluster as joining
 from voxload.convert.lock import LOCK_NAME, BusyError
@@ -36,6 +34,8 @@ pytestmark = pytest.mark.timeout(300)
 VOLUMES, SHAPE, CHUNKS = 12, (48, 20, 24), (8, 8, 8)
 SLABS = 6
 OPTIONS = ConvertOptions(chunks=CHUNKS, max_memory=LIBRARY_BYTES + 2**22, workers=1, checksums=True)
+IMPORTED = ("voxload.convert", "distributed")
+"""By every process."""
 SCHEDULER = """
 import asyncio, sys
 from distributed import Scheduler
@@ -88,27 +88,24 @@ class Machines:
     """Its scheduler's file."""
     trap: Path
     """While this file is there, the first worker that records a slab dies."""
-    workers: list[subprocess.Popen[str]]
+    workers: list[scripts.Script]
     """Its workers."""
 
 
-def _line(process: subprocess.Popen[str]) -> str:
+def _line(process: scripts.Script) -> str:
     """Wait for the next line that a process writes."""
-    assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
 @contextmanager
-def _process(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a script until the end of the block; what libraries log of its death is no news."""
-    command = [sys.executable, "-c", script, *arguments]
-    pipe, none = subprocess.PIPE, subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=pipe, stderr=none, text=True) as process:
+def _process(script: str, *arguments: str) -> Iterator[scripts.Script]:
+    """Run a script until the end of the block."""
+    with scripts.started(script, *arguments, imports=IMPORTED) as process:
         try:
             yield process
         finally:
             process.kill()
-            process.wait(timeout=processes.LIMIT)
+            process.wait()
 
 
 @pytest.fixture(scope="module")

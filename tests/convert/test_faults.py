@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.everywhere import scripts
 from tests.openfiles import open_files
 from tests.support import processes
 from voxload.convert import ConvertOptions, StoredFormat, convert
@@ -84,8 +84,7 @@ def test_full_disk(
 def test_file_size_limit(tmp_path: Path, noise: Path, stored: StoredFormat, *, visible: Any) -> None:
     """A quota in the way of one file is reported the same way, from a process that ends cleanly."""
     out = tmp_path / "out"
-    command = [sys.executable, "-c", LIMITED, str(noise), str(out), stored.value]
-    done = processes.run(command, check=False, capture_output=True, text=True)
+    done = scripts.run(LIMITED, noise, out, stored.value, check=False)
     assert done.returncode == 3, done.stderr
     assert done.stdout.startswith(f"writing {out}/noise{stored.suffix}: found File too large; ")
     assert done.stderr == ""

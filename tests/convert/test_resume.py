@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.support import processes
+from tests.everywhere import scripts
 from voxload.atomic import TEMPORARY_MARK
 from voxload.catalog import Catalog
 from voxload.convert import ConvertOptions, ConvertReport, StoredFormat, convert
@@ -73,17 +71,15 @@ def source(tmp_path: Path, cube: npt.NDArray[np.int32]) -> Path:
 
 
 @contextmanager
-def _stopped(source: Path, out: Path, stored: StoredFormat, unit: int) -> Iterator[subprocess.Popen[str]]:
+def _stopped(source: Path, out: Path, stored: StoredFormat, unit: int) -> Iterator[scripts.Script]:
     """Run a conversion in a process of its own up to a unit; it waits there, and is killed at the end."""
-    command = [sys.executable, "-c", CHILD, str(source), str(out), stored.value, str(unit)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with scripts.started(CHILD, source, out, stored.value, str(unit)) as child:
         try:
-            assert child.stdout is not None
             assert child.stdout.readline() == "reached\n"
             yield child
         finally:
             child.kill()
-            child.wait(timeout=processes.LIMIT)
+            child.wait()
     assert child.returncode == -signal.SIGKILL
 
 
@@ -204,11 +200,10 @@ def test_what_was_replaced_when_it_was_killed_is_removed(
     """A file that a killed process was about to put into place has a name that no later process takes by itself."""
     out, options = tmp_path / "out", ConvertOptions(checksums=True)
     convert(source, out, options=options)
-    command = [sys.executable, "-c", REPLACING, str(out / name)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"reached\n"
-        child.send_signal(signal.SIGKILL)
+    with scripts.started(REPLACING, out / name) as child:
+        assert child.stdout.readline() == "reached\n"
+        child.kill()
+        child.wait()
     assert len(list(out.glob(f".*{TEMPORARY_MARK}*"))) == 1
     report = convert(source, out, options=options)
     _check_complete(report, cube, found=converted(report.catalog, "x"))

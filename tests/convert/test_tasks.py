@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support import processes
+from tests.everywhere import scripts
 from voxload.catalog import CATALOG_NAME, Catalog
 from voxload.convert import ConvertOptions, Packing, Share, convert
 from voxload.convert.lock import locked
@@ -102,16 +100,8 @@ def _running(
     """Run array tasks; yield the lines that they write, the first of which are there when the block begins."""
     environment = os.environ | {"SLURM_ARRAY_TASK_COUNT": str(TASKS), "SLURM_ARRAY_TASK_STEP": "1"}
     numbers = [str(number) for number in (AT_ONCE, killed, waiting, *tasks)]
-    command = [sys.executable, "-c", RUNNER, str(raw), str(out), *numbers]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            yield iter(process.stdout)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+    with scripts.started(RUNNER, raw, out, *numbers, environ=environment) as process:
+        yield iter(process.stdout)
 
 
 def _outcomes(lines: Iterator[str]) -> list[Outcome]:
@@ -221,8 +211,7 @@ def test_a_last_task_killed_among_the_marks_is_the_last_again(
     """The catalogue is there: run again alone, the task says so and leaves no mark of its own."""
     raw, expected = pair
     out = tmp_path / "out"
-    command = [sys.executable, "-c", LAST, str(raw), str(out), str(removed)]
-    assert processes.run(command, check=False).returncode == -signal.SIGKILL
+    assert scripts.run(LAST, raw, out, str(removed), check=False).returncode == -signal.SIGKILL
     assert (out / CATALOG_NAME).exists()
     report = convert(raw, out, options=_options(Share(0, 2)))
     assert (report.converted, report.is_catalogued) == ((), True)

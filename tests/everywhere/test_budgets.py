@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-from tests.support import processes
+from tests.everywhere import scripts
 
-ROOT = Path(__file__).parents[2]
+BUDGETS = "tests.everywhere.budgets"
 GROWTH = 2**27
 """Bytes that memory may grow while one claim is made and judged: imports of a library are among them."""
 LIMITS = {
@@ -50,8 +48,8 @@ PLANNED = {
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, int]]:
     """Judge all claims in one process of bounded memory; return what was said and by how much its memory grew."""
-    command = [sys.executable, "-m", "tests.everywhere.budgets", str(tmp_path_factory.mktemp("claims"))]
-    done = processes.run(command, cwd=ROOT, capture_output=True, text=True)
+    words = f"from {BUDGETS} import main; main()"
+    done = scripts.run(words, tmp_path_factory.mktemp("claims"), imports=[BUDGETS])
     return {name: (said, grown) for name, (said, grown) in json.loads(done.stdout).items()}
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import pytest
 
 from bench.damage.faults import rows
-from tests.support import processes
+from tests.everywhere import scripts
 
 FAULTS = [row.name for row in rows() if not row.is_late]
 """Those that are there before anything opens the volume; what changes under a reader is the readers' own test."""
 QUICK = FAULTS[::9]
+DOORS = "tests.everywhere.doors"
 Said = Mapping[str, tuple[str, str]]
 
 
@@ -24,10 +24,8 @@ def _said(faults: Sequence[str]) -> dict[str, Said]:
     found: defaultdict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
     left = list(faults)
     while left:
-        ran = processes.run(
-            [sys.executable, "-W", "ignore", "-m", "tests.everywhere.doors", *left],
-            check=False, capture_output=True, text=True,
-        )  # fmt: skip
+        words = f"import warnings; from {DOORS} import main; warnings.simplefilter('ignore'); main()"
+        ran = scripts.run(words, *left, imports=[DOORS], check=False)
         lines = [json.loads(line) for line in ran.stdout.splitlines()]
         assert lines, ran.stderr
         for line in lines:

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import io
 import os
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support import processes
-
-ROOT = Path(__file__).parents[2]
-SCRIPT = """
-import contextlib, io, json, sys
+from tests.everywhere.launches import fork_launches
 from voxload.cli.main import run
-for command in json.loads(sys.stdin.read()):
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said):
-        status = run(command)
-    print(json.dumps([status, said.getvalue()]), flush=True)
-"""
+
 COMMANDS = {
     "info": "info PIPE",
     "info of a device": "info /dev/zero",
@@ -44,7 +34,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
-    """Run all commands in one process; none may wait for a writer that never comes."""
+    """Run all commands; none may wait for a writer that never comes: a test that hangs is ended."""
     folder = tmp_path_factory.mktemp("pipes")
     for suffix in ("", ".parquet", ".csv", ".json", ".toml"):
         os.mkfifo(folder / f"pipe{suffix}")
@@ -54,15 +44,15 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, s
     np.save(folder / "raw/cube.npy", np.zeros((8, 8, 8), np.float32))
     words = {"PIPE": "pipe", "OUT": "out", "RAW": "raw", "RUN": "run"}
 
-    def said(command: str) -> list[str]:
+    def answer(command: str) -> tuple[int, str]:
         for word, name in words.items():
             command = command.replace(word, str(folder / name))
-        return command.split()
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            return run(command.split()), said.getvalue()
 
-    given = json.dumps([said(command) for command in COMMANDS.values()])
-    done = processes.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, input=given)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return {name: (status, text) for name, (status, text) in zip(COMMANDS, lines, strict=True)}
+    with pytest.MonkeyPatch.context() as patch:
+        fork_launches(patch)
+        return {name: answer(command) for name, command in COMMANDS.items()}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
