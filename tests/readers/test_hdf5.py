@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.support import processes
+from tests.support.ranks import RANK, printed_by_ranks
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, Missing, find_format, open_reader
@@ -118,6 +117,7 @@ def test_what_plugins_wrote_keeps_the_laws(laws: ModuleType, tmp_path: Path, nam
     reader.close()
 
 
+@pytest.mark.usefixtures("forker")
 def test_filter_plugins_are_loaded_when_they_are_needed(laws: ModuleType, tmp_path: Path) -> None:
     """A process that never imported hdf5plugin reads blosc, zstd and bitshuffle once the package is installed."""
     hdf5plugin = pytest.importorskip("hdf5plugin")
@@ -126,18 +126,16 @@ def test_filter_plugins_are_loaded_when_they_are_needed(laws: ModuleType, tmp_pa
         options = {"chunks": CHUNKS, **getattr(hdf5plugin, name)()}
         write(tmp_path / f"{name}.h5", stored, options, {})
     script = (
-        "import os, sys, numpy; from voxload.readers import Location, open_reader\n"
-        "for path in sys.argv[1:]:\n"
-        "    if not os.fork():\n"
-        "        r = open_reader(Location(path, axes='DHWC')); i = r.describe()\n"
-        "        out = numpy.empty(i.shape, i.native_dtype); r.read_into(i.whole, out); print(out.tobytes().hex())\n"
-        "        sys.exit()\n"
-        "    assert os.wait()[1] == 0"
+        "import sys, numpy; from voxload.readers import Location, open_reader\n"
+        "assert 'hdf5plugin' not in sys.modules\n"
+        "r = open_reader(Location(sys.argv[2 + int(sys.argv[1])], axes='DHWC')); i = r.describe()\n"
+        "out = numpy.empty(i.shape, i.native_dtype); r.read_into(i.whole, out); print(out.tobytes().hex())\n"
     )
-    paths = [str(tmp_path / f"{name}.h5") for name in PLUGINS]
-    child = processes.run([sys.executable, "-c", script, *paths], capture_output=True, text=True, check=True)
+    (tmp_path / "read.py").write_text(script)
+    paths = [tmp_path / f"{name}.h5" for name in PLUGINS]
+    printed = printed_by_ranks(tmp_path / "read.py", RANK, *paths, ranks=len(PLUGINS))
     expected = laws.to_volume(stored, "DHWC").tobytes()
-    assert [bytes.fromhex(line) for line in child.stdout.split()] == [expected] * len(PLUGINS)
+    assert [bytes.fromhex(line) for line in printed.split()] == [expected] * len(PLUGINS)
 
 
 def test_chunks_that_skipped_a_filter_are_read(laws: ModuleType, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_npy_of_every_version_is_read(laws: ModuleType, tmp_path: Path, version:
     assert laws.same_bits(laws.read(reader, reader.describe().whole), stored[np.newaxis])
 
 
-@pytest.mark.parametrize("dtype", ["<i2", ">i2", ">f8"])
+@pytest.mark.parametrize("dtype", ["<i2", ">i2", pytest.param(">f8", marks=pytest.mark.long)])
 def test_raw_keeps_the_laws(laws: ModuleType, tmp_path: Path, dtype: str) -> None:
     """A headerless file of known shape and type is a Reader."""
     stored = laws.voxels((3, 7, 6, 5), dtype)
