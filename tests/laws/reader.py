@@ -104,14 +104,37 @@ def read(reader: Reader, box: Box) -> Array:
 def check_reader(reader: Reader, whole: Array) -> None:
     """Check every law on a reader of a volume that equals `whole`."""
     check_description(reader, whole)
-    check_boxes(reader, whole)
-    check_views(reader, whole)
-    check_casts(reader, whole)
-    check_blocks(reader, whole)
-    check_cost(reader)
+    check_random_boxes(reader, whole)
+    assert same_bits(read(reader, Box.whole(whole.shape[1:])), whole)
+    check_whole_cost(reader)
     check_refusals(reader)
     check_no_reference_kept(reader)
     check_threads(reader, whole)
+
+
+def check_random_boxes(reader: Reader, whole: Array) -> None:
+    """Check what holds for any box, all laws on the same ones: to draw them takes longer than to read them."""
+    orders = st.permutations(range(4))
+
+    @settings(max_examples=EXAMPLES)
+    @given(
+        inner=inner_boxes(whole.shape[1:]),
+        outer=outer_boxes(whole.shape[1:]),
+        order=orders,
+        steps=st.tuples(*[st.sampled_from([1, 2, -1])] * 4),
+        dtype=st.sampled_from(CASTS),
+        boundary=st.sampled_from(Boundary),
+    )
+    def law(
+        inner: Box, outer: Box, order: Sequence[int], steps: Sequence[int], dtype: np.dtype[Any], boundary: Boundary
+    ) -> None:
+        check_box(reader, whole, inner)
+        check_view(reader, whole, inner, order=order, steps=steps)
+        check_cast(reader, whole, inner, order=order, dtype=dtype)
+        check_block(reader, whole, outer, boundary=boundary)
+        check_box_cost(reader, inner)
+
+    law()
 
 
 def check_description(reader: Reader, whole: Array) -> None:
@@ -129,15 +152,20 @@ def check_description(reader: Reader, whole: Array) -> None:
 
 
 def check_boxes(reader: Reader, whole: Array) -> None:
-    """Check rule 1: any box, an empty one too, comes back bit for bit and whole."""
+    """Check rule 1 alone, on random boxes and on the whole volume."""
 
     @settings(max_examples=EXAMPLES)
     @given(inner_boxes(whole.shape[1:]))
     def law(box: Box) -> None:
-        assert same_bits(read(reader, box), whole[(slice(None), *box.slices)])
+        check_box(reader, whole, box)
 
     law()
     assert same_bits(read(reader, Box.whole(whole.shape[1:])), whole)
+
+
+def check_box(reader: Reader, whole: Array, box: Box) -> None:
+    """Check rule 1: any box, an empty one too, comes back bit for bit and whole."""
+    assert same_bits(read(reader, box), whole[(slice(None), *box.slices)])
 
 
 def check_some_boxes(reader: Reader, whole: Array) -> None:
@@ -157,89 +185,81 @@ def check_some_boxes(reader: Reader, whole: Array) -> None:
         assert same_bits(read(reader, box), whole[(slice(None), *box.slices)]), box
 
 
-def check_views(reader: Reader, whole: Array) -> None:
+def check_view(reader: Reader, whole: Array, box: Box, *, order: Sequence[int], steps: Sequence[int]) -> None:
     """Check rules 1 and 2: `out` may have any strides; its voxels are filled and its neighbours not touched."""
     canary = voxels((1,), whole.dtype, seed=9)[0]
-
-    @settings(max_examples=EXAMPLES)
-    @given(inner_boxes(whole.shape[1:]), st.permutations(range(4)), st.tuples(*[st.sampled_from([1, 2, -1])] * 4))
-    def law(box: Box, order: Sequence[int], steps: Sequence[int]) -> None:
-        shape = (whole.shape[0], *box.shape)
-        frame = np.full([shape[axis] * abs(steps[axis]) + 2 for axis in order], canary)
-        inside = frame[(slice(1, -1),) * 4].transpose(np.argsort(order))
-        out = inside[tuple(slice(None, None, step) for step in steps)]
-        mask = np.zeros(frame.shape, dtype=bool)
-        mask[(slice(1, -1),) * 4].transpose(np.argsort(order))[tuple(slice(None, None, step) for step in steps)] = True
-        before = (out.shape, out.strides, out.dtype, out.__array_interface__["data"])
-        reader.read_into(box, out)
-        assert (out.shape, out.strides, out.dtype, out.__array_interface__["data"]) == before
-        assert same_bits(np.ascontiguousarray(out), whole[(slice(None), *box.slices)])
-        rest = frame[~mask]
-        assert same_bits(rest, np.full(rest.shape, canary))
-
-    law()
+    shape = (whole.shape[0], *box.shape)
+    frame = np.full([shape[axis] * abs(steps[axis]) + 2 for axis in order], canary)
+    inside = frame[(slice(1, -1),) * 4].transpose(np.argsort(order))
+    out = inside[tuple(slice(None, None, step) for step in steps)]
+    mask = np.zeros(frame.shape, dtype=bool)
+    mask[(slice(1, -1),) * 4].transpose(np.argsort(order))[tuple(slice(None, None, step) for step in steps)] = True
+    before = (out.shape, out.strides, out.dtype, out.__array_interface__["data"])
+    reader.read_into(box, out)
+    assert (out.shape, out.strides, out.dtype, out.__array_interface__["data"]) == before
+    assert same_bits(np.ascontiguousarray(out), whole[(slice(None), *box.slices)])
+    rest = frame[~mask]
+    assert same_bits(rest, np.full(rest.shape, canary))
 
 
-def check_casts(reader: Reader, whole: Array) -> None:
+def check_cast(reader: Reader, whole: Array, box: Box, *, order: Sequence[int], dtype: np.dtype[Any]) -> None:
     """Check rule 1 for the other types that `out` may have: voxels are what numpy's ``astype`` makes of them."""
-
-    @settings(max_examples=EXAMPLES // 2)
-    @given(inner_boxes(whole.shape[1:]), st.sampled_from(CASTS), st.permutations(range(4)))
-    def law(box: Box, dtype: np.dtype[Any], order: Sequence[int]) -> None:
-        shape = (whole.shape[0], *box.shape)
-        out = np.full([shape[axis] for axis in order], 99, dtype).transpose(np.argsort(order))
-        reader.read_into(box, out)
-        with np.errstate(over="ignore", invalid="ignore"):
-            expected = whole[(slice(None), *box.slices)].astype(dtype)
-        is_none = np.isnan(expected)  # whose bits say nothing
-        assert np.array_equal(np.isnan(out), is_none)
-        assert same_bits(out[~is_none], expected[~is_none])
-
-    law()
+    shape = (whole.shape[0], *box.shape)
+    out = np.full([shape[axis] for axis in order], 99, dtype).transpose(np.argsort(order))
+    reader.read_into(box, out)
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = whole[(slice(None), *box.slices)].astype(dtype)
+    is_none = np.isnan(expected)  # whose bits say nothing
+    assert np.array_equal(np.isnan(out), is_none)
+    assert same_bits(out[~is_none], expected[~is_none])
 
 
-def check_blocks(reader: Reader, whole: Array) -> None:
+def check_block(reader: Reader, whole: Array, box: Box, *, boundary: Boundary) -> None:
     """Check that a block with its halo is the volume continued by zeros, or by itself."""
-
-    @settings(max_examples=EXAMPLES)
-    @given(outer_boxes(whole.shape[1:]), st.sampled_from(Boundary))
-    def law(box: Box, boundary: Boundary) -> None:
-        out = np.full((whole.shape[0], *box.shape), voxels((1,), whole.dtype, seed=8)[0])
-        read_block(reader, box, out, boundary=boundary)
-        assert same_bits(out, expected_block(whole, box, boundary))
-        assert block_cost(reader, box, boundary=boundary).stored_bytes >= 0
-
-    law()
+    out = np.full((whole.shape[0], *box.shape), voxels((1,), whole.dtype, seed=8)[0])
+    read_block(reader, box, out, boundary=boundary)
+    assert same_bits(out, expected_block(whole, box, boundary))
+    assert block_cost(reader, box, boundary=boundary).stored_bytes >= 0
 
 
 def check_cost(reader: Reader) -> None:
-    """Check rule 3, as planned: a box costs the chunks that hold it and no more, and an empty box nothing."""
+    """Check rule 3 alone, on random boxes and on the whole volume."""
+    check_whole_cost(reader)
+
+    @settings(max_examples=EXAMPLES)
+    @given(inner_boxes(reader.describe().spatial))
+    def law(box: Box) -> None:
+        check_box_cost(reader, box)
+
+    law()
+
+
+def check_whole_cost(reader: Reader) -> None:
+    """Check rule 3, as planned: the whole volume costs its chunks and no more, and an empty box nothing."""
     info = reader.describe()
     whole = reader.cost(info.whole)
-    itemsize = info.dtype.itemsize
     if info.chunks is None:
         assert whole == ReadCost(0, info.decoded_bytes, info.decoded_bytes)
     else:
         counts = [-(-extent // width) for extent, width in zip(info.shape, info.chunks, strict=True)]
         assert whole.chunks <= np.prod(counts)
-        assert whole.decoded_bytes == whole.chunks * np.prod(info.chunks) * itemsize
+        assert whole.decoded_bytes == whole.chunks * np.prod(info.chunks) * info.dtype.itemsize
     assert reader.cost(Box((1, 1, 1), (1, 1, 1))) == ReadCost()
 
-    @settings(max_examples=EXAMPLES)
-    @given(inner_boxes(info.spatial))
-    def law(box: Box) -> None:
-        cost = reader.cost(box)
-        assert cost.chunks <= whole.chunks
-        assert cost.stored_bytes <= whole.stored_bytes
-        if info.chunks is None:
-            assert cost.stored_bytes == info.shape[0] * box.size * itemsize
-        else:
-            channels = -(-info.shape[0] // info.chunks[0])
-            places = (set(range(lo, hi)) for lo, hi in zip(box.start, box.stop, strict=True))
-            touched = [len({i // width for i in place}) for place, width in zip(places, info.chunks[1:], strict=True)]
-            assert cost.chunks <= channels * np.prod(touched)
 
-    law()
+def check_box_cost(reader: Reader, box: Box) -> None:
+    """Check rule 3, as planned: a box costs the chunks that hold it and no more."""
+    info = reader.describe()
+    cost, whole = reader.cost(box), reader.cost(info.whole)
+    assert cost.chunks <= whole.chunks
+    assert cost.stored_bytes <= whole.stored_bytes
+    if info.chunks is None:
+        assert cost.stored_bytes == info.shape[0] * box.size * info.dtype.itemsize
+    else:
+        channels = -(-info.shape[0] // info.chunks[0])
+        places = (set(range(lo, hi)) for lo, hi in zip(box.start, box.stop, strict=True))
+        touched = [len({i // width for i in place}) for place, width in zip(places, info.chunks[1:], strict=True)]
+        assert cost.chunks <= channels * np.prod(touched)
 
 
 def check_refusals(reader: Reader) -> None:

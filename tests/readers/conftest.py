@@ -1,13 +1,18 @@
-"""What tests of remote storage share."""
+"""What tests of readers share."""
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.rangeserver import RangeServer, serving
+from tests.support.ranks import run_ranks
+from voxload.readers import Location, open_reader, warm
 from voxload.readers.remote import store
 from voxload.readers.remote.patience import Patience
 
@@ -23,3 +28,19 @@ def server(tmp_path: Path) -> Iterator[RangeServer]:
     """Serve a folder on the loopback interface until the test ends."""
     with serving(tmp_path) as site:
         yield site
+
+
+@pytest.fixture(scope="session")
+def forker() -> None:
+    """Start the process that forks ranks before a test looks at what is open: it lasts as long as this one."""
+    run_ranks("keyword", ranks=1)  # which does nothing
+
+
+@pytest.fixture(scope="session")
+def casts(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Compile the casts of 16-bit integers in one process of tests: in a fresh clone each took seconds for the same."""
+    path = tmp_path_factory.mktemp("casts") / "x.npy"
+    np.save(path, np.zeros((2, 2, 2), "<i2"))
+    with Path(__file__).open() as lock, closing(open_reader(Location(str(path)))) as reader:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file is closed
+        warm(reader.describe(), np.float32)

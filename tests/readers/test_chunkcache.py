@@ -34,6 +34,8 @@ from voxload.readers.scratch import Bytes
 from voxload.readers.team import default_threads, set_threads
 from voxload.readers.verified import verified
 
+pytestmark = pytest.mark.usefixtures("casts")
+
 EXTENT = 8
 NBYTES = EXTENT**3 * 2
 COST = NBYTES + ENTRY_BYTES

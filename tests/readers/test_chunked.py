@@ -30,6 +30,8 @@ from voxload.readers.file import FileBytes
 from voxload.readers.parts import ChunkShape, Wanted, fits, plan_parts
 from voxload.readers.team import Team, default_threads, set_threads, team
 
+pytestmark = pytest.mark.usefixtures("casts")
+
 DTYPES = ("<i1", "<u2", ">i2", "<f4", ">f4", "<f8", ">u8")
 
 

@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from bench.damage.faults import Row, rows
+from bench.damage.faults import CHUNK, CUBE, Row, rows
 from bench.damage.table import document
+from bench.damage.volumes import Cube, Form
 from voxload.errors import DataError
+from voxload.readers import Location
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
 ROWS = rows()
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder for one sound volume of each form."""
+    return tmp_path_factory.mktemp("sound")
+
+
+@pytest.fixture(autouse=True)
+def _made_once(monkeypatch: pytest.MonkeyPatch, sound: Path) -> None:
+    """Copy hierarchies that are the same for many faults: zarr-python takes longer to write one than we to read it."""
+    make = Form.make
+
+    def copy(form: Form, folder: Path, values: Cube, chunk: tuple[int, ...]) -> Location:
+        if form.suffix != "zarr" or values is not CUBE or chunk != CHUNK:
+            return make(form, folder, values, chunk)
+        kept = sound / form.name
+        if not kept.exists():
+            kept.mkdir()
+            make(form, kept, values, chunk)
+        shutil.copytree(kept / "x.zarr", folder / "x.zarr")
+        return Location(str(folder / "x.zarr"), "")
+
+    monkeypatch.setattr(Form, "make", copy)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import pytest
 import zarr
 
 from tests.support import processes
+from tests.support.ranks import printed_by_ranks
 from voxload.readers import team
 from voxload.readers.remote.fetchers import fetchers
 
@@ -37,15 +38,17 @@ def look():  # hooks run in the order opposite to that of their registration: th
 os.register_at_fork(before=look)
 import torch, voxload
 torch.set_num_threads(1)
-data = voxload.VolumeDataset(json.loads(sys.argv[1]), fields={"x": "volume"}, axes="CDHW")
-wanted = [data[index][0] for index in range(len(data))]
-started = threading.active_count()
-for workers in (1, 2):
-    loader = torch.utils.data.DataLoader(data, num_workers=workers, multiprocessing_context="fork")
-    for (x,), whole in zip(loader, wanted, strict=True):
-        assert torch.equal(x[0], whole)
-    assert torch.equal(data[0][0], wanted[0])
-print(json.dumps([started, seen]))
+for name, paths in json.loads(sys.argv[1]).items():
+    seen.clear()
+    data = voxload.VolumeDataset(paths, fields={"x": "volume"}, axes="CDHW")
+    wanted = [data[index][0] for index in range(len(data))]
+    started = threading.active_count()
+    for workers in (1, 2):
+        loader = torch.utils.data.DataLoader(data, num_workers=workers, multiprocessing_context="fork")
+        for (x,), whole in zip(loader, wanted, strict=True):
+            assert torch.equal(x[0], whole), name
+        assert torch.equal(data[0][0], wanted[0]), name
+    print(json.dumps([name, started, seen]), flush=True)
 """
 
 
@@ -72,19 +75,28 @@ def _voxels(index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int16]]:
     return np.random.default_rng(index).integers(0, 99, (4, 32, 32, 32)).astype(np.int16)
 
 
+STORES: dict[str, Callable[[Path], list[str]]] = {"hdf5": _hdf5, "zarr": _zarr, "filtered zarr": _filtered}
+
+
 @pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification")
-@pytest.mark.parametrize("store", [_hdf5, pytest.param(_zarr, marks=pytest.mark.long), _filtered])
-def test_a_process_that_reads_is_forked_with_one_thread(store: Callable[[Path], list[str]], tmp_path: Path) -> None:
+def test_a_process_that_reads_is_forked_with_one_thread(tmp_path: Path) -> None:
     """Torch's forked workers read what the parent read, and no thread was there to hold a lock of theirs."""
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error:this process is forked", "-c", FORKS, json.dumps(store(tmp_path))]
+    paths = {}
+    for name, store in STORES.items():
+        (tmp_path / name).mkdir()
+        paths[name] = store(tmp_path / name)
+    command = [sys.executable, "-W", "error:this process is forked", "-c", FORKS, json.dumps(paths)]
     done = processes.run(command, capture_output=True, text=True, check=False, env=environ)
-    assert done.returncode == 0, done.stderr
-    started, seen = json.loads(done.stdout.splitlines()[-1])
-    if len(os.sched_getaffinity(0)) > 1 and store is not _filtered:
-        assert started > 1  # helpers decoded: there was something to stop
-    # Torch's own feeder of indices starts with the first worker.
-    assert [len([name for name in names if not name.startswith("QueueFeeder")]) for names in seen] == [1, 1, 1]
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [name for name, _, _ in told] == list(STORES)
+    for name, started, seen in told:
+        if len(os.sched_getaffinity(0)) > 1 and name != "filtered zarr":
+            assert started > 1, name  # helpers decoded: there was something to stop
+        # Torch's own feeder of indices starts with the first worker.
+        own = [[thread for thread in threads if not thread.startswith("QueueFeeder")] for threads in seen]
+        assert [len(threads) for threads in own] == [1, 1, 1], (name, own)
     assert "forked" not in done.stderr
 
 
@@ -140,10 +152,10 @@ for warning in told:
 """
 
 
-def test_threads_at_work_are_named_once() -> None:
+def test_threads_at_work_are_named_once(tmp_path: Path) -> None:
     """Who forks while a request is under way is told what to do instead, and the request is still answered."""
-    done = processes.run([sys.executable, "-c", BUSY], capture_output=True, text=True)
-    (line,) = done.stdout.splitlines()
+    (tmp_path / "busy.py").write_text(BUSY)
+    (line,) = printed_by_ranks(tmp_path / "busy.py", ranks=1).splitlines()
     assert "voxload-fetch_0" in line
     assert 'multiprocessing_context="forkserver" or "spawn"' in line
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.support import processes
+from tests.support.ranks import RANK, printed_by_ranks
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, Missing, find_format, open_reader
@@ -41,6 +40,12 @@ LAYOUTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "paged": ({"chunks": CHUNKS}, {"fs_strategy": "page", "fs_page_size": 4096}),
 }
 """Name to the options of the dataset and of the file."""
+TYPES = [
+    pytest.param(kind, order, marks=() if kind % 2 == place else pytest.mark.long)
+    for place, order in enumerate("<>")
+    for kind in range(12)
+]
+"""Every type in each byte order; the short run has each type in one order, and each width in both."""
 PLUGINS = ("Blosc", "Blosc2", "Zstd", "LZ4", "Bitshuffle", "BZip2")
 """Filters of hdf5plugin."""
 
@@ -85,8 +90,7 @@ def test_every_layout_keeps_the_laws(
         reader.close()
 
 
-@pytest.mark.parametrize("kind", range(12))
-@pytest.mark.parametrize("byte_order", ["<", ">"])
+@pytest.mark.parametrize(("kind", "byte_order"), TYPES)
 def test_every_type_in_every_axis_order(laws: ModuleType, tmp_path: Path, kind: int, byte_order: str) -> None:
     """Each of the 30 axis orders of each type and byte order is transposed, never reshaped."""
     dtype = np.dtype(laws.DTYPES[kind]).newbyteorder(byte_order)
@@ -113,6 +117,7 @@ def test_what_plugins_wrote_keeps_the_laws(laws: ModuleType, tmp_path: Path, nam
     reader.close()
 
 
+@pytest.mark.usefixtures("forker")
 def test_filter_plugins_are_loaded_when_they_are_needed(laws: ModuleType, tmp_path: Path) -> None:
     """A process that never imported hdf5plugin reads blosc, zstd and bitshuffle once the package is installed."""
     hdf5plugin = pytest.importorskip("hdf5plugin")
@@ -121,18 +126,16 @@ def test_filter_plugins_are_loaded_when_they_are_needed(laws: ModuleType, tmp_pa
         options = {"chunks": CHUNKS, **getattr(hdf5plugin, name)()}
         write(tmp_path / f"{name}.h5", stored, options, {})
     script = (
-        "import os, sys, numpy; from voxload.readers import Location, open_reader\n"
-        "for path in sys.argv[1:]:\n"
-        "    if not os.fork():\n"
-        "        r = open_reader(Location(path, axes='DHWC')); i = r.describe()\n"
-        "        out = numpy.empty(i.shape, i.native_dtype); r.read_into(i.whole, out); print(out.tobytes().hex())\n"
-        "        sys.exit()\n"
-        "    assert os.wait()[1] == 0"
+        "import sys, numpy; from voxload.readers import Location, open_reader\n"
+        "assert 'hdf5plugin' not in sys.modules\n"
+        "r = open_reader(Location(sys.argv[2 + int(sys.argv[1])], axes='DHWC')); i = r.describe()\n"
+        "out = numpy.empty(i.shape, i.native_dtype); r.read_into(i.whole, out); print(out.tobytes().hex())\n"
     )
-    paths = [str(tmp_path / f"{name}.h5") for name in PLUGINS]
-    child = processes.run([sys.executable, "-c", script, *paths], capture_output=True, text=True, check=True)
+    (tmp_path / "read.py").write_text(script)
+    paths = [tmp_path / f"{name}.h5" for name in PLUGINS]
+    printed = printed_by_ranks(tmp_path / "read.py", RANK, *paths, ranks=len(PLUGINS))
     expected = laws.to_volume(stored, "DHWC").tobytes()
-    assert [bytes.fromhex(line) for line in child.stdout.split()] == [expected] * len(PLUGINS)
+    assert [bytes.fromhex(line) for line in printed.split()] == [expected] * len(PLUGINS)
 
 
 def test_chunks_that_skipped_a_filter_are_read(laws: ModuleType, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 import zarr
 from zarr.codecs import ShardingCodec, ShardingCodecIndexLocation, ZstdCodec
 
-from tests.support import processes
+from tests.support.ranks import printed_by_ranks
 from voxload.errors import DataError, StorageError
 from voxload.geometry import Box
 from voxload.readers import Location, Reader, open_reader
@@ -329,6 +328,7 @@ print("parent reads on")
 """
 WITHOUT_THE_EXTRA = """
 import sys
+assert "obstore" not in sys.modules
 sys.modules["obstore"] = sys.modules["stamina"] = None
 from voxload.errors import UsageError
 from voxload.readers import Location, open_reader
@@ -340,24 +340,26 @@ for url in ("s3://bucket/x.zarr", "memory://x.zarr"):
 """
 
 
-def _run(script: str, *arguments: str) -> list[str]:
-    command = [sys.executable, "-c", script, *arguments]
-    done = processes.run(command, capture_output=True, text=True, check=True)
-    return str(done.stdout).splitlines()
+def _run(folder: Path, script: str, *arguments: str) -> list[str]:
+    """Return what a script prints in a process of its own, which has read nothing before."""
+    (folder / "run.py").write_text(script)
+    return printed_by_ranks(folder / "run.py", *arguments, ranks=1).splitlines()
 
 
-def test_a_forked_child_is_told_to_start_otherwise(laws: ModuleType, server: Any) -> None:
+@pytest.mark.usefixtures("forker")
+def test_a_forked_child_is_told_to_start_otherwise(laws: ModuleType, server: Any, tmp_path: Path) -> None:
     """The threads of obstore stay behind in the parent: the child says so at once, and its parent is not disturbed."""
     publish(server, laws, SHARDED["raw"])
-    *told, last = _run(AFTER_A_FORK, f"{server.url}/x.zarr")
+    *told, last = _run(tmp_path, AFTER_A_FORK, f"{server.url}/x.zarr")
     assert len(told) == 2
     assert all("forkserver" in line for line in told)
     assert last == "parent reads on"
 
 
-def test_without_the_extra_a_url_names_the_remedy() -> None:
+@pytest.mark.usefixtures("forker")
+def test_without_the_extra_a_url_names_the_remedy(tmp_path: Path) -> None:
     """A plain installation has no obstore; the error says which one has."""
-    lines = _run(WITHOUT_THE_EXTRA)
+    lines = _run(tmp_path, WITHOUT_THE_EXTRA)
     assert len(lines) == 2
     assert all('pip install "voxload[remote]"' in line for line in lines)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +13,10 @@ import numpy as np
 import pytest
 import zarr
 
-from tests.support import processes
+from tests.support.ranks import printed_by_ranks
 from voxload.readers import Location, open_reader
 
-pytestmark = pytest.mark.usefixtures("no_leaks")
+pytestmark = pytest.mark.usefixtures("forker", "no_leaks")
 
 CUBE = np.arange(8 * 8 * 8, dtype="<i2").reshape(8, 8, 8)
 
@@ -64,8 +63,10 @@ for path in sys.argv[1:]:
 
 def open_elsewhere(*paths: Path) -> str:
     """Read volumes in another process without privileges; return the messages of their StorageErrors, in lines."""
-    command = [sys.executable, "-c", OPEN_ELSEWHERE, *map(str, paths)]
-    return str(processes.run(command, capture_output=True, text=True, check=True).stdout)
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "elsewhere.py")
+        script.write_text(OPEN_ELSEWHERE)
+        return printed_by_ranks(script, *paths, ranks=1)
 
 
 @pytest.fixture
