@@ -21,10 +21,13 @@ from torch._C._distributed_c10d import TCPStore
 
 from tests.examples.cases import ALONE, EXAMPLES, FRAMEWORKS, LOADERS
 
+PRELOADED = ["accelerate", "torch.distributed.fsdp", "voxload.loader.dataloader", "voxload.readers.registry"]
+"""What workers need of the examples that they run again, and of the data: imported once, and not by each of them."""
+
 
 def main(universes: str, names: Sequence[str]) -> None:
     """Run the examples, then look at what the frameworks do with the loaders."""
-    multiprocessing.set_forkserver_preload(["torch", "voxload"])  # once, and not by each worker
+    multiprocessing.set_forkserver_preload(PRELOADED)
     rank = int(os.environ["RANK"])
     master = _Master(rank)
     for name, loaders in LOADERS.items():

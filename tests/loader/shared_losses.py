@@ -2,7 +2,8 @@
 
     python -m tests.loader.shared_losses FOLDER SAMPLES WORLD...
 
-Ranks are forks of one process, which has imported everything and started no thread. For every world it prints what
+Ranks are forks of one process, which has imported everything and started no thread; what a launcher around it has set
+is taken away. For every world it prints what
 each rank said, how it ended, and whether by itself.
 """
 
@@ -29,7 +30,17 @@ import torch.distributed as dist
 
 import voxload
 from tests.loader.shared_faults import FAULT, nearby
-from tests.loader.shared_world import RANKS, Case, common_steps, expected, gathered, loader_words, open_data, train
+from tests.loader.shared_world import (
+    LAUNCHERS,
+    RANKS,
+    Case,
+    common_steps,
+    expected,
+    gathered,
+    loader_words,
+    open_data,
+    train,
+)
 from tests.support.processes import LIMIT as LIMIT_OF_ALL
 from voxload.errors import StorageError
 from voxload.loader import agreement
@@ -187,6 +198,8 @@ def run(world: World, place: Path, samples: Path) -> list[dict[str, Any]] | None
 
 def main(folder: Path, samples: Path, names: Sequence[str]) -> None:
     """Run the worlds that compute one after the other, and each of those that mostly wait beside them."""
+    for name in [name for name in os.environ if name.startswith(LAUNCHERS)]:
+        del os.environ[name]
     worlds = [world for world in WORLDS if world.name in names]
     torch.set_num_threads(1)
     warm()

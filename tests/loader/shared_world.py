@@ -29,6 +29,8 @@ BLOCK = 4 * 8 * 8 * 4 * 2
 """Bytes of a rank's half of a sample."""
 FOOTPRINT = BLOCK + 256
 """Bytes that plans take it to have: those of a file with its header."""
+LAUNCHERS = ("RANK", "WORLD_SIZE", "PMI", "OMPI", "SLURM", "LOCAL_", "GROUP_", "TORCHELASTIC", "MASTER_")
+"""How the names of what launchers set begin."""
 STEP_SECONDS = 60.0
 """Far more than any step takes, and less than a hanging test may."""
 

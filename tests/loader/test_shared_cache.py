@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,13 @@ import zarr
 
 from bench.throttle.process import Served, throttled_storage
 from tests.loader.shared_cache_ranks import Plan
+from tests.loader.shared_world import LAUNCHERS
 from tests.support import processes
 from tests.support.ranks import printed_by_ranks
 from voxload.cache.memory import MemoryTier
 
 ROOT = Path(__file__).parents[2]
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
-LAUNCHERS = ("RANK", "WORLD_SIZE", "PMI", "OMPI", "SLURM", "LOCAL_", "GROUP_", "TORCHELASTIC", "MASTER_")
 RANKS, LINES = 4, 2
 MANY, SERVED = 64, 12
 LIMIT = 150
@@ -50,9 +50,11 @@ def _started(session: int) -> list[str]:
     return found
 
 
-@contextmanager
-def _session(command: Sequence[str], **words: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a command in a session of its own, with an environment as a user's shell has it, and end all of it."""
+def _run(command: Sequence[str], **words: str) -> str:
+    """Return what a command printed, in a session of its own and with an environment as a user's shell has it.
+
+    No process may be left of it.
+    """
     environ = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
     started = subprocess.Popen(
         command,
@@ -64,25 +66,14 @@ def _session(command: Sequence[str], **words: str) -> Iterator[subprocess.Popen[
         start_new_session=True,
     )
     try:
-        yield started
+        output, errors = started.communicate(timeout=processes.LIMIT)
+        assert started.returncode == 0, errors[-8000:]
+        assert not _started(started.pid)
+        return output
     finally:
         if _started(started.pid):
             os.killpg(started.pid, signal.SIGKILL)
         started.communicate()
-
-
-def _printed(started: subprocess.Popen[str]) -> str:
-    """Return what a command printed once it ended; no process may be left of it."""
-    output, errors = started.communicate(timeout=processes.LIMIT)
-    assert started.returncode == 0, errors[-8000:]
-    assert not _started(started.pid)
-    return output
-
-
-def _run(command: Sequence[str], **words: str) -> str:
-    """Return what a command printed; no process may be left of it."""
-    with _session(command, **words) as started:
-        return _printed(started)
 
 
 def _rows(output: str) -> tuple[Rows, list[list[str]]]:
@@ -137,24 +128,7 @@ class Launch:
 
 
 @pytest.fixture(scope="module")
-def begun_losses(
-    request: pytest.FixtureRequest, folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[subprocess.Popen[str]]:
-    """Begin the worlds that end badly and are asked for: they mostly wait, and may do so while others work."""
-    place = tmp_path_factory.mktemp("losses")
-    worlds = [mark.args[0] for item in request.session.items for mark in item.iter_markers("world")]
-    with _session([sys.executable, "-m", "tests.loader.shared_losses", str(place), str(folder), *worlds]) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def torchrun(
-    folder: Path,
-    many: Path,
-    zarrs: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    begun_losses: subprocess.Popen[str],  # noqa: ARG001 - begins before this does
-) -> Launch:
+def torchrun(folder: Path, many: Path, zarrs: Path, tmp_path_factory: pytest.TempPathFactory) -> Launch:
     """Run four ranks under torchrun, whose blocks come in place or by TCP."""
     place = tmp_path_factory.mktemp("torchrun")
     names = sorted(path.name for path in zarrs.iterdir())
@@ -189,9 +163,13 @@ def mpiexec(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Launch:
 
 
 @pytest.fixture(scope="module")
-def losses(begun_losses: subprocess.Popen[str]) -> Rows:
-    """Return what became of the worlds that end badly."""
-    found: Rows = json.loads(_printed(begun_losses))
+def losses(request: pytest.FixtureRequest, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """Return what became of the worlds that end badly and are asked for; no process may be left of them."""
+    before = processes.descendants()
+    worlds = [mark.args[0] for item in request.session.items for mark in item.iter_markers("world")]
+    place = tmp_path_factory.mktemp("losses")
+    found: Rows = json.loads(printed_by_ranks("tests.loader.shared_losses", place, folder, *worlds, ranks=1))
+    assert not processes.descendants() - before
     return found
 
 

@@ -1,13 +1,15 @@
 """Ranks: the processes of one job, forked from a process that has imported what all of them need.
 
-torchrun imports torch once for itself and each rank imports it again: three seconds of a core each. Tests of what ranks
-do start them here, and tests of launchers with launchers. To a rank all looks as torchrun makes it.
+torchrun imports torch once for itself and each rank imports it again: three seconds of a core each, and as much again
+for what torch imports when a network is first trained or split. Tests of what ranks do start them here, and tests of
+launchers with launchers. To a rank all looks as torchrun makes it.
 
     python -m tests.support.ranks       forks what it is told on standard input, a line of JSON a job
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -29,7 +31,9 @@ from voxload.stores import LOOPBACK, store_at
 
 ROOT = Path(__file__).parents[2]
 _IMPORTED = (
+    "pandas",  # pyarrow looks for it at a first table
     "pytest",
+    "torch._dynamo",  # torch imports it for a first optimizer and a first DistributedDataParallel
     "torch.distributed",
     "torch.nn.parallel",
     "voxload.inference.run",
@@ -169,6 +173,8 @@ def _serve() -> None:
     """Fork the ranks of one job after the other; in a rank this does not return."""
     for name in _IMPORTED:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # else each collection of each rank goes through all that was imported
     # A rank leaves by the interpreter's own end, through the frames of this function: nothing here is to be undone.
     while line := sys.stdin.readline():
         words = json.loads(line)
