@@ -19,6 +19,7 @@ import pytest
 import zarr.core.sync
 from hypothesis import HealthCheck, settings
 
+import voxload.readers  # noqa: F401 - compiles its kernels once in a fresh clone, before workers begin that all need them
 from tests.support import processes
 from tests.support.examples import draw_few
 from tests.support.leftovers import Snapshot
@@ -74,11 +75,16 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left(pytestconfig: pytest.Config) -> Iterator[None]:
-    """Fail a test that leaves a process, or a file that is not in its folder; `no_leaks` looks at threads and more."""
-    before = Snapshot.take((pytestconfig.stash[_TEMPORARY], str(pytestconfig.rootpath)))
+def _nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fail a test that leaves a process, a thread, an open file or segment, or a file that is not in its folder."""
+    folders = (request.config.stash[_TEMPORARY], str(request.config.rootpath))
+    shared, own = str(tmp_path_factory.getbasetemp()), ""
+    if "tmp_path" in request.fixturenames:
+        own = str(request.getfixturevalue("tmp_path"))
+    before = Snapshot.take(folders)
     yield
-    left = before.left_outside()
+    _settle()
+    left = before.left_behind(shared=shared, own=own)
     assert not left, f"left behind: {left}"
 
 
@@ -98,7 +104,7 @@ def _settle() -> None:
 
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
-    """Fail a test that leaves a file open or a thread running; opt in with ``pytest.mark.usefixtures``."""
+    """Fail a test that leaves open a file of a wider fixture, too; opt in with ``pytest.mark.usefixtures``."""
     before = Snapshot.take(())
     yield
     _settle()

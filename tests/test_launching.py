@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.everywhere.launches import fork_launches
+from tests.support.launches import fork_launches
 from voxload.errors import DataError, InternalError, UsageError
 from voxload.launching import _follow, launch_ranks
 

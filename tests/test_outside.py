@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
-from tests.everywhere.launches import fork_launches
+from tests.support.launches import fork_launches
 from voxload import VolumeDataset
 from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.cli.main import run

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pytest
 import zarr
 
-from tests.everywhere import scripts
+from tests.support import scripts
 from voxload.benchmark.codec import Codec
 from voxload.benchmark.contents import Contents, Kind
 from voxload.benchmark.crew import crew

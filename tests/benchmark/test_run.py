@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.everywhere.launches import fork_launches
+from tests.support.launches import fork_launches
 from voxload.benchmark.codec import Codec
 from voxload.benchmark.contents import Contents, Kind
 from voxload.benchmark.dataset_plan import DatasetPlan

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.catalogs.tables import lines, rows, table, written
-from tests.everywhere import scripts
+from tests.support import scripts
 from voxload.catalog import CATALOG_NAME, Catalog
 from voxload.catalogs import Rows, catalog_path, filter_rows, parse, write_rows
 from voxload.errors import DataError, NotFoundError, UsageError

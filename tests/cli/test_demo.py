@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from tests.everywhere.launches import fork_launches
+from tests.support.launches import fork_launches
 from voxload.catalog import Catalog, Entry
 from voxload.cli import demo
 from voxload.cli.main import run

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.everywhere.launches import fork_launches
+from tests.support.launches import fork_launches
 from tests.training.stops import SEGMENTATION, segmentation, single_threaded, train
 from voxload.cli.main import run
 from voxload.demo.structures import StructureRule, make_structures

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.everywhere import scripts
+from tests.support import scripts
 from voxload.cli.main import run
 from voxload.convert import convert
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import stamina
 
-from tests.everywhere.launches import fork_launches
 from tests.support import processes
+from tests.support.launches import fork_launches
 from voxload.cli.commands import COMMANDS, GROUPS
 from voxload.cli.main import run
 from voxload.cli.retries import show_retries

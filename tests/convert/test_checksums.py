@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.everywhere import scripts
+from tests.support import scripts
 from voxload.catalog import Catalog
 from voxload.checksums import sum_volume
 from voxload.convert import ConvertOptions, StoredFormat, convert

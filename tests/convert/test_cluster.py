@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pytest
 import zarr
 
-from tests.everywhere import scripts
+from tests.support import scripts
 from voxload.convert import ConvertOptions, Gridding, GridUnit, Hints, ParticleChoice, Progress, Share, convert
 from voxload.convert import cluster as joining
 from voxload.convert.lock import LOCK_NAME, BusyError

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.everywhere import scripts
 from tests.openfiles import open_files
-from tests.support import processes
+from tests.support import processes, scripts
 from voxload.convert import ConvertOptions, StoredFormat, convert
 from voxload.convert.lock import LOCK_NAME
 from voxload.errors import StorageError

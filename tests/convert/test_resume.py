@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.everywhere import scripts
+from tests.support import scripts
 from voxload.atomic import TEMPORARY_MARK
 from voxload.catalog import Catalog
 from voxload.convert import ConvertOptions, ConvertReport, StoredFormat, convert

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.everywhere import scripts
+from tests.support import scripts
 from voxload.catalog import CATALOG_NAME, Catalog
 from voxload.convert import ConvertOptions, Packing, Share, convert
 from voxload.convert.lock import locked

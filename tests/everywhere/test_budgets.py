@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.everywhere import scripts
+from tests.support import scripts
 
 BUDGETS = "tests.everywhere.budgets"
 GROWTH = 2**27

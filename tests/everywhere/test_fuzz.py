@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.everywhere import scripts
+from tests.support import scripts
 
 SCRIPT = "import sys; from bench.fuzzing.command import main; sys.exit(main('convert'))"
 """What bench/fuzz_convert.py does."""

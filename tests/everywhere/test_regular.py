@@ -9,7 +9,7 @@ import os
 import numpy as np
 import pytest
 
-from tests.everywhere.launches import fork_launches
+from tests.support.launches import fork_launches
 from voxload.cli.main import run
 
 COMMANDS = {

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from tests.support.rangeserver import RangeServer, serving
-from tests.support.ranks import run_ranks
 from voxload.readers import Location, open_reader, warm
 from voxload.readers.remote import store
 from voxload.readers.remote.patience import Patience
@@ -28,12 +27,6 @@ def server(tmp_path: Path) -> Iterator[RangeServer]:
     """Serve a folder on the loopback interface until the test ends."""
     with serving(tmp_path) as site:
         yield site
-
-
-@pytest.fixture(scope="session")
-def forker() -> None:
-    """Start the process that forks ranks before a test looks at what is open: it lasts as long as this one."""
-    run_ranks("keyword", ranks=1)  # which does nothing
 
 
 @pytest.fixture(scope="session")

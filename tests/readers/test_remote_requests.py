@@ -346,7 +346,6 @@ def _run(folder: Path, script: str, *arguments: str) -> list[str]:
     return printed_by_ranks(folder / "run.py", *arguments, ranks=1).splitlines()
 
 
-@pytest.mark.usefixtures("forker")
 def test_a_forked_child_is_told_to_start_otherwise(laws: ModuleType, server: Any, tmp_path: Path) -> None:
     """The threads of obstore stay behind in the parent: the child says so at once, and its parent is not disturbed."""
     publish(server, laws, SHARDED["raw"])
@@ -356,7 +355,6 @@ def test_a_forked_child_is_told_to_start_otherwise(laws: ModuleType, server: Any
     assert last == "parent reads on"
 
 
-@pytest.mark.usefixtures("forker")
 def test_without_the_extra_a_url_names_the_remedy(tmp_path: Path) -> None:
     """A plain installation has no obstore; the error says which one has."""
     lines = _run(tmp_path, WITHOUT_THE_EXTRA)

@@ -16,7 +16,7 @@ import zarr
 from tests.support.ranks import printed_by_ranks
 from voxload.readers import Location, open_reader
 
-pytestmark = pytest.mark.usefixtures("forker", "no_leaks")
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 CUBE = np.arange(8 * 8 * 8, dtype="<i2").reshape(8, 8, 8)
 

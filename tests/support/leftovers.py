@@ -14,8 +14,22 @@ from multiprocessing import forkserver, resource_tracker
 
 from tests.support import processes
 
-LASTING_THREADS = ("fsspecIO", "zarr_io", "asyncio_", "zarr_pool", "voxload-decode", "voxload-fetch", "tqdm_")
-"""Threads that last as long as the process, by how their names begin: zarr-python's, fsspec's, ours, tqdm's."""
+LASTING_THREADS = (
+    "fsspecIO",
+    "zarr_io",
+    "asyncio_",
+    "zarr_pool",
+    "voxload-decode",
+    "voxload-fetch",
+    "tqdm_",
+    "IO loop",
+    "Dask-",
+)
+"""Threads that last as long as the process, by how their names begin: zarr-python's, fsspec's, ours, tqdm's, Dask's."""
+_SHARER = "(_serve)"
+"""How the name of multiprocessing's thread ends that sends descriptors to other processes; it lasts, too."""
+_HEAP = "/dev/shm/pym-"  # noqa: S108 - a name
+"""How names of multiprocessing's own heap begin, which it keeps for the next array."""
 LASTING_FILES = (
     "tmp",
     "torchinductor_",
@@ -50,17 +64,18 @@ class Snapshot:
         names = {folder: set(os.listdir(folder)) for folder in folders}  # noqa: PTH208 - this runs around every test
         return cls(processes.descendants(), set(threading.enumerate()), open_files(), names)
 
-    def left_outside(self) -> list[str]:
-        """Return in words the processes and names that are there now and were not then; ends the processes."""
-        if processes.descendants() - self.children:
-            gc.collect()
-        return [*self._processes(), *self._names()]
+    def left_behind(self, *, shared: str = "", own: str = "") -> list[str]:
+        """Return in words what is there now and was not then; ends processes that are.
 
-    def left_behind(self) -> list[str]:
-        """Return in words what is there now and was not then; ends processes that are."""
+        Files below the folder `shared`, unless they are below `own`, may be open: data sets of wider fixtures open
+        theirs when they are first read.
+        """
         if processes.descendants() - self.children or set(threading.enumerate()) - self.threads:
             gc.collect()  # what only a cycle of references keeps is not the test's
-        return [*self._processes(), *self._threads(), *self._files(), *self._names()]
+        theirs = f"{shared}/" if shared else "\0"
+        mine = f"{own}/" if own else "\0"
+        files = [told for name, told in self._files() if not name.startswith(theirs) or name.startswith(mine)]
+        return [*self._processes(), *self._threads(), *files, *self._names()]
 
     def _processes(self) -> list[str]:
         # What a process of a wider fixture starts meanwhile is that one's.
@@ -75,17 +90,17 @@ class Snapshot:
         running = [
             thread
             for thread in set(threading.enumerate()) - self.threads
-            if not thread.name.startswith(LASTING_THREADS)
+            if not thread.name.startswith(LASTING_THREADS) and not thread.name.endswith(_SHARER)
         ]
         until = time.monotonic() + _PATIENCE
         for thread in running:
             thread.join(timeout=max(until - time.monotonic(), 0))
         return [f"thread {thread.name}" for thread in running if thread.is_alive()]
 
-    def _files(self) -> list[str]:
+    def _files(self) -> list[tuple[str, str]]:
         if open_files() - self.files:
             gc.collect()
-        return [f"open file {name} ({count})" for name, count in (open_files() - self.files).items()]
+        return [(name, f"open file {name} ({count})") for name, count in (open_files() - self.files).items()]
 
     def _names(self) -> list[str]:
         return [
@@ -103,7 +118,8 @@ def open_files() -> Counter[str]:
         with suppress(OSError):  # the descriptor of this very listing, or one that a thread closed
             name = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - as above
             is_device = name.startswith(("/proc/", "/dev/")) and not name.startswith("/dev/shm/")  # noqa: S108 - a name
-            if name.startswith(("/", "pipe:")) and not is_device and not name.startswith(_LIBRARIES):
+            is_lasting = name.startswith((*_LIBRARIES, _HEAP)) or name in processes.kept_files
+            if name.startswith(("/", "pipe:")) and not is_device and not is_lasting:
                 found[name] += 1
     for kept in (resource_tracker._resource_tracker._fd, forkserver._forkserver._forkserver_alive_fd):  # type: ignore[attr-defined]
         if kept is not None:  # multiprocessing keeps it for as long as this process lives

@@ -15,11 +15,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 LIMIT = 600.0 * float(os.environ.get("VOXLOAD_TEST_PATIENCE", "1"))
 """Seconds after which something hangs."""
 _kept = set[int]()
+kept_files = set[str]()
+"""Names of what is open for as long as the processes that are kept."""
 _PR_SET_CHILD_SUBREAPER = 36
 """prctl(2)."""
 
@@ -90,9 +92,13 @@ def descendants(root: int | None = None) -> set[int]:
     return {pid for pid in found - kept if _is_alive(pid)}
 
 
-def keep(pid: int) -> None:
-    """Let a process of the whole run of tests be no descendant; whoever started it ends it. Its children are some."""
+def keep(pid: int, *pipes: IO[Any] | None) -> None:
+    """Let a process of the whole run of tests be no descendant; whoever started it ends it. Its children are some.
+
+    `pipes` to it are open as long as it.
+    """
     _kept.add(pid)
+    kept_files.update(os.readlink(f"/proc/self/fd/{pipe.fileno()}") for pipe in pipes if pipe is not None)  # noqa: PTH115 - a name
 
 
 def end(pids: set[int]) -> None:

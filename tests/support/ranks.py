@@ -124,7 +124,7 @@ class _Forker:
             stdout=subprocess.PIPE,
             text=True,
         )
-        processes.keep(self._process.pid)
+        processes.keep(self._process.pid, self._process.stdin, self._process.stdout)
         Finalize(None, self.close, exitpriority=10)
 
     def statuses(self, job: Job) -> list[int]:

@@ -172,4 +172,6 @@ def _drop(batches: deque[Pending], unwanted: deque[Pending]) -> None:
     while batches:
         pending = batches.popleft()
         pending.cancel()
+        # What has ended writes no more, and the traceback of an error leads to the loader, which would stay for good.
+        pending.futures[:] = [future for future in pending.futures if not future.done()]
         unwanted.append(pending)

@@ -3,7 +3,7 @@
 torchrun and each of its ranks import torch: six seconds of a core and more for a launch. All else of
 `voxload.launching` stays as it is: the plan's file, the environment, what is heard, and the error of a death.
 
-    python -m tests.everywhere.launches FOLDER MODULE [ARGUMENT ...]        is a rank: runs a module in a folder
+    python -m tests.support.launches FOLDER MODULE [ARGUMENT ...]        is a rank: runs a module in a folder
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Forked:
         assert runner == "voxload.localrun"
         with mock.patch.dict(os.environ, env, clear=True):
             ended = run_ranks(
-                "tests.everywhere.launches", Path.cwd(), module, plan, ranks=int(processes.partition("=")[2])
+                "tests.support.launches", Path.cwd(), module, plan, ranks=int(processes.partition("=")[2])
             )
         self.stdout = io.StringIO("".join(rank.out for rank in ended))
         self._status = int(any(rank.status for rank in ended))

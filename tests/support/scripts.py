@@ -3,7 +3,7 @@
 Python takes a second of a core and more to import what a conversion needs. To a script all looks as ``python -c`` makes
 it. It becomes a child of the tests' process, which takes what loses its parent (`tests.support.processes.adopt`).
 
-    python -m tests.everywhere.scripts DESCRIPTOR       forks what it is told over that socket
+    python -m tests.support.scripts DESCRIPTOR       forks what it is told over that socket
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class _Forker:
         self._socket.settimeout(processes.LIMIT)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.everywhere.scripts", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.support.scripts", str(theirs.fileno())],
                 cwd=ROOT,
                 env=os.environ | _ONE_THREAD,
                 stdin=subprocess.DEVNULL,
