@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 import voxload.readers  # noqa: F401 - compiles its kernels once in a fresh clone, before workers begin that all need them
 from tests.support import processes
 from tests.support.examples import draw_few
-from tests.support.leftovers import Snapshot
+from tests.support.leftovers import Snapshot, open_what_lasts
 
 settings.register_profile(
     "fast",
@@ -64,6 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Keep what was imported out of collections: each of the many that tests ask for took 0.4 s to go through it."""
+    open_what_lasts()
     gc.enable()
     gc.collect()
     gc.freeze()

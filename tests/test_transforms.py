@@ -228,6 +228,7 @@ def test_the_compiled_kernel_gives_the_same(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("torch._inductor.config.cpp_cache_precompile_headers", False)  # they pay for many kernels
     # To find out which vectors this compiler and processor know, torch compiles six programs; a kernel needs none.
     monkeypatch.setattr("torch._inductor.config.cpp.vec_isa_ok", False)
+    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)  # whose pool would last
     steps = (Log1p(), Standardize([1, 2, 3], [0.5, 1, 2]), Scale(2, 1), Clip(-1, 4), Cast(torch.bfloat16))
     volumes = _volumes((2, CHANNELS, 5, 6, 7), torch.int16)
     expected = volumes

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from multiprocessing import forkserver, resource_tracker
 
 from tests.support import processes
@@ -70,7 +71,7 @@ class Snapshot:
         Files below the folder `shared`, unless they are below `own`, may be open: data sets of wider fixtures open
         theirs when they are first read.
         """
-        if processes.descendants() - self.children or set(threading.enumerate()) - self.threads:
+        if processes.descendants() - self.children or self._running():
             gc.collect()  # what only a cycle of references keeps is not the test's
         theirs = f"{shared}/" if shared else "\0"
         mine = f"{own}/" if own else "\0"
@@ -86,12 +87,15 @@ class Snapshot:
         processes.end(left)
         return told
 
-    def _threads(self) -> list[str]:
-        running = [
+    def _running(self) -> list[threading.Thread]:
+        return [
             thread
             for thread in set(threading.enumerate()) - self.threads
             if not thread.name.startswith(LASTING_THREADS) and not thread.name.endswith(_SHARER)
         ]
+
+    def _threads(self) -> list[str]:
+        running = self._running()
         until = time.monotonic() + _PATIENCE
         for thread in running:
             thread.join(timeout=max(until - time.monotonic(), 0))
@@ -109,6 +113,14 @@ class Snapshot:
             for name in sorted(set(os.listdir(folder)) - before)  # noqa: PTH208 - this runs around every test
             if not name.startswith(LASTING_FILES)
         ]
+
+
+def open_what_lasts() -> None:
+    """Let libuv, which torch's stores run on, make the pipe that it keeps for as long as this process lives."""
+    if "torch" in sys.modules:
+        from voxload.stores import LOOPBACK, store_at  # noqa: PLC0415 - not where no test was imported
+
+        store_at(LOOPBACK, 1, timeout=timedelta(seconds=processes.LIMIT))
 
 
 def open_files() -> Counter[str]:
