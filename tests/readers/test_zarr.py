@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -105,7 +105,7 @@ TYPES = [
 """Every type in each byte order and format; the short run has each type in both orders, one a format."""
 ROUTES = ("native", "zarr-python")
 
-FALLEN_BACK = ("big_endian", "transposed", "blosc")
+FALLEN_BACK = ("big_endian", "transposed", "blosc", "fortran", "filtered", "end_without_crc", "compressed")
 """Kinds that the short run reads by zarr-python, too."""
 REFUSED = {"filtered": "filters shuffle"}
 """Kinds that have no native route, and why."""
@@ -121,16 +121,22 @@ def opened(path: Path, axes: str | None = None, *, route: str = "native", missin
         yield reader
 
 
+def routed(kinds: Iterable[str], *others: Any) -> list[Any]:
+    """Return each kind by each route; by zarr-python, the short run reads those of `FALLEN_BACK`."""
+    return [
+        pytest.param(kind, route, *others, marks=() if route == "native" or kind in FALLEN_BACK else pytest.mark.long)
+        for kind in kinds
+        for route in ROUTES
+    ]
+
+
 @pytest.mark.parametrize(
-    ("route", "dtype"),
+    ("kind", "route", "dtype"),
     [
-        ("native", ">f4"),
-        ("zarr-python", "<i2"),
-        pytest.param("native", "<i2", marks=pytest.mark.long),
-        pytest.param("zarr-python", ">f4", marks=pytest.mark.long),
+        *routed(V2, ">f4"),
+        *(pytest.param(kind, route, "<i2", marks=pytest.mark.long) for kind in V2 for route in ROUTES),
     ],
 )
-@pytest.mark.parametrize("kind", V2)
 def test_format_2_keeps_the_laws(laws: ModuleType, tmp_path: Path, kind: str, dtype: str, route: str) -> None:
     """An array of format 2, whatever its order, separator and compressor, is a Reader."""
     options = dict(V2[kind])
@@ -146,14 +152,7 @@ def test_format_2_keeps_the_laws(laws: ModuleType, tmp_path: Path, kind: str, dt
         assert reader.describe().route == (f"zarr-python: {REFUSED[kind]}" if kind in REFUSED else route)
 
 
-@pytest.mark.parametrize(
-    ("kind", "route"),
-    [
-        pytest.param(kind, route, marks=() if route == "native" or kind in FALLEN_BACK else pytest.mark.long)
-        for kind in V3
-        for route in ROUTES
-    ],
-)
+@pytest.mark.parametrize(("kind", "route"), routed(V3))
 def test_format_3_keeps_the_laws(laws: ModuleType, tmp_path: Path, kind: str, route: str) -> None:
     """An array of format 3, whatever its codecs and chunk names, is a Reader."""
     stored = laws.voxels(SHAPE)
@@ -166,8 +165,7 @@ def test_format_3_keeps_the_laws(laws: ModuleType, tmp_path: Path, kind: str, ro
         assert reader.describe().route == route
 
 
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("kind", SHARDED)
+@pytest.mark.parametrize(("kind", "route"), routed(SHARDED))
 def test_shards_keep_the_laws(laws: ModuleType, tmp_path: Path, kind: str, route: str) -> None:
     """A sharded array, its index at either end and with or without a checksum, is a Reader."""
     stored = laws.voxels(SHAPE)

@@ -24,7 +24,8 @@ from voxload.cache.peer.mpi import MpiPeers, split_world
 from voxload.cache.peer.server import PeerServer
 from voxload.cache.peer.shelf import Shelf
 
-CAPACITY = 2**24
+CAPACITY = 2**23
+"""Bytes of an owner's memory: three ranks and what MPI takes fit 64 MiB of shared memory, as containers have."""
 SOON = 0.1
 """Seconds."""
 

@@ -27,7 +27,7 @@ from voxload.cache.peer.protocol import Answer
 from voxload.errors import UsageError
 
 OWNERS = 2
-CAPACITY = 2**24
+CAPACITY = 2**23
 TIMEOUT = 5.0
 
 
