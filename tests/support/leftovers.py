@@ -75,8 +75,7 @@ class Snapshot:
             gc.collect()  # what only a cycle of references keeps is not the test's
         theirs = f"{shared}/" if shared else "\0"
         mine = f"{own}/" if own else "\0"
-        files = [told for name, told in self._files() if not name.startswith(theirs) or name.startswith(mine)]
-        return [*self._processes(), *self._threads(), *files, *self._names()]
+        return [*self._processes(), *self._threads(), *self._files(theirs, mine), *self._names()]
 
     def _processes(self) -> list[str]:
         # What a process of a wider fixture starts meanwhile is that one's.
@@ -101,10 +100,19 @@ class Snapshot:
             thread.join(timeout=max(until - time.monotonic(), 0))
         return [f"thread {thread.name}" for thread in running if thread.is_alive()]
 
-    def _files(self) -> list[tuple[str, str]]:
-        if open_files() - self.files:
+    def _opened(self, theirs: str, mine: str) -> dict[str, int]:
+        return {
+            name: count
+            for name, count in (open_files() - self.files).items()
+            if not name.startswith(theirs) or name.startswith(mine)
+        }
+
+    def _files(self, theirs: str, mine: str) -> list[str]:
+        until = time.monotonic() + _PATIENCE
+        while self._opened(theirs, mine) and time.monotonic() < until:
             gc.collect()
-        return [(name, f"open file {name} ({count})") for name, count in (open_files() - self.files).items()]
+            time.sleep(0.01)  # a thread that was told to end may read a file yet
+        return [f"open file {name} ({count})" for name, count in self._opened(theirs, mine).items()]
 
     def _names(self) -> list[str]:
         return [
