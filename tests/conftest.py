@@ -79,13 +79,10 @@ def pytest_unconfigure() -> None:
 def _nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fail a test that leaves a process, a thread, an open file or segment, or a file that is not in its folder."""
     folders = (request.config.stash[_TEMPORARY], str(request.config.rootpath))
-    shared, own = str(tmp_path_factory.getbasetemp()), ""
-    if "tmp_path" in request.fixturenames:
-        own = str(request.getfixturevalue("tmp_path"))
     before = Snapshot.take(folders)
     yield
     _settle()
-    left = before.left_behind(shared=shared, own=own)
+    left = before.left_behind(shared=str(tmp_path_factory.getbasetemp()))
     assert not left, f"left behind: {left}"
 
 
@@ -105,7 +102,7 @@ def _settle() -> None:
 
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
-    """Fail a test that leaves open a file of a wider fixture, too; opt in with ``pytest.mark.usefixtures``."""
+    """Fail a test that leaves open a file of its data sets, too; opt in with ``pytest.mark.usefixtures``."""
     before = Snapshot.take(())
     yield
     _settle()

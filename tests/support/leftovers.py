@@ -65,17 +65,14 @@ class Snapshot:
         names = {folder: set(os.listdir(folder)) for folder in folders}  # noqa: PTH208 - this runs around every test
         return cls(processes.descendants(), set(threading.enumerate()), open_files(), names)
 
-    def left_behind(self, *, shared: str = "", own: str = "") -> list[str]:
+    def left_behind(self, *, shared: str = "\0") -> list[str]:
         """Return in words what is there now and was not then; ends processes that are.
 
-        Files below the folder `shared`, unless they are below `own`, may be open: data sets of wider fixtures open
-        theirs when they are first read.
+        Files below the folder `shared` may be open: data sets of wider fixtures open theirs when they are first read.
         """
         if processes.descendants() - self.children or self._running():
             gc.collect()  # what only a cycle of references keeps is not the test's
-        theirs = f"{shared}/" if shared else "\0"
-        mine = f"{own}/" if own else "\0"
-        return [*self._processes(), *self._threads(), *self._files(theirs, mine), *self._names()]
+        return [*self._processes(), *self._threads(), *self._files(f"{shared}/"), *self._names()]
 
     def _processes(self) -> list[str]:
         # What a process of a wider fixture starts meanwhile is that one's.
@@ -100,19 +97,15 @@ class Snapshot:
             thread.join(timeout=max(until - time.monotonic(), 0))
         return [f"thread {thread.name}" for thread in running if thread.is_alive()]
 
-    def _opened(self, theirs: str, mine: str) -> dict[str, int]:
-        return {
-            name: count
-            for name, count in (open_files() - self.files).items()
-            if not name.startswith(theirs) or name.startswith(mine)
-        }
+    def _opened(self, theirs: str) -> dict[str, int]:
+        return {name: count for name, count in (open_files() - self.files).items() if not name.startswith(theirs)}
 
-    def _files(self, theirs: str, mine: str) -> list[str]:
+    def _files(self, theirs: str) -> list[str]:
         until = time.monotonic() + _PATIENCE
-        while self._opened(theirs, mine) and time.monotonic() < until:
+        while self._opened(theirs) and time.monotonic() < until:
             gc.collect()
             time.sleep(0.01)  # a thread that was told to end may read a file yet
-        return [f"open file {name} ({count})" for name, count in self._opened(theirs, mine).items()]
+        return [f"open file {name} ({count})" for name, count in self._opened(theirs).items()]
 
     def _names(self) -> list[str]:
         return [
