@@ -77,7 +77,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Fail a test that leaves a process, a thread, an open file or segment, or a file that is not in its folder."""
+    """Fail a test that leaves a process, a thread or a segment, or outside of pytest's folders a file, open or not."""
     folders = (request.config.stash[_TEMPORARY], str(request.config.rootpath))
     before = Snapshot.take(folders)
     yield
