@@ -1,0 +1,50 @@
+"""Link into an environment what its voxload requires, and nothing else, from the environment that runs this.
+
+To install it all once more takes as long as the first time, and proves no more: `pip check` sees what is missing.
+
+    python .ci/requirements.py SITE-PACKAGES
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.metadata import Distribution, distribution, distributions
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+
+def main() -> None:
+    """Raise where something required is not here."""
+    target = Path(sys.argv[1])
+    (wheel,) = distributions(name="voxload", path=[str(target)])
+    for found in _closure(wheel):
+        for name in {path.parts[0] for path in found.files or ()} - {".."}:  # no programs: the wheel calls none of them
+            link = target / name
+            if not link.is_symlink():  # a folder that several packages share
+                link.symlink_to(Path(str(found.locate_file(name))).resolve(strict=True))
+
+
+def _closure(wheel: Distribution) -> Iterator[Distribution]:
+    """Yield what a distribution requires here, and what that requires, with the extras that are asked for."""
+    asked = [Requirement(text) for text in wheel.requires or ()]
+    asked = [each for each in asked if each.marker is None or each.marker.evaluate({"extra": ""})]
+    seen: set[tuple[str, str]] = set()
+    yielded: set[str] = set()
+    while asked:
+        requirement = asked.pop()
+        name = canonicalize_name(requirement.name)
+        found = distribution(name)
+        if name not in yielded:
+            yielded.add(name)
+            yield found
+        for extra in {"", *requirement.extras} - {extra for other, extra in seen if other == name}:
+            seen.add((name, extra))
+            needs = (Requirement(text) for text in found.requires or ())
+            asked.extend(each for each in needs if each.marker is None or each.marker.evaluate({"extra": extra}))
+
+
+if __name__ == "__main__":
+    main()
