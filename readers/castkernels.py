@@ -32,7 +32,6 @@ from voxload.readers.kernels import (
     TARGET_STRIDE,
     Table,
     carray,
-    mapped,
     paste_part,
 )
 from voxload.readers.protocol import CASTS
@@ -104,10 +103,17 @@ def _store(row: Any, count: Any, to: Any, step: Any, kind: Any, is_half: Any) ->
 
 
 @part
-def _cast_part(source: Any, row: Any, buffer: Any, piece: Any, flags: Any) -> None:
-    """Cast one part of a chunk; `piece` is scratch for the plan of a piece of a row."""
+def _copy_row(to: Any, row: Any) -> None:
+    """Copy a row; numba's assignment of slices takes two seconds to compile, for its error's text."""
+    for column in range(COLUMNS):
+        to[column] = row[column]
+
+
+@part
+def _cast_part(start: Any, size: Any, row: Any, buffer: Any, piece: Any, flags: Any) -> None:
+    """Cast one part of a chunk at an address; `piece` is scratch for the plan of a piece of a row."""
     width, (is_shuffled, is_swapped, kind, is_half) = uint64(buffer.itemsize), flags
-    piece[:] = row
+    _copy_row(piece, row)
     piece[0], piece[1], piece[2] = uint64(1), uint64(1), uint64(1)
     piece[TARGET], piece[TARGET_STRIDE + 3] = uint64(buffer.ctypes.data), width
     piece[MANNER] = BY_RUN if row[SOURCE_STRIDE + 3] == width else BY_ELEMENT
@@ -118,7 +124,7 @@ def _cast_part(source: Any, row: Any, buffer: Any, piece: Any, flags: Any) -> No
                 to = row[TARGET] + a * row[8] + b * row[9] + c * row[10]
                 for done in range(uint64(0), row[3], uint64(_PIECE)):
                     piece[3], piece[FIRST] = min(row[3] - done, uint64(_PIECE)), at + done * row[7]
-                    paste_part(source, piece, width, is_shuffled, is_swapped)
+                    paste_part(start, size, piece, width, is_shuffled, is_swapped)
                     _store(buffer, piece[3], to + done * row[11], row[11], kind, is_half)
 
 
@@ -127,13 +133,12 @@ def _cast(source: Any, table: Any, span: Any, buffer: Any, is_mapped: Any, flags
     piece = np.empty(COLUMNS, np.uint64)
     own = np.empty(COLUMNS, np.uint64)
     for number in range(span[0], span[1]):
-        row = table[number]
+        _copy_row(own, table[number])
+        start, size = uint64(source.ctypes.data), uint64(len(source))
         if is_mapped:
-            own[:] = row
-            own[FIRST], own[STOP] = uint64(0), row[STOP] - row[FIRST]
-            _cast_part(mapped(row), own, buffer, piece, flags)
-        else:
-            _cast_part(source, row, buffer, piece, flags)
+            start, size = own[FIRST], own[STOP] - own[FIRST]
+            own[FIRST], own[STOP] = uint64(0), size
+        _cast_part(start, size, own, buffer, piece, flags)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,12 +65,13 @@ def paste_files(names: Any, jobs: Any, table: Any, chunk: Any, width: int, is_sw
     done
         Set to 1 for each chunk that was pasted.
     """
+    start, size = uint64(chunk.ctypes.data), uint64(len(chunk))
     for number in range(len(jobs)):
         job = jobs[number]
-        name, to = uint64(names.ctypes.data) + job[NAME], uint64(chunk.ctypes.data) + job[START]
+        name, to = uint64(names.ctypes.data) + job[NAME], start + job[START]
         if _read(name, len(chunk), job[START], job[STOP], to):
             for row in range(job[BEGIN], job[END]):
-                paste_part(chunk, table[row], width, False, is_swapped)  # noqa: FBT003 - kernels know no names
+                paste_part(start, size, table[row], width, False, is_swapped)  # noqa: FBT003 - kernels know no names
             done[number] = 1
 
 

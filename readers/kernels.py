@@ -24,7 +24,6 @@ from voxload.readers.addresses import (
     copy,
     copy_line,
     copy_piece,
-    pointer,
     prefetch,
     settle,
     swap2,
@@ -263,21 +262,16 @@ def _assemble_row(row: Any, start: Any, plane: Any, width: Any, is_swapped: Any)
 
 
 @part
-def paste_part(source: Any, row: Any, width: Any, is_shuffled: Any, is_swapped: Any) -> None:
-    """Paste one part of a chunk, however its bytes lie."""
-    start = uint64(source.ctypes.data)
-    if is_shuffled:
-        _assemble_row(row, start, uint64(len(source)) // width, width, is_swapped)
-    elif is_swapped:
-        _assemble_row(row, start, _NONE, width, is_swapped)
+def paste_part(start: Any, size: Any, row: Any, width: Any, is_shuffled: Any, is_swapped: Any) -> None:
+    """Paste one part of a chunk of `size` bytes at an address, however its bytes lie.
+
+    It takes an address and calls each part once: to compile takes seconds, and is done for each type of an argument
+    and each call.
+    """
+    if is_shuffled or is_swapped:
+        _assemble_row(row, start, size // width if is_shuffled else _NONE, width, is_swapped)
     else:
         _paste_row(row, start + row[FIRST], width)
-
-
-@part
-def mapped(row: Any) -> Any:
-    """Return the memory between FIRST and STOP, which are addresses."""
-    return carray(pointer(row[FIRST]), (row[STOP] - row[FIRST],), uint8)
 
 
 @compiled(BYTES, TABLE, uint64, uint64, uint64, boolean, boolean)
@@ -287,8 +281,9 @@ def paste(source: Any, table: Any, begin: int, end: int, width: int, is_shuffled
     A shuffled chunk of N elements has its bytes in planes N apart, the lowest first; a big-endian one has them next
     to each other, the highest first.
     """
+    start, size = uint64(source.ctypes.data), uint64(len(source))
     for number in range(begin, end):
-        paste_part(source, table[number], width, is_shuffled, is_swapped)
+        paste_part(start, size, table[number], width, is_shuffled, is_swapped)
 
 
 @compiled(TABLE, uint64, uint64, uint64, boolean)
