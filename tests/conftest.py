@@ -34,6 +34,8 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("fast"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "fast")
 
+_FULL_COLLECTIONS = 200
+"""Younger ones before each: 10 is Python's, with which each module that a test imports late brings several."""
 _TEMPORARY = pytest.StashKey[str]()
 """Folder for the temporary files of this process, which nobody else uses."""
 
@@ -68,6 +70,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], _FULL_COLLECTIONS)
 
 
 def pytest_unconfigure() -> None:

@@ -186,7 +186,7 @@ LAUNCHERS = {
 }
 
 
-@pytest.mark.parametrize("name", LAUNCHERS)
+@pytest.mark.parametrize("name", [pytest.param("torchrun", marks=pytest.mark.long), "mpiexec"])
 def test_real_launchers(tmp_path: Path, name: str) -> None:
     """Four processes of a real launcher know their ranks, groups and coordinates."""
     program, *options = LAUNCHERS[name]

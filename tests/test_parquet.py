@@ -34,6 +34,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path, name: str, error: type[Exce
         read_table(tmp_path / name)
 
 
+@pytest.mark.long
 def test_a_process_ends_well_after_reading(tmp_path: Path) -> None:
     """Arrow's threads hold nothing of Python's when the interpreter shuts down."""
     path = tmp_path / "t.parquet"

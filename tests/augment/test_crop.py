@@ -71,6 +71,7 @@ def searched(sample: Stored, centres: ClassCentres, key: int, most: int = 10**6)
     return search.result()
 
 
+@pytest.mark.long  # to import MONAI takes longer than all other tests of this file
 @given(
     extents=st.tuples(*[st.integers(1, 12)] * 3),
     size=st.tuples(*[st.integers(1, 12)] * 3),

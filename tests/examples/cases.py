@@ -16,7 +16,7 @@ LOADERS = {
 }
 """Examples, and the loaders that each trains with to the same losses."""
 
-LONG = ("lightning_ddp", "lightning", "monai_transforms", "monai")
+LONG = ("accelerate_ddp", "accelerate", "lightning_ddp", "lightning", "monai_transforms", "monai")
 """What the short run leaves out: to import these takes longer than all else."""
 
 APART = ("larger_samples", "segmentation")

@@ -74,6 +74,7 @@ def test_sharded_parameters_train_as_replicated_ones(launch: Launch) -> None:
     assert ours[0] == pytest.approx(ours[1], rel=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("configuration", DEALINGS)
 def test_accelerate_deals_the_same_batches(launch: Launch, configuration: str, *, drop_last: bool) -> None:
@@ -85,6 +86,7 @@ def test_accelerate_deals_the_same_batches(launch: Launch, configuration: str, *
     assert mine["voxload"] != other["voxload"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampler", ["dealt", "drawn"])
 def test_accelerate_leaves_a_group_its_samples(launch: Launch, sampler: str) -> None:
     """Ranks that share samples get the same ones, whoever deals them: all nine, and in another order next."""
@@ -110,6 +112,7 @@ def _epochs(stream: list[Any]) -> Iterator[list[list[float]]]:
             epoch.extend(row[0])
 
 
+@pytest.mark.long
 def test_accelerate_may_ask_one_ahead_of_a_device(launch: Launch) -> None:
     """Buffers of a device are not overwritten while Accelerate holds a batch back."""
     for rank in launch.ranks:
@@ -117,6 +120,7 @@ def test_accelerate_may_ask_one_ahead_of_a_device(launch: Launch) -> None:
         assert accelerated["device"] == accelerated["streams"]["default, drop_last=False"]["torch"]
 
 
+@pytest.mark.long
 def test_accelerate_goes_on_where_a_job_ended(launch: Launch) -> None:
     """A prepared loader's state leads to the batches that were to come, in a later epoch too."""
     for rank in launch.ranks:
@@ -124,6 +128,7 @@ def test_accelerate_goes_on_where_a_job_ended(launch: Launch) -> None:
             assert resumed["parts"] == resumed["whole"]
 
 
+@pytest.mark.long
 def test_accelerate_keeps_a_loaders_own_arguments(launch: Launch) -> None:
     """Transform, staging and threads last through the preparation, and a second one changes nothing."""
     for rank in launch.ranks:
@@ -140,6 +145,7 @@ def test_accelerate_keeps_a_loaders_own_arguments(launch: Launch) -> None:
         }
 
 
+@pytest.mark.long
 def test_accelerate_is_refused_what_it_would_get_wrong(launch: Launch) -> None:
     """What would lose the loader, or give ranks of a group other samples, is an error that says what to do."""
     expected = [
