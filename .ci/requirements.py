@@ -29,21 +29,23 @@ def main() -> None:
 
 def _closure(wheel: Distribution) -> Iterator[Distribution]:
     """Yield what a distribution requires here, and what that requires, with the extras that are asked for."""
-    asked = [Requirement(text) for text in wheel.requires or ()]
-    asked = [each for each in asked if each.marker is None or each.marker.evaluate({"extra": ""})]
+    asked = _needs(wheel, "")
     seen: set[tuple[str, str]] = set()
-    yielded: set[str] = set()
     while asked:
         requirement = asked.pop()
+        found = distribution(requirement.name)
         name = canonicalize_name(requirement.name)
-        found = distribution(name)
-        if name not in yielded:
-            yielded.add(name)
+        if (name, "") not in seen:
             yield found
-        for extra in {"", *requirement.extras} - {extra for other, extra in seen if other == name}:
-            seen.add((name, extra))
-            needs = (Requirement(text) for text in found.requires or ())
-            asked.extend(each for each in needs if each.marker is None or each.marker.evaluate({"extra": extra}))
+        for extra in {"", *requirement.extras}:
+            if (name, extra) not in seen:
+                seen.add((name, extra))
+                asked += _needs(found, extra)
+
+
+def _needs(found: Distribution, extra: str) -> list[Requirement]:
+    needs = (Requirement(text) for text in found.requires or ())
+    return [each for each in needs if each.marker is None or each.marker.evaluate({"extra": extra})]
 
 
 if __name__ == "__main__":

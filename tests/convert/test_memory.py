@@ -25,8 +25,15 @@ src, dst, allowed, extent = sys.argv[1:]
 facts = Headerless((int(extent),) * 3 + (4,), "<i2")
 options = ConvertOptions(hints=Hints("DHWC", facts), max_memory=parse_bytes(allowed), checksums=True)
 convert(src, dst, options=options)
-kinds = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
-print(*(kinds[name].split()[0] for name in ("VmHWM", "RssFile")))
+peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+mapped, name = 0, ""
+for line in Path("/proc/self/smaps").read_text().splitlines():
+    kind, *words = line.split()
+    if not kind.endswith(":"):
+        name = words[-1]
+    elif kind == "Rss:" and ".so" in name:
+        mapped += int(words[0])
+print(peak.split()[1], mapped)
 """
 
 
@@ -57,5 +64,5 @@ def _compile(folder: Path) -> None:
 def _peak_bytes(command: list[str]) -> int:
     done = processes.run(command, check=True, capture_output=True, text=True)
     # VmHWM and not getrusage: the latter's peak begins with that of the process that started the child.
-    peak, of_files = (int(word) * 1024 for word in done.stdout.split())
-    return peak - max(of_files - LIBRARY_FILES, 0)
+    peak, of_libraries = (int(word) * 1024 for word in done.stdout.split())
+    return peak - max(of_libraries - LIBRARY_FILES, 0)
