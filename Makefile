@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 # A module is compiled when it is first imported: to compile all of every package takes longer than to install it.
 INSTALL := -m pip install --quiet --no-compile --constraint constraints.txt
 export PYTHONDONTWRITEBYTECODE :=
-# Files of few tests are as long as others: in the order of their names, short ones come last.
-PYTEST := $(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder
+# Files of few tests are as long as others: in the order of their names, short ones come last. There are more workers
+# than cores: further threads of torch would wait for each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-long unit lint wheel clean
 

@@ -23,6 +23,7 @@ import voxload.readers  # noqa: F401 - compiles its kernels once in a fresh clon
 from tests.support import processes
 from tests.support.examples import draw_few
 from tests.support.leftovers import Snapshot, open_what_lasts
+from voxload.prefetch import policies
 
 settings.register_profile(
     "fast",
@@ -64,8 +65,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     draw_few(items)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Keep what was imported out of collections: each of the many that tests ask for took 0.4 s to go through it."""
+    if session.config.option.collectonly:
+        policies.prepare()  # the other kernel that takes long: here once, and not in workers at the same time
     open_what_lasts()
     gc.enable()
     gc.collect()

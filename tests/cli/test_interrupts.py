@@ -77,7 +77,7 @@ def test_ranks_end_with_the_command(folder: Path, monkeypatch: pytest.MonkeyPatc
     raw = folder / "labelled"
     raw.mkdir()
     for number in range(8):
-        np.savez(raw / f"u{number}.npz", x=np.random.default_rng(number).normal(size=(32, 32, 32)).astype("f4"))
+        np.savez(raw / f"u{number}.npz", x=np.random.default_rng(number).random((32, 32, 32), np.float32))
     (folder / "targets.csv").write_text("sample,a\n" + "".join(f"u{number},{number}\n" for number in range(8)))
     convert_call = ["convert", "labelled", "samples", "--targets", "targets.csv"]
     monkeypatch.chdir(folder)

@@ -7,10 +7,12 @@ float64; sums are of eight numbers that are eight apart, added up in one order, 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import float32, float64, int32, int64, types, uint16, uint32, uint64
+from numba import float64, from_dtype, int64, types, uint16, uint64
 
 from voxload.convert.counts import Counts, is_counted_by_value
 from voxload.convert.tables import TABLE, TABLES, count_keys, gather
@@ -19,7 +21,6 @@ from voxload.readers.compiling import compiled, part
 from voxload.readers.protocol import Volume
 from voxload.statistics import BINS, Statistics
 
-_KERNEL_TYPES = (float32, float64, int32, int64, uint32, uint64)
 _NUMBERS, _PLACES = types.Array(float64, 1, "C"), types.Array(uint16, 1, "C")
 _BLOCK = uint64(2048)
 """Voxels at once: as float64 they take a third of the smallest near cache."""
@@ -49,7 +50,7 @@ _room = _Room()
 
 
 def _count(flat: Volume) -> Counts:
-    kernel = _KERNELS[flat.dtype]
+    kernel = _kernel(flat.dtype)
     different = kernel(flat, _room.block, _room.places, TABLES.counts, TABLES.found, _room.figures)
     nans, infinite, low, high, mean, deviations = _room.figures.tolist()
     finite = flat.size - int(nans) - int(infinite)
@@ -131,9 +132,9 @@ def _measure(flat: Any, block: Any, places: Any, tables: Any, found: Any, figure
     return gather(tables, found, uint64(BINS - 1))
 
 
-_KERNELS: dict[Any, Any] = {
-    np.dtype(str(kind)): compiled(types.Array(kind, 1, "C"), _NUMBERS, _PLACES, TABLE, TABLE, _NUMBERS, returns=int64)(
-        _measure
-    )
-    for kind in _KERNEL_TYPES
-}
+@cache
+def _kernel(dtype: np.dtype[Any]) -> Callable[..., int]:
+    """Return `_measure` for numbers of a type; takes two seconds the first time on a machine."""
+    flat = types.Array(from_dtype(dtype), 1, "C")
+    kernel: Callable[..., int] = compiled(flat, _NUMBERS, _PLACES, TABLE, TABLE, _NUMBERS, returns=int64)(_measure)
+    return kernel

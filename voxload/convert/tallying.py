@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -44,7 +45,7 @@ def tally(voxels: Volume) -> list[npt.NDArray[np.uint32]]:
 
     Each array is ``(2, n)``: values as the bits of unsigned integers, ascending, and how often they occur.
     """
-    kernel = _TALLIES[voxels.itemsize]
+    kernel = _kernel(voxels.itemsize)
     size = prod(voxels.shape[1:])
     groups, pairs, counts, found = _groups.counts, _groups.pairs, TABLES.counts, TABLES.found
     at, told = address(voxels), []
@@ -121,6 +122,12 @@ def _tallying(size: int) -> Callable[..., Any]:
 
 
 _COUNTS: Any = types.Array(uint32, 1, "C")
-_TALLIES: dict[int, Callable[..., int]] = {
-    size: compiled(uint64, uint64, _COUNTS, _COUNTS, TABLE, TABLE, returns=int64)(_tallying(size)) for size in (1, 2)
-}
+
+
+@cache
+def _kernel(size: int) -> Callable[..., int]:
+    """Return the kernel for voxels of so many bytes, 1 or 2; takes a second the first time on a machine."""
+    kernel: Callable[..., int] = compiled(uint64, uint64, _COUNTS, _COUNTS, TABLE, TABLE, returns=int64)(
+        _tallying(size)
+    )
+    return kernel
