@@ -116,13 +116,16 @@ class Handles:
         return [reader for reader in dropped if reader is not None]
 
     def close(self) -> None:
-        """Close every reader; only when no thread reads. The next lease opens anew."""
+        """Close every reader; one that is in use is closed by its last user. The next lease opens anew.
+
+        A loader that goes does not wait for its reads: a descriptor that was closed beneath one may be another file's.
+        """
         with self._lock:
-            handles = list(self._handles.values())
+            unused = [handle.reader for handle in self._handles.values() if not handle.users]
             self._handles.clear()
-        for handle in handles:
-            if handle.reader is not None:
-                handle.reader.close()
+        for reader in unused:
+            if reader is not None:
+                reader.close()
 
 
 _ALL: weakref.WeakSet[Handles] = weakref.WeakSet()

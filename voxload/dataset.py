@@ -240,7 +240,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         return torch.from_numpy(values.astype(np.float32))
 
     def close(self) -> None:
-        """Close every open file; the next read opens anew. Call it when no thread reads."""
+        """Close every open file, one that is being read after that; the next read opens anew."""
         self._handles.close()
 
     def _sample(self, index: int) -> Sample:

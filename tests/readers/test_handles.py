@@ -7,6 +7,7 @@ import pickle
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import h5py
@@ -99,6 +100,26 @@ def test_a_reader_in_use_is_never_closed(places: list[Location]) -> None:
         reader.read_into(FIRST, out)
     assert count_open(places) == 1
     held.close()
+
+
+def test_closing_leaves_a_reader_in_use_to_its_last_user(places: list[Location], opened: list[Location]) -> None:
+    """What is read when all is closed, as a loader does that was dropped, is right; nothing stays open behind it."""
+    held = Handles("error")
+    out = np.empty((1, 1, 1, 1), "<i2")
+    assert value(held, places[1]) == 1
+    with held.lease(places[2]) as reader, held.lease(places[2]):
+        held.close()
+        with ExitStack() as others:
+            for place in places:  # each takes a descriptor that is free
+                others.enter_context(Path(place.path).open("rb"))
+            reader.read_into(FIRST, out)
+        assert out.item() == 2
+        assert count_open(places) == 1
+        assert value(held, places[2]) == 2
+        assert opened == [places[1], places[2], places[2]]
+        held.close()
+        assert count_open(places) == 1
+    assert count_open(places) == 0
 
 
 def test_threads_open_a_location_once(places: list[Location], opened: list[Location]) -> None:
