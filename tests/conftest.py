@@ -23,6 +23,7 @@ import voxload.readers  # noqa: F401 - compiles its kernels once in a fresh clon
 from tests.support import processes
 from tests.support.examples import draw_few
 from tests.support.leftovers import Snapshot, open_what_lasts
+from tests.support.memory import Trimmer
 from voxload.prefetch import policies
 
 settings.register_profile(
@@ -39,6 +40,7 @@ _FULL_COLLECTIONS = 200
 """Younger ones before each: 10 is Python's, with which each module that a test imports late brings several."""
 _TEMPORARY = pytest.StashKey[str]()
 """Folder for the temporary files of this process, which nobody else uses."""
+_trimmer = Trimmer()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -89,6 +91,7 @@ def _nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
     yield
     _settle()
     left = before.left_behind(shared=str(tmp_path_factory.getbasetemp()))
+    _trimmer.trim()
     assert not left, f"left behind: {left}"
 
 
