@@ -1,17 +1,11 @@
-"""Generated data sets: read back by plain h5py, zarr-python and numpy, killed and taken up, and refused in time."""
+"""Generated data sets: read back by plain h5py, zarr-python and numpy, added to, and refused in time."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import select
 import shutil
-import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -21,31 +15,24 @@ import numpy.typing as npt
 import pytest
 import zarr
 
-from tests.support import scripts
+from tests.benchmark.small_sets import CHUNKED, CHUNKS, SHAPE, check_complete, samples, small_plan
 from voxload.benchmark.codec import Codec
 from voxload.benchmark.contents import Contents, Kind
-from voxload.benchmark.crew import crew
 from voxload.benchmark.dataset_plan import DatasetPlan
 from voxload.benchmark.generate import generate
-from voxload.benchmark.generated import PLAN_NAME, Truth, read_plan
-from voxload.benchmark.sample_store import write_sample
-from voxload.benchmark.storage import Extents, Storage, StoreFormat
+from voxload.benchmark.generated import PLAN_NAME, Truth
+from voxload.benchmark.storage import Storage, StoreFormat
 from voxload.catalog import CATALOG_NAME, Catalog
 from voxload.convert.lock import locked
 from voxload.convert.options import Progress
 from voxload.dataset import VolumeDataset
-from voxload.errors import DataError, InternalError, NotFoundError, StorageError, UsageError
+from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.geometry import Box
 from voxload.grid import ProcessGrid
 
 Array = npt.NDArray[Any]
-GENERATE = "voxload.benchmark.generate"
 
 DTYPES = ("u1", "i1", "<u2", ">i2", "<u4", "<i4", "<f2", ">f4", "<f8")
-SHAPE: Extents = (2, 9, 8, 10)
-CHUNKS: Extents = (1, 4, 4, 5)
-"""Extents of a chunk, of which the last ones along D are cut off."""
-CHUNKED = (StoreFormat.HDF5, StoreFormat.ZARR2, StoreFormat.ZARR3)
 CODECS = [(stored, codec) for stored in CHUNKED for codec in stored.codecs]
 FILTERS = {
     "none": [],
@@ -58,26 +45,6 @@ FILTERS = {
     "blosc-zstd": ["32001"],
 }
 """HDF5 filters of each codec: names, or numbers of the HDF5 filter registry."""
-CHILD = """
-import json, sys
-from pathlib import Path
-from voxload.benchmark.dataset_plan import DatasetPlan
-from voxload.benchmark.generate import generate
-folder, plan, workers, samples = sys.argv[1:]
-plan = DatasetPlan.from_dict(json.loads(plan), "plan")
-def show(progress):
-    if progress.bytes_done >= int(samples) * plan.sample_bytes:
-        sys.stdout.write("reached\\n")
-        sys.stdout.flush()
-        sys.stdin.read()
-generate(folder, plan, workers=int(workers), progress=show)
-"""
-"""A run that says when it has made the voxels of some samples and then waits until it is killed."""
-
-
-def _plan(stored: StoreFormat, dtype: str = "<i2", *, codec: str = "none", axes: str = "CDHW") -> DatasetPlan:
-    chunks = CHUNKS if stored in CHUNKED else None
-    return DatasetPlan(SHAPE, dtype, Storage(stored, axes, chunks, codec=Codec(codec)), Contents(Kind.PATTERN, 7), 2)
 
 
 def _stored(path: Path) -> Array:
@@ -101,34 +68,16 @@ def _turned(volume: Array, axes: str) -> Array:
     return volume.transpose(["CDHW".index(axis) for axis in axes])
 
 
-def _samples(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.name.startswith("sample_"))
-
-
-def _check_complete(folder: Path, plan: DatasetPlan) -> None:
-    """Check that a folder holds the data set and nothing else, and that every voxel is right."""
-    names = {path.name for path in folder.iterdir()} - {path.name for path in _samples(folder)}
-    assert names == {CATALOG_NAME, PLAN_NAME}
-    assert read_plan(folder) == plan
-    truth, data = Truth.of(folder), VolumeDataset(folder)
-    assert data.sample_ids == tuple(plan.name(number) for number in range(plan.samples))
-    try:
-        for index, sample in enumerate(data.sample_ids):
-            assert truth.check(sample, Box.whole(plan.spatial), data[index][0].numpy()) is None
-    finally:
-        data.close()
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("stored", list(StoreFormat))
 @pytest.mark.usefixtures("no_leaks")
 def test_every_format_and_type_reads_back(tmp_path: Path, stored: StoreFormat, dtype: str) -> None:
     """What h5py, zarr-python and numpy find is the pattern, bit for bit and in the stored type."""
-    plan = _plan(stored, dtype)
+    plan = small_plan(stored, dtype)
     report = generate(tmp_path, plan)
     assert (report.samples, report.written, report.nbytes) == (2, 2, 2 * plan.sample_bytes)
-    assert len(_samples(tmp_path)) == 2
-    for number, path in enumerate(_samples(tmp_path)):
+    assert len(samples(tmp_path)) == 2
+    for number, path in enumerate(samples(tmp_path)):
         found, expected = _stored(path), _expected(plan, number)
         if stored is StoreFormat.RAW:
             found = found.view(dtype).reshape(SHAPE)
@@ -143,10 +92,10 @@ def test_every_format_and_type_reads_back(tmp_path: Path, stored: StoreFormat, d
 @pytest.mark.parametrize("stored", list(StoreFormat))
 def test_the_loader_reads_every_format_in_every_order(tmp_path: Path, stored: StoreFormat, axes: str) -> None:
     """VolumeDataset takes the folder as it is; blocks with halo agree with the truth, and wrong ones do not."""
-    plan = _plan(stored, ">u2", axes=axes)
+    plan = small_plan(stored, ">u2", axes=axes)
     generate(tmp_path, plan)
     if stored is not StoreFormat.RAW:
-        assert np.array_equal(_stored(_samples(tmp_path)[1]), _turned(_expected(plan, 1), axes))
+        assert np.array_equal(_stored(samples(tmp_path)[1]), _turned(_expected(plan, 1), axes))
     truth = Truth.of(tmp_path / CATALOG_NAME)
     grid = ProcessGrid(spatial=(2, 1, 2), world_size=4, rank=3)
     for boundary in ("zero", "periodic"):
@@ -163,11 +112,11 @@ def test_the_loader_reads_every_format_in_every_order(tmp_path: Path, stored: St
 @pytest.mark.parametrize(("stored", "codec"), CODECS)
 def test_every_codec_is_used_and_reads_back(tmp_path: Path, stored: StoreFormat, codec: str) -> None:
     """Chunks and codec are those of the plan, by the file's own word, and the catalogue tells what they take."""
-    plan = replace(_plan(stored, "<i2", codec=codec), shape=(1, 64, 64, 64), samples=1)
+    plan = replace(small_plan(stored, "<i2", codec=codec), shape=(1, 64, 64, 64), samples=1)
     storage = replace(plan.storage, chunks=(1, 32, 32, 32))
     plan = replace(plan, storage=storage, contents=Contents(Kind.COUNTS, 1))
     report = generate(tmp_path, plan)
-    path = _samples(tmp_path)[0]
+    path = samples(tmp_path)[0]
     assert np.array_equal(_stored(path), _expected(plan, 0))
     if stored is StoreFormat.HDF5:
         with h5py.File(path) as file:
@@ -193,9 +142,9 @@ def test_shards_and_unlike_channels(tmp_path: Path) -> None:
     storage = Storage(StoreFormat.ZARR3, "DHWC", (1, 4, 4, 5), (2, 8, 4, 10), Codec("blosc-zstd", 1))
     plan = DatasetPlan((2, 17, 8, 20), "<f4", storage, Contents(Kind.FLOATS, 3))
     generate(tmp_path, plan)
-    array = zarr.open_array(_samples(tmp_path)[0], mode="r")
+    array = zarr.open_array(samples(tmp_path)[0], mode="r")
     assert (array.chunks, array.shards) == ((4, 4, 5, 1), (8, 4, 10, 2))
-    assert len(list(_samples(tmp_path)[0].glob("c/*/*/*/*"))) == 3 * 2 * 2
+    assert len(list(samples(tmp_path)[0].glob("c/*/*/*/*"))) == 3 * 2 * 2
     assert np.array_equal(np.asarray(array[...]), _turned(_expected(plan, 0), "DHWC"))
 
 
@@ -206,13 +155,13 @@ def test_many_parts_of_one_file(
 ) -> None:
     """A sample that is written in parts, whose borders cut rows, is the same file as one written at once."""
     monkeypatch.setattr("voxload.benchmark.dataset_plan.PART_BYTES", 300)
-    plan = replace(_plan(StoreFormat.RAW, "<i4", axes=axes), storage=Storage(stored, axes))
+    plan = replace(small_plan(StoreFormat.RAW, "<i4", axes=axes), storage=Storage(stored, axes))
     assert len(list(plan.parts())) > 9
     told: list[Progress] = []
     generate(tmp_path, plan, progress=told.append)
     assert [progress.bytes_done for progress in told] == sorted({progress.bytes_done for progress in told})
     assert told[-1].bytes_done == told[-1].bytes_total == 2 * plan.sample_bytes
-    found = _stored(_samples(tmp_path)[1])
+    found = _stored(samples(tmp_path)[1])
     assert found.tobytes() == _turned(_expected(plan, 1), axes).tobytes()
 
 
@@ -220,105 +169,28 @@ def test_without_channels(tmp_path: Path) -> None:
     """Samples of one channel may be stored without an axis for it."""
     plan = DatasetPlan((1, 6, 7, 8), "<f8", Storage(StoreFormat.NPY, "DHW"), Contents(Kind.FLOATS, 3), 2)
     generate(tmp_path, plan)
-    assert _stored(_samples(tmp_path)[0]).shape == (6, 7, 8)
-    _check_complete(tmp_path, plan)
-
-
-@contextlib.contextmanager
-def _stopped(folder: Path, plan: DatasetPlan, *, workers: int, samples: int) -> Iterator[scripts.Script]:
-    """Run in a process of its own up to some samples; it waits there, and is killed at the end."""
-    plan_text = json.dumps(plan.to_dict())
-    with scripts.started(CHILD, folder, plan_text, str(workers), str(samples), imports=[GENERATE]) as child:
-        try:
-            assert child.stdout.readline() == "reached\n"
-            yield child
-        finally:
-            child.kill()
-            child.wait()
-    assert child.returncode == -signal.SIGKILL
-
-
-def test_killed_and_run_again(tmp_path: Path) -> None:
-    """A run killed in its third sample has two; the next one keeps these, makes the others, and leaves nothing over."""
-    plan = replace(_plan(StoreFormat.ZARR3), samples=4)
-    with _stopped(tmp_path, plan, workers=1, samples=3):
-        complete = {path: path.stat().st_mtime_ns for path in _samples(tmp_path)}
-        assert len(complete) == 2
-        with pytest.raises(UsageError, match="process"):
-            generate(tmp_path, plan)
-    assert not (tmp_path / CATALOG_NAME).exists()
-    report = generate(tmp_path, plan)
-    assert report.written == 2
-    assert {path: path.stat().st_mtime_ns for path in complete} == complete
-    _check_complete(tmp_path, plan)
-    assert generate(tmp_path, plan).written == 0
-
-
-def test_workers_end_with_their_owner(tmp_path: Path) -> None:
-    """When the owner of worker processes is killed, they end too; the next run makes what is missing."""
-    plan = replace(_plan(StoreFormat.NPY), samples=40)
-    with _stopped(tmp_path, plan, workers=2, samples=3) as child:
-        children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
-        assert len(children) >= 2
-        handles = [os.pidfd_open(int(number)) for number in children]
-    for handle in handles:
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        assert poll.poll(30_000)
-        os.close(handle)
-    kept = len(_samples(tmp_path))
-    assert kept >= 3
-    report = generate(tmp_path, plan)
-    assert report.written == 40 - kept
-    _check_complete(tmp_path, plan)
-
-
-@pytest.fixture(scope="session")
-def _tracker() -> None:
-    """Start the process that Python keeps beside spawned ones, so that no test is charged for it."""
-    resource_tracker.ensure_running()
-
-
-@pytest.mark.usefixtures("_tracker", "no_leaks")
-def test_several_workers_make_the_same(tmp_path: Path) -> None:
-    """Files of two processes equal those of one, byte for byte."""
-    plan = replace(_plan(StoreFormat.HDF5, codec="gzip"), samples=5)
-    told: list[Progress] = []
-    assert generate(tmp_path / "two", plan, workers=2, progress=told.append).written == 5
-    generate(tmp_path / "one", plan)
-    for one, two in zip(_samples(tmp_path / "one"), _samples(tmp_path / "two"), strict=True):
-        assert one.read_bytes() == two.read_bytes()
-    assert {progress.sample for progress in told} == {plan.name(number) for number in range(5)}
-    _check_complete(tmp_path / "two", plan)
-
-
-@pytest.mark.usefixtures("_tracker", "no_leaks")
-def test_a_worker_that_is_killed(tmp_path: Path) -> None:
-    """The death of a worker is an error with a remedy, and not a wait for ever; another error arrives as it is."""
-    with pytest.raises(InternalError, match="fewer --workers"), crew(1) as pool:
-        pool.submit(os._exit, 3).result()
-    with pytest.raises(StorageError, match=r"sample_00000000.*complete samples are kept"), crew(1) as pool:
-        pool.submit(write_sample, _plan(StoreFormat.NPY), tmp_path / "nowhere", 0).result()
+    assert _stored(samples(tmp_path)[0]).shape == (6, 7, 8)
+    check_complete(tmp_path, plan)
 
 
 def test_a_filter_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """HDF5 has gzip of its own; that others need hdf5plugin is said before anything is written."""
     monkeypatch.setitem(sys.modules, "hdf5plugin", None)
     with pytest.raises(UsageError, match=r"hdf5plugin.*voxload\[bench\]"):
-        generate(tmp_path / "zstd", _plan(StoreFormat.HDF5, codec="zstd"))
+        generate(tmp_path / "zstd", small_plan(StoreFormat.HDF5, codec="zstd"))
     assert not (tmp_path / "zstd").exists()
-    assert generate(tmp_path / "gzip", _plan(StoreFormat.HDF5, codec="shuffle-gzip")).written == 2
+    assert generate(tmp_path / "gzip", small_plan(StoreFormat.HDF5, codec="shuffle-gzip")).written == 2
 
 
 def test_growing(tmp_path: Path) -> None:
     """More samples of the same plan are added to those that are there."""
-    plan = _plan(StoreFormat.ZARR2)
+    plan = small_plan(StoreFormat.ZARR2)
     generate(tmp_path, plan)
-    before = {path: path.stat().st_mtime_ns for path in _samples(tmp_path)}
+    before = {path: path.stat().st_mtime_ns for path in samples(tmp_path)}
     report = generate(tmp_path, replace(plan, samples=3))
     assert (report.written, report.samples) == (1, 3)
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    _check_complete(tmp_path, replace(plan, samples=3))
+    check_complete(tmp_path, replace(plan, samples=3))
 
 
 @pytest.mark.parametrize(
@@ -334,17 +206,17 @@ def test_growing(tmp_path: Path) -> None:
 )
 def test_another_plan_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     """A folder keeps one data set: what is there stays as it is."""
-    plan = _plan(StoreFormat.NPY)
+    plan = small_plan(StoreFormat.NPY)
     generate(tmp_path, plan)
     changed = replace(plan, **{"storage": Storage(StoreFormat.RAW), **change})
     with pytest.raises(UsageError, match="another plan"):
         generate(tmp_path, changed)
-    _check_complete(tmp_path, plan)
+    check_complete(tmp_path, plan)
 
 
 def test_what_others_made_is_left_alone(tmp_path: Path) -> None:
     """A folder with anything in it, a file in place of one, and a folder that is being written are refused."""
-    plan = _plan(StoreFormat.RAW)
+    plan = small_plan(StoreFormat.RAW)
     (tmp_path / "thesis.txt").write_text("all of it")
     with pytest.raises(UsageError, match=r"thesis\.txt"):
         generate(tmp_path, plan)
@@ -370,45 +242,11 @@ def test_a_disk_that_is_too_small_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
-    """A file that may not grow as a full disk's: one line, complete samples are kept, and the rest comes later."""
-    code = (
-        "import json, resource, sys\n"
-        "from voxload.benchmark.dataset_plan import DatasetPlan\n"
-        "from voxload.benchmark.generate import generate\n"
-        "from voxload.errors import StorageError\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))\n"
-        "for text in sys.argv[2:]:\n"
-        "    plan = DatasetPlan.from_dict(json.loads(text), 'plan')\n"
-        "    try:\n"
-        "        generate(f'{sys.argv[1]}/{plan.storage.format}', plan)\n"
-        "    except StorageError as error:\n"
-        "        print(error)\n"
-    )
-    chunks: Extents = (2, 64, 64, 64)
-    plans = [
-        DatasetPlan((2, 64, 64, 64), "<i4", Storage(stored, chunks=chunks if stored in CHUNKED else None))
-        for stored in StoreFormat
-    ]
-    texts = [json.dumps(plan.to_dict()) for plan in plans]
-    done = scripts.run(code, tmp_path, *texts, imports=[GENERATE])
-    lines = done.stdout.splitlines()
-    assert len(lines) == len(plans)
-    assert not done.stderr
-    for plan, line in zip(plans, lines, strict=True):
-        folder = tmp_path / plan.storage.format
-        assert "File too large" in line
-        assert "complete samples are kept" in line
-        assert {path.name for path in folder.iterdir()} == {PLAN_NAME}
-        generate(folder, plan)
-        _check_complete(folder, plan)
-
-
 def test_damaged_plans_and_foreign_folders(tmp_path: Path) -> None:
     """A folder without a plan, a torn one, one of another version and a sample outside of it are named."""
     with pytest.raises(NotFoundError, match=PLAN_NAME):
         Truth.of(tmp_path)
-    plan = _plan(StoreFormat.RAW)
+    plan = small_plan(StoreFormat.RAW)
     generate(tmp_path, plan)
     whole = (tmp_path / PLAN_NAME).read_text()
     for text, found in (

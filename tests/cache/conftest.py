@@ -1,4 +1,4 @@
-"""What tests of tiers share: the kit, a look at what is left behind, and processes that a test may kill."""
+"""What tests of tiers share: the kit, a look at what is left behind, processes that a test may kill, other users."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ from typing import IO, Any, Self
 
 import pytest
 
+from tests.cache.two_users import BECOME, END
 from voxload.cache.segment import PREFIX, SHARED
 
 _LAWS = Path(__file__).parent.parent / "laws"
@@ -47,6 +49,12 @@ for line in sys.stdin:
 def tier_laws(law: Callable[[str], ModuleType]) -> ModuleType:
     """Return the conformance kit of tiers."""
     return law("tier")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder that is not there yet."""
+    return tmp_path / "tier"
 
 
 @pytest.fixture
@@ -154,5 +162,23 @@ def run_child(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Cal
     def run(script: str, *argv: str) -> Iterator[Child]:
         with Child(nursery, folder, script, argv) as child:
             yield child
+
+    return run
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """Return a folder in which every user may make files of their own, as in /tmp."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o1777)
+        yield Path(name)
+
+
+@pytest.fixture
+def user(run_child: Callable[..., Any], shared: Path) -> Callable[..., Any]:
+    """Return what runs a script as another user, with an umask that keeps nothing back."""
+
+    def run(number: int, script: str, *argv: str, umask: str = "0") -> Any:
+        return run_child(BECOME + script + END, str(number), umask, str(shared), *argv)
 
     return run

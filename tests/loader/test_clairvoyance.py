@@ -1,17 +1,12 @@
-"""Blocks that come by way of a cache: the same stream, the storage asked once, and nothing left behind."""
+"""Blocks that come by way of a cache: the same stream, the storage asked once, and options that are checked."""
 
 from __future__ import annotations
 
-import gc
 import os
-import shutil
-import threading
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -19,42 +14,10 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, RandomSampler, Sampler, SequentialSampler, WeightedRandomSampler
 
 import voxload
-from voxload.cache.memory import MemoryTier
+from tests.loader.cached_streams import BLOCK, SAMPLES, FlakyDataset, memory_of, open_data, same, stream
 from voxload.cache.peer.address import public_name
-from voxload.errors import StorageError, UsageError
+from voxload.errors import UsageError
 from voxload.prefetch import policies
-from voxload.prefetch.line import MEMORY
-from voxload.readers.protocol import ReadCost, Volume
-
-SAMPLES = 11
-BLOCK = 8 * 8 * 8 * 4 * 2
-"""Bytes of a sample."""
-
-Stream = list[tuple[torch.Tensor, torch.Tensor]]
-
-
-class FlakyDataset(voxload.VolumeDataset):
-    """A data set whose storage refuses a share of the reads, but none of them twice in a row unless it is gone."""
-
-    share = 0.0
-
-    def __init__(self, *arguments: Any, **words: Any) -> None:
-        super().__init__(*arguments, **words)
-        self._refused: set[int] = set()
-        self._draw = np.random.default_rng(17)
-
-    def read_into(self, index: int, volumes: Sequence[Volume], **which: int | None) -> ReadCost:
-        """Read, or refuse to."""
-        if self.share == 1 or (self._draw.random() < self.share and index not in self._refused):
-            self._refused.add(index)
-            raise StorageError("this read", found="refused, for the test")
-        self._refused.discard(index)
-        return super().read_into(index, volumes, **which)
-
-
-def open_data(folder: Path, kind: type[voxload.VolumeDataset] = voxload.VolumeDataset) -> voxload.VolumeDataset:
-    """Return the raw universes as a data set."""
-    return kind(f"{folder}/*.h5", fields={"x": "full"}, axes="DHWC", targets="unitPar")
 
 
 class Weave(Sampler[int]):
@@ -106,25 +69,6 @@ def loader_words(kind: str, batch: int, *, drop_last: bool) -> dict[str, Any]:
 
 
 KINDS = ("sequential", "shuffled", "weighted", "batches", "unknown", "uneven", "single")
-
-
-def stream(loader: torch.utils.data.DataLoader[Any], lengths: Sequence[int | None]) -> Stream:
-    """Return the batches of some epochs, each left after so many batches."""
-    found = []
-    for length in lengths:
-        for count, (x, y) in enumerate(loader):
-            found.append((x.clone(), y.clone()))
-            x.zero_()  # a consumer may do with a batch what it likes
-            if length is not None and count + 1 >= length:
-                break
-    return found
-
-
-def same(found: Stream, expected: Stream) -> bool:
-    """Tell whether two streams are equal, in order and bit for bit."""
-    return len(found) == len(expected) and all(
-        torch.equal(x, p) and torch.equal(y, q) for (x, y), (p, q) in zip(found, expected, strict=True)
-    )
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -302,133 +246,11 @@ def test_names_in_memory_do_not_show_the_token(folder: Path, monkeypatch: pytest
     data = open_data(folder)
     loader = voxload.DataLoader(data, 1, cache=voxload.Cache(memory="1MiB"))
     assert list(loader)
-    name = _memory_of(loader).path
+    name = memory_of(loader).path
     loader.close()
     data.close()
     assert f"-{public_name(token)}-0-" in name
     assert not any(token[at : at + 3].hex() in name for at in range(30))
-
-
-def test_storage_that_is_gone_for_good_is_an_error_that_names_it(folder: Path) -> None:
-    """The reader's own error arrives."""
-    data = open_data(folder, FlakyDataset)
-    assert isinstance(data, FlakyDataset)
-    data.share = 1.0
-    loader = voxload.DataLoader(data, 2, cache=voxload.Cache(memory="1MiB"))
-    with pytest.raises(StorageError, match="refused, for the test"):
-        next(iter(loader))
-    loader.close()
-    data.close()
-
-
-def test_a_timeout_is_torchs_and_loses_no_batch(folder: Path) -> None:
-    """Who asks again after a time-out gets the batch that was late."""
-    gate = threading.Event()
-
-    class Slow(voxload.VolumeDataset):
-        def read_into(self, index: int, volumes: Sequence[Volume], **which: int | None) -> ReadCost:
-            gate.wait()
-            return super().read_into(index, volumes, **which)
-
-    data = open_data(folder, Slow)
-    loader = voxload.DataLoader(data, 2, num_workers=1, timeout=0.1, cache=voxload.Cache(memory="1MiB"))
-    batches = iter(loader)
-    with pytest.raises(RuntimeError, match=r"timed out after 0\.1 seconds"):
-        next(batches)
-    gate.set()
-    found: list[tuple[torch.Tensor, torch.Tensor]] = []
-    while len(found) < len(loader):
-        try:
-            x, y = next(batches)
-        except RuntimeError:  # an iterator keeps its time-out, and the machine may be busy
-            continue
-        found.append((x.clone(), y.clone()))
-    with pytest.raises(StopIteration):
-        next(batches)
-    plain = open_data(folder)
-    assert same(found, stream(voxload.DataLoader(plain, 2), [None]))
-    loader.close()
-    data.close()
-    plain.close()
-
-
-def _memory_of(loader: voxload.DataLoader) -> MemoryTier:
-    assert loader._reading is not None
-    assert loader._reading.clairvoyance is not None
-    tier = loader._reading.clairvoyance.nearby.tiers[MEMORY]
-    assert isinstance(tier, MemoryTier)
-    return tier
-
-
-def _damage_memory(loader: voxload.DataLoader) -> None:
-    memory = _memory_of(loader).memory
-    memory[len(memory) // 100 :] = 0xFF
-
-
-def _blocks_on_disk(loader: voxload.DataLoader) -> list[Path]:
-    assert loader.cache is not None
-    assert loader.cache.folder is not None
-    return list(loader.cache.folder.rglob("*.block"))
-
-
-def _damage_disk(loader: voxload.DataLoader) -> None:
-    for path in _blocks_on_disk(loader):
-        with path.open("r+b") as file:
-            file.seek(path.stat().st_size - 7)
-            file.write(b"\x55")
-
-
-def _remove_disk(loader: voxload.DataLoader) -> None:
-    shutil.rmtree(_blocks_on_disk(loader)[0].parents[2])
-
-
-@pytest.mark.parametrize("harm", [_damage_memory, _damage_disk, _remove_disk])
-def test_harm_to_a_tier_changes_nothing_but_where_blocks_come_from(
-    folder: Path, tmp_path: Path, harm: Callable[[voxload.DataLoader], None]
-) -> None:
-    """Flipped bits and a folder that is gone cost reads, and are told."""
-    data = open_data(folder)
-    words: dict[str, Any] = {"disk": tmp_path / "tier", "disk_size": "2MiB"}
-    if harm is _damage_memory:
-        words = {"memory": "2MiB"}
-    loader = voxload.DataLoader(data, 2, cache=voxload.Cache(**words))
-    expected = stream(voxload.DataLoader(data, 2), [None])
-    assert same(stream(loader, [None]), expected)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        harm(loader)
-        assert same(stream(loader, [None, None]), expected * 2)
-    assert loader.stats().sources["storage"].fetches > SAMPLES
-    assert caught
-    loader.close()
-    data.close()
-
-
-def test_nothing_is_left_behind(folder: Path, tmp_path: Path) -> None:
-    """Threads, shared memory and descriptors go with the loader, closed or not."""
-
-    def left() -> tuple[set[str], int]:
-        gc.collect()
-        threads = {thread.name for thread in threading.enumerate() if thread.name.startswith("voxload-")}
-        return threads - {"voxload-decode_0"}, len(list(Path("/proc/self/fd").iterdir()))
-
-    data = open_data(folder)
-    stream(voxload.DataLoader(data, 2), [None])
-    before = left()
-    for is_closed in (True, False):
-        cache = voxload.Cache(memory="1MiB", disk=tmp_path / "tier", disk_size="1MiB")
-        loader = voxload.DataLoader(data, 2, shuffle=True, cache=cache)
-        stream(loader, [None, 2])
-        segment = Path(_memory_of(loader).path)
-        assert segment.exists()
-        if is_closed:
-            loader.close()
-        del loader
-        threads, descriptors = left()
-        assert threads <= before[0]
-        assert descriptors <= before[1]
-        assert not segment.exists()
-    data.close()
 
 
 def test_figures_by_source_are_there_for_people_and_programs(folder: Path) -> None:

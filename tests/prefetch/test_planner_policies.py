@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tests.prefetch.planner_world import Faults, Shape, World, planned_sources, some_line
+from tests.prefetch.planner_world import Faults, World
+from tests.prefetch.random_plans import Shape, planned_sources, some_line
 from voxload.prefetch.events import From, Ready
 from voxload.prefetch.held import Held
 from voxload.prefetch.limits import Limits

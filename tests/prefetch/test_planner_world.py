@@ -11,7 +11,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.prefetch.planner_world import Faults, Placing, Shape, World, planned_sources, some_held, some_line
+from tests.prefetch.planner_world import Faults, World
+from tests.prefetch.random_plans import Placing, Shape, planned_sources, some_held, some_line
 from voxload.prefetch.events import Failed, From
 from voxload.prefetch.limits import Limits
 from voxload.prefetch.log import EventLog, replay

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.support.rangeserver import RangeServer, serving
-from voxload.readers import Location, open_reader, warm
+from voxload.readers import Location, open_reader, set_chunk_cache, warm
 from voxload.readers.remote import store
 from voxload.readers.remote.patience import Patience
 
@@ -27,6 +27,13 @@ def server(tmp_path: Path) -> Iterator[RangeServer]:
     """Serve a folder on the loopback interface until the test ends."""
     with serving(tmp_path) as site:
         yield site
+
+
+@pytest.fixture
+def chunk_cache_off() -> Iterator[None]:
+    """Leave no cache behind."""
+    yield
+    set_chunk_cache(0)
 
 
 @pytest.fixture(scope="session")
