@@ -49,6 +49,11 @@ class Outcome:
     warned: list[tuple[type[Warning], str]]
 
 
+_UNLIKE = ("fork", "This DataLoader will create")
+"""Newer Pythons warn of forks beside threads, whichever loader forks; torch of more processes than cores, which threads
+are not."""
+
+
 def _run(check: Check, kind: Any, data: Any) -> Outcome:
     torch.manual_seed(0)
     value, error, where = None, None, ""
@@ -59,8 +64,8 @@ def _run(check: Check, kind: Any, data: Any) -> Outcome:
         except Exception as raised:  # noqa: BLE001 - whatever a loader raises is what is compared
             error = (type(raised), _NUMBERS.sub("#", str(raised)))
             where = "".join(traceback.format_exception(raised))
-    # Newer Pythons warn of forks beside threads, whichever loader forks.
-    warned = [(entry.category, str(entry.message)) for entry in caught if "fork" not in str(entry.message)]
+    told = [(entry.category, str(entry.message)) for entry in caught]
+    warned = [one for one in told if not any(words in one[1] for words in _UNLIKE)]
     return Outcome(value, error, where, warned)
 
 
