@@ -118,7 +118,7 @@ class Handles:
     def close(self) -> None:
         """Close every reader; one that is in use is closed by its last user. The next lease opens anew.
 
-        A loader that goes does not wait for its reads: a descriptor that was closed beneath one may be another file's.
+        A loader that goes does not wait for its reads, which would find a closed reader.
         """
         with self._lock:
             unused = [handle.reader for handle in self._handles.values() if not handle.users]

@@ -134,7 +134,7 @@ def _measure(flat: Any, block: Any, places: Any, tables: Any, found: Any, figure
 
 @cache
 def _kernel(dtype: np.dtype[Any]) -> Callable[..., int]:
-    """Return `_measure` for numbers of a type; takes two seconds the first time on a machine."""
+    """Return `_measure` for numbers of a type; takes a second the first time on a machine."""
     flat = types.Array(from_dtype(dtype), 1, "C")
     kernel: Callable[..., int] = compiled(flat, _NUMBERS, _PLACES, TABLE, TABLE, _NUMBERS, returns=int64)(_measure)
     return kernel
