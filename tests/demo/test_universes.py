@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
+from tests.support import processes
 from voxload.demo.parameters import NAMES, to_physical
 from voxload.demo.universes import REDSHIFTS, Universe, UniverseSpec, make_universes, write_universe
 from voxload.errors import UsageError
@@ -140,3 +146,26 @@ def test_impossible_collections_are_refused_before_anything_is_written(
     with pytest.raises(UsageError, match="expected"):
         make_universes(tmp_path / "raw", count=count, size=size, seed=0, workers=workers)
     assert list(tmp_path.iterdir()) == []
+
+
+MAKING = """
+import sys
+from pathlib import Path
+from voxload.demo.universes import make_universes
+try:
+    make_universes(Path(sys.argv[1]), count=64, size=32, seed=0, workers=2)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("written", [8, *(pytest.param(count, marks=pytest.mark.long) for count in (1, 16, 24, 40))])
+def test_an_interrupt_of_the_whole_group_ends_it(tmp_path: Path, written: int) -> None:
+    """Ctrl-C reaches the workers, too: none is left waiting for a lock that another one had."""
+    command = [sys.executable, "-c", MAKING, str(tmp_path)]
+    with processes.started(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        while process.poll() is None and len(list(tmp_path.glob("*.hdf5"))) < written:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        told, _ = process.communicate(timeout=processes.LIMIT)
+    assert told == "interrupted\n"

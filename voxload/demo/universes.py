@@ -17,10 +17,8 @@ particles of powerbox's ``create_discrete_sample`` would give, without making th
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -29,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxload.atomic import replacing
+from voxload.benchmark.crew import crew
 from voxload.demo.density import DensityGrid
 from voxload.demo.parameters import NAMES, PARAMETERS, to_physical
 from voxload.errors import UsageError
@@ -172,12 +171,8 @@ def _each_done(missing: list[tuple[Path, UniverseSpec]], workers: int) -> Iterat
     if workers == 1 or len(missing) <= _ALONE:
         yield from map(write_universe, paths, specs)
         return
-    # Spawned and not forked: the caller may hold threads (torch's, HDF5's) that a fork would leave locked.
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
-    try:
+    with crew(workers) as pool:
         yield from pool.map(write_universe, paths, specs)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def write_universe(path: Path, spec: UniverseSpec) -> None:
