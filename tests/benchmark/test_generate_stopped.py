@@ -121,6 +121,16 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
         pool.submit(write_sample, small_plan(StoreFormat.NPY), tmp_path / "nowhere", 0).result()
 
 
+@pytest.mark.usefixtures("_tracker", "no_leaks")
+def test_ctrl_c_does_not_reach_a_worker_that_begins() -> None:
+    """It is blocked in a worker before there is any Python in it, and here it is not."""
+    with crew(1) as pool:
+        status = pool.submit(Path.read_text, Path("/proc/self/status")).result()
+    (blocked,) = [line.split()[1] for line in status.splitlines() if line.startswith("SigBlk:")]
+    assert int(blocked, 16) >> (signal.SIGINT - 1) & 1
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
     """A file that may not grow as a full disk's: one line, complete samples are kept, and the rest comes later."""
     code = (

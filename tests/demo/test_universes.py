@@ -153,7 +153,7 @@ import sys
 from pathlib import Path
 from voxload.demo.universes import make_universes
 try:
-    make_universes(Path(sys.argv[1]), count=64, size=32, seed=0, workers=2)
+    make_universes(Path(sys.argv[1]), count=2**12, size=32, seed=0, workers=2)
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -163,9 +163,9 @@ except KeyboardInterrupt:
 def test_an_interrupt_of_the_whole_group_ends_it(tmp_path: Path, written: int) -> None:
     """Ctrl-C reaches the workers, too: none is left waiting for a lock that another one had."""
     command = [sys.executable, "-c", MAKING, str(tmp_path)]
-    with processes.started(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with processes.started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while process.poll() is None and len(list(tmp_path.glob("*.hdf5"))) < written:
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGINT)
-        told, _ = process.communicate(timeout=processes.LIMIT)
-    assert told == "interrupted\n"
+        told = process.communicate(timeout=processes.LIMIT)
+    assert (*told, process.returncode) == ("interrupted\n", "", 0)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 
 from voxload.errors import InternalError
@@ -28,6 +29,7 @@ def crew(workers: int) -> Iterator[ProcessPoolExecutor]:
     far, near = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_follow, initargs=(far,))
     try:
+        _start(pool)
         yield pool
     except BrokenProcessPool as error:
         raise InternalError(
@@ -42,6 +44,19 @@ def crew(workers: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(cancel_futures=True)
         near.close()
         far.close()
+
+
+def _start(pool: ProcessPoolExecutor) -> None:
+    """Start all processes now, and keep Ctrl-C from them even before they run: what is blocked here is blocked there.
+
+    One that it reached while it imports would die, and its owner might hear of that before it hears of Ctrl-C itself.
+    """
+    resource_tracker.ensure_running()  # else it is started in between, and unblocks what is blocked
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        pool.submit(int)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _follow(lifeline: Connection) -> None:
