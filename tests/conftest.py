@@ -49,6 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
     processes.adopt()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # A shell that puts a run into the background lets it ignore Ctrl-C, and with it all that tests start.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = tempfile.mkdtemp(prefix="vt-")
     Path(folder).chmod(0o711)  # tests that read as another user go through it
