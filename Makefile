@@ -1,5 +1,5 @@
 # make demo: from raw cubes to a trained network, in one command.   make test: everything a change needs, in minutes.
-# make test-long: matrices and soaks, besides.
+# make test-long: matrices and soaks, besides.   make gpu: proves on a GPU what is said of GPUs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # than cores: further threads of torch would wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-long unit lint wheel clean
+.PHONY: demo test test-long unit lint wheel gpu clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --upgrade-deps $(VENV)
@@ -45,5 +45,14 @@ unit: $(VENV)/imported
 wheel: $(VENV)/installed
 	PYTHON=$(abspath $(BIN))/python ./.ci/wheel
 
+# GPU_PYTHON=python3 takes a Python that has torch for the GPU at hand: voxload need not be installed there.
+ifdef GPU_PYTHON
+gpu:
+	$(GPU_PYTHON) -m bench.gpu
+else
+gpu: $(VENV)/installed
+	$(BIN)/python -m bench.gpu
+endif
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo-data demo-report
+	rm -rf $(VENV) build dist *.egg-info demo-data demo-report gpu-report

@@ -50,7 +50,9 @@ def main() -> int:
     fused = fusion.measure(device, words.size)
     with tempfile.TemporaryDirectory() as folder:
         training.make_samples(Path(folder), words.size, words.samples)
-        trained = training.measure(device, Path(folder), size=words.size, batch_size=words.batch_size)
+        trained = training.measure(
+            device, Path(folder), size=words.size, batch_size=words.batch_size, network="cosmoflow"
+        )
     if words.picture:
         picture.draw(trained.spans, words.picture, title=f"CosmoFlow, {words.size}^3 x 4 int16, on {device}")
     if words.json:

@@ -16,11 +16,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 import zarr.core.sync
 from hypothesis import HealthCheck, settings
 
 import voxload.readers  # noqa: F401 - compiles its kernels once in a fresh clone, before workers begin that all need them
-from tests.support import processes
+from tests.support import devices, processes
 from tests.support.examples import draw_few
 from tests.support.leftovers import Snapshot, open_what_lasts
 from tests.support.memory import Trimmer
@@ -119,6 +120,20 @@ def no_leaks() -> Iterator[None]:
     _settle()
     left = before.left_behind()
     assert not left, f"left behind: {left}"
+
+
+@pytest.fixture(scope="session")
+def device() -> torch.device:
+    """Return what tests marked ``gpu`` run on."""
+    return devices.chosen()
+
+
+@pytest.fixture(scope="session")
+def cuda(device: torch.device) -> torch.device:
+    """Return the GPU; tests of what a host does not have are skipped without one."""
+    if device.type != "cuda":
+        pytest.skip("needs a GPU")
+    return device
 
 
 @pytest.fixture(scope="session")

@@ -14,17 +14,24 @@ from typing import Any
 
 import torch.distributed
 
+from voxload.devices import HOST
 from voxload.stores import store_over_mpi
 
 dist: Any = torch.distributed
 """Stores are public there, and torch does not say so to type checkers."""
+_ON_HOSTS = "gloo"
+_ON_GPUS = "cpu:gloo,cuda:nccl"
+"""Numbers of the host travel by gloo there, too: they are asked for by the host."""
 
 
 @contextmanager
 def joined(
-    rank: int, world_size: int, *, timeout: timedelta, environ: Mapping[str, str] | None = None
+    rank: int, world_size: int, *, timeout: timedelta, kind: str = HOST, environ: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """Initialise torch.distributed over gloo for the job's ranks, and end it afterwards; nothing for one rank.
+    """Initialise torch.distributed for the job's ranks, and end it afterwards; nothing for one rank.
+
+    What lies on the host travels by gloo and, where ranks compute on a `kind` of device that is no host, what lies
+    there by NCCL.
 
     Raises
     ------
@@ -39,7 +46,8 @@ def joined(
         None if "MASTER_ADDR" in known and "MASTER_PORT" in known else store_over_mpi(rank, world_size, timeout=timeout)
     )
     method = {"init_method": "env://"} if store is None else {"store": store}
-    dist.init_process_group("gloo", rank=rank, world_size=world_size, timeout=timeout, **method)
+    backend = _ON_HOSTS if kind == HOST else _ON_GPUS
+    dist.init_process_group(backend, rank=rank, world_size=world_size, timeout=timeout, **method)
     try:
         yield
     finally:

@@ -1,9 +1,11 @@
-"""Training: how long CosmoFlow's steps wait for their batches, and what copies and compute do meanwhile."""
+"""Training: how long a network's steps wait for their batches, and what copies and compute do meanwhile."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 from unittest import mock
 
 import h5py
@@ -15,11 +17,20 @@ from voxload.dataset import VolumeDataset
 from voxload.loader import boarding
 from voxload.loader.dataloader import DataLoader
 from voxload.loader.streams import numbered
-from voxload.models import CosmoFlow
+from voxload.models import CosmoFlow, UNet3D
 from voxload.transforms import Compose, Log1p, Standardize
 
-_CHANNELS, _TARGETS = 4, 4
+CHANNELS = 4
+_TARGETS = 4
+_CLASSES = 3
 _CHUNK = 64
+_WHOLE = 128
+"""Voxels along each axis from which on the U-Net is the whole one; below, it is one for tests."""
+_NARROW = (8, 16, 32)
+_MOST = 12
+"""Counts of a voxel are below it."""
+Network = Literal["cosmoflow", "unet3d"]
+"""Names of the networks: one has a result for the sample, one for each voxel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +58,29 @@ def make_samples(folder: Path, size: int, count: int) -> None:
     rng = np.random.default_rng(0)
     for number in range(count):
         with h5py.File(folder / f"u{number:03}.h5", "w") as file:
-            cube = rng.poisson(3, (_CHANNELS, size, size, size)).astype("<i2")
-            file.create_dataset("full", data=cube, chunks=(_CHANNELS, *(min(size, _CHUNK),) * 3))
+            cube = rng.integers(0, _MOST, (CHANNELS, size, size, size), dtype="<i2")
+            file.create_dataset("full", data=cube, chunks=(CHANNELS, *(min(size, _CHUNK),) * 3))
             file["y"] = rng.uniform(-1, 1, _TARGETS)
 
 
-def measure(device: torch.device, folder: Path, *, size: int, batch_size: int) -> Training:
-    """Train two epochs, the first to warm up; return the figures of the second."""
+def measure(device: torch.device, folder: Path, *, size: int, batch_size: int, network: Network) -> Training:
+    """Train two epochs, the first to warm up; return the figures of the second.
+
+    On a GPU steps are as its users take them: autocast to bfloat16, channels last.
+    """
     device = numbered(device)
     torch.manual_seed(0)
-    network = CosmoFlow(size, _CHANNELS, _TARGETS, dropout=0).to(device)
-    optimiser = torch.optim.SGD(network.parameters(), lr=1e-4)
-    chain = Compose(Log1p(), Standardize([1.0] * _CHANNELS, [0.5] * _CHANNELS))
+    model, loss = _network(network, size)
+    layout = torch.channels_last_3d if device.type == "cuda" else torch.contiguous_format
+    model = model.to(device, memory_format=layout)  # type: ignore[call-overload] # torch's stubs know images alone
+    optimiser = torch.optim.SGD(model.parameters(), lr=1e-4)
+    chain = Compose(Log1p(), Standardize([1.0] * CHANNELS, [0.5] * CHANNELS))
 
     def step(x: torch.Tensor, y: torch.Tensor) -> None:
         optimiser.zero_grad(set_to_none=True)
-        torch.nn.functional.mse_loss(network(x), y).backward()  # type: ignore[no-untyped-call] # torch's
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            found = model(x.contiguous(memory_format=layout))
+        loss(found, y).backward()  # type: ignore[no-untyped-call] # torch's
         optimiser.step()
 
     clock = clock_of(device)
@@ -87,3 +105,15 @@ def measure(device: torch.device, folder: Path, *, size: int, batch_size: int) -
     loader.close()
     data.close()
     return found
+
+
+def _network(name: Network, size: int) -> tuple[torch.nn.Module, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]:
+    """Return a network and its loss; that of voxels has the class 0 everywhere for its truth."""
+    if name == "cosmoflow":
+        return CosmoFlow(size, CHANNELS, _TARGETS, dropout=0), lambda found, y: _squared(found.float(), y)
+    widths = None if size >= _WHOLE else _NARROW
+    return UNet3D(CHANNELS, _CLASSES, widths=widths), lambda found, _: -found.float().log_softmax(1)[:, 0].mean()
+
+
+def _squared(found: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.mse_loss(found, y)

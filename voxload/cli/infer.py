@@ -16,6 +16,7 @@ from voxload.cli.console import Screen
 from voxload.cli.options import AllowOutside, parse_triple
 from voxload.cli.outputs import check_folder
 from voxload.cli.progress import count_bar
+from voxload.devices import DEVICES, HOST
 from voxload.grid import ProcessGrid, is_launched
 from voxload.inference.launch import launch_inference
 from voxload.inference.plan import InferencePlan
@@ -35,6 +36,9 @@ def infer(
     ],
     spatial: Annotated[str, typer.Option(help="Blocks d,h,w that each sample is cut into.")] = "1,1,1",
     nproc: Annotated[int, typer.Option(help="Processes on this machine, a multiple of the blocks.", min=1)] = 1,
+    device: Annotated[
+        str, typer.Option(help=f"What each process computes on: {' or '.join(DEVICES)}, a GPU of its own.")
+    ] = HOST,
     batch_size: Annotated[int, typer.Option(help="Samples of one sample group at a time.")] = 1,
     dataset: Annotated[
         str, typer.Option(help="Dataset to predict from.", show_default="the one trained on, or the only one")
@@ -48,7 +52,7 @@ def infer(
 ) -> None:
     """Predict from whole samples that several processes share.
 
-    Runs on the CPUs of this machine, on any grid, whatever grid the network was trained on.
+    Runs on the CPUs or GPUs of this machine, on any grid, whatever grid the network was trained on.
 
     CosmoFlow's targets go to OUTPUT/predictions.csv and .parquet, in their own units.
 
@@ -60,6 +64,7 @@ def infer(
         checkpoint=os.fspath(checkpoint),
         output=os.fspath(output),
         spatial=parse_triple("--spatial", spatial),
+        device=device,
         batch_size=batch_size,
         dataset=dataset,
         labels=labels,

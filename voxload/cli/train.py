@@ -13,6 +13,7 @@ from voxload.cli.console import Screen
 from voxload.cli.options import AllowOutside, parse_extents, parse_names, parse_triple
 from voxload.cli.outputs import check_file, check_folder
 from voxload.cli.training import report, train_as_rank
+from voxload.devices import DEVICES, HOST
 from voxload.errors import UsageError
 from voxload.loader.cache import CLAIRVOYANT, CODECS, PEERS, Cache
 from voxload.prefetch import policies
@@ -40,6 +41,9 @@ def train(
     nproc: Annotated[
         int, typer.Option(help="Processes to start here, a multiple of the blocks; 1 under a launcher.", min=1)
     ] = 1,
+    device: Annotated[
+        str, typer.Option(help=f"What each process computes on: {' or '.join(DEVICES)}, a GPU of its own.")
+    ] = HOST,
     epochs: Annotated[int, typer.Option(help="Passes over the training samples.")] = Optimisation().epochs,
     batch_size: Annotated[
         int, typer.Option(help="Samples of one sample group in one step.")
@@ -100,7 +104,7 @@ def train(
 ) -> None:
     """Train a network on blocks of samples that several processes share.
 
-    Runs on the CPUs of this machine; under torchrun, mpiexec or srun each process is a rank.
+    Runs on the CPUs or GPUs of this machine; under torchrun, mpiexec or srun each process is a rank.
 
     The weights in OUTPUT/model.pt load into the ordinary, unsplit network.
 
@@ -131,6 +135,7 @@ def train(
         classes=classes,
         targets=parse_names(targets),
         spatial=parse_triple("--spatial", spatial),
+        device=device,
         validation=validation,
         log1p=log1p,
         optimisation=Optimisation(epochs, batch_size, learning_rate, dropout, seed, dtype),

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from voxload.catalog import Catalog
 from voxload.dataset import VolumeDataset
+from voxload.devices import HOST
 from voxload.errors import NotFoundError, UsageError
 from voxload.grid import ProcessGrid
 from voxload.inference.model import Extents, Trained
@@ -56,6 +58,8 @@ class InferenceData:
         The network's inputs.
     grid
         The ranks; torch.distributed is initialised when there are several.
+    device
+        Where batches go; on the host they are tensors of the loaders' own memory.
 
     Raises
     ------
@@ -63,7 +67,9 @@ class InferenceData:
         When catalogue, network and grid do not fit each other.
     """
 
-    def __init__(self, plan: InferencePlan, trained: Trained, grid: ProcessGrid) -> None:
+    def __init__(
+        self, plan: InferencePlan, trained: Trained, grid: ProcessGrid, *, device: torch.device | None = None
+    ) -> None:
         self.catalog = Catalog.read(plan.catalog, allow_outside=plan.allow_outside)
         self.catalog.check_not_empty()
         self.dataset, labels = _datasets(plan, trained, self.catalog)
@@ -78,12 +84,13 @@ class InferenceData:
         others = tuple(sample for sample in self.samples if sample not in there)
         volumes = {VOLUME: self.dataset}
         wanted = ((self.labelled, volumes | {LABELS: labels}), (others, volumes))
+        place = None if device is None or device.type == HOST else device
         self._parts: list[Part] = []
         for samples, fields in wanted:
             if samples:
                 data = VolumeDataset(self.catalog.select(samples), fields=fields, grid=grid)
                 batches = deal([self.extents[one] for one in data.sample_ids], grid, batch_size=plan.batch_size)
-                loader = DataLoader(data, batch_sampler=batches, transform=trained.moments.transform)
+                loader = DataLoader(data, batch_sampler=batches, transform=trained.moments.transform, device=place)
                 self._parts.append(Part(data, batches, loader))
 
     def __iter__(self) -> Iterator[Batch]:

@@ -67,8 +67,10 @@ class Trained:
         """Channels of the inputs."""
         return len(self.moments.mean)
 
-    def networks(self, grid: ProcessGrid, extents: Iterable[Extents]) -> dict[Extents, nn.Module]:
-        """Return the network, split over `grid`, for each extents of samples; all ranks call it together.
+    def networks(
+        self, grid: ProcessGrid, extents: Iterable[Extents], *, device: torch.device
+    ) -> dict[Extents, nn.Module]:
+        """Return the network on a device, split over `grid`, for each extents of samples; all ranks call it together.
 
         Raises UsageError on every rank, before anything is sent, when it cannot be.
         """
@@ -77,7 +79,7 @@ class Trained:
         for shape in extents:
             # A U-Net is the same for all extents; of CosmoFlow there is one for each size of cube.
             if network is None or self.plan.model != UNET3D:
-                network = self._network(shape)
+                network = self._network(shape).to(device)
             if isinstance(network, UNet3D):
                 _check_halvings(network, shape)
             split[shape] = shard(network, grid, shape=shape).eval()

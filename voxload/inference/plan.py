@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from voxload.devices import HOST, check_device
 from voxload.documents import parse_json
 from voxload.errors import DataError, UsageError
 
@@ -31,8 +32,11 @@ class InferencePlan:
     """Dataset with a class for each voxel to compare with; empty for the one that was trained on, where it is there."""
     allow_outside: bool = False
     """Whether the catalogue's paths may lead out of its folder."""
+    device: str = HOST
+    """What each rank computes on, one of `voxload.devices.DEVICES`."""
 
     def __post_init__(self) -> None:
+        check_device(self.device)
         if self.batch_size < 1:
             raise UsageError("batch size", found=str(self.batch_size), expected="1 or more")
 

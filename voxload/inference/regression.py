@@ -44,7 +44,7 @@ class Numbers:
 
     def take(self, batch: Batch, outputs: Tensor) -> None:
         """See Predictor; all ranks of a group have the same outputs, so that of the first one counts."""
-        found = self._scale.original(outputs.double())
+        found = self._scale.original(outputs.double()).cpu()
         is_first = self._grid.rank == self._grid.group_ranks[0]
         self._noted |= dict(zip(batch.samples, found if is_first else torch.zeros_like(found), strict=True))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from voxload.devices import ON_HOST
 from voxload.grid import ProcessGrid
 from voxload.inference.data import InferenceData
 from voxload.inference.model import Trained, read_together
@@ -35,6 +36,8 @@ class Inference:
         What to predict.
     grid
         The ranks; torch.distributed is initialised when there are several.
+    device
+        What this rank computes on; the host by default.
 
     Raises
     ------
@@ -44,12 +47,12 @@ class Inference:
         When the checkpoint is damaged.
     """
 
-    def __init__(self, plan: InferencePlan, grid: ProcessGrid) -> None:
+    def __init__(self, plan: InferencePlan, grid: ProcessGrid, *, device: torch.device = ON_HOST) -> None:
         self._start = perf_counter()
         self._plan, self._grid = plan, grid
         self._trained = read_together(plan, grid)
-        self._data = InferenceData(plan, self._trained, grid)
-        self._models = self._trained.networks(grid, sorted(set(self._data.extents.values())))
+        self._data = InferenceData(plan, self._trained, grid, device=device)
+        self._models = self._trained.networks(grid, sorted(set(self._data.extents.values())), device=device)
 
     @torch.no_grad()
     def execute(self, tell: Tell) -> InferenceResult:

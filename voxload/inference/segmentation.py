@@ -45,11 +45,11 @@ class Classes:
 
     def take(self, batch: Batch, outputs: Tensor) -> None:
         """See Predictor."""
-        found = outputs.argmax(1)
+        found = outputs.argmax(1).cpu()
         for sample, classes in zip(batch.samples, found, strict=True):
             self._store.write(sample, classes.numpy().astype(self._dtype))
         if batch.labels is not None:
-            for sample, classes, labels in zip(batch.samples, found, batch.labels, strict=True):
+            for sample, classes, labels in zip(batch.samples, found, batch.labels.cpu(), strict=True):
                 self._noted[sample] = _counts(classes, self._checked(sample, labels), self._classes)
 
     def finish(self) -> InferenceResult:

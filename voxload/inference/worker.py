@@ -11,6 +11,7 @@ import sys
 from contextlib import closing
 from datetime import timedelta
 
+from voxload.devices import check_own, rank_device
 from voxload.grid import ProcessGrid, launched_as
 from voxload.inference.plan import InferencePlan
 from voxload.inference.result import InferenceResult
@@ -39,8 +40,11 @@ def infer_rank(plan: InferencePlan, hear: Tell) -> InferenceResult | None:
     """
     rank, world_size = launched_as(os.environ)
     grid = ProcessGrid(spatial=plan.spatial, world_size=world_size, rank=rank)
-    with joined(rank, world_size, timeout=COLLECTIVE_TIMEOUT), closing(Inference(plan, grid)) as run:
-        result = run.execute(hear)
+    device = rank_device(plan.device)
+    with joined(rank, world_size, timeout=COLLECTIVE_TIMEOUT, kind=device.type):
+        check_own(device)
+        with closing(Inference(plan, grid, device=device)) as run:
+            result = run.execute(hear)
     return result if rank == 0 else None
 
 

@@ -65,7 +65,7 @@ class DeviceRing:
     Raises
     ------
     UsageError
-        When the budget does not hold the buffers; nothing is allocated then.
+        When the budget does not hold the buffers, and nothing is allocated then; and when the device does not.
     """
 
     def __init__(self, copier: Copier, layout: BatchLayout, *, keep: int, budget: int) -> None:
@@ -80,7 +80,15 @@ class DeviceRing:
         self.copier = copier
         self._keep = keep
         self._offsets = layout.offsets
-        self._free = deque(Buffer(copier.empty(max(layout.nbytes, 1))) for _ in range(keep + 1))
+        try:
+            self._free = deque(Buffer(copier.empty(max(layout.nbytes, 1))) for _ in range(keep + 1))
+        except torch.OutOfMemoryError as error:
+            raise UsageError(
+                f"memory of {copier.device}",
+                found=str(error).partition(". ")[0],
+                expected=f"{format_bytes(self.nbytes)} for {keep} batches that are kept and the next one",
+                remedy="lower keep or batch_size, or make room on the device",
+            ) from error
         self._given: deque[Buffer] = deque()
         _log.info("%d buffers of %s on %s", keep + 1, format_bytes(layout.nbytes), copier.device)
 

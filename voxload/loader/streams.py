@@ -195,6 +195,16 @@ def copier_to(device: torch.device) -> Copier:
 
 
 def numbered(device: torch.device) -> torch.device:
-    """Return a CUDA device with its number: that of the current one where it has none."""
+    """Return a CUDA device with its number: that of the current one where it has none.
+
+    Raises UsageError in a process that was forked from one that uses CUDA, of which the device knows nothing.
+    """
+    if device.type == "cuda" and torch.cuda._is_in_bad_fork():  # noqa: SLF001 - torch asks itself, and has no other way
+        raise UsageError(
+            "device",
+            found=f"{device} in a process forked from one that uses CUDA",
+            expected="a process of its own",
+            remedy="start it by multiprocessing's spawn or forkserver, or take batches on the host there",
+        )
     is_open = device.type == "cuda" and device.index is None
     return torch.device("cuda", torch.cuda.current_device()) if is_open else device

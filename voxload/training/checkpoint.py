@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class Checkpoint:
     """State of torch's generator."""
     marks: Tensor
     """Those of the held-out samples at the last epoch's end; empty before."""
+    device_random: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.uint8))
+    """State of the generator of the device that computed; empty for the host, and in what older versions wrote."""
 
     def values(self) -> dict[str, Any]:
         """Return the checkpoint as numbers, text, tensors, and mappings and lists of these."""

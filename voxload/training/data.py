@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 
+import torch
+
 from voxload.catalog import Catalog
 from voxload.dataset import VolumeDataset
+from voxload.devices import HOST
 from voxload.grid import ProcessGrid
 from voxload.loader.cache import Cache
 from voxload.loader.dataloader import DataLoader
@@ -29,6 +32,8 @@ class TrainingData:
         What to train on.
     grid
         The ranks; torch.distributed is initialised when there are several.
+    device
+        Where the loaders' batches go; on the host they are tensors of the loaders' own memory.
     moments
         Those of the inputs, where they are known; None measures them.
 
@@ -38,7 +43,14 @@ class TrainingData:
         When plan and catalogue do not fit each other, or the inputs cannot be standardised.
     """
 
-    def __init__(self, plan: TrainingPlan, grid: ProcessGrid, *, moments: Moments | None = None) -> None:
+    def __init__(
+        self,
+        plan: TrainingPlan,
+        grid: ProcessGrid,
+        *,
+        device: torch.device | None = None,
+        moments: Moments | None = None,
+    ) -> None:
         catalog = Catalog.read(plan.catalog, allow_outside=plan.allow_outside)
         self.fields = Fields.of(plan, catalog)
         self.digest = _digest(catalog)
@@ -55,8 +67,9 @@ class TrainingData:
         # Over groups also where there is one process: the same plan then sees the same order on every grid.
         order = GroupSampler(self.training, grid, shuffle=True, seed=recipe.seed)
         caches, transform = self._caches(plan), self.moments.transform
-        self.loader = DataLoader(self.training, size, sampler=order, transform=transform, cache=caches[0])
-        self.judge = DataLoader(self.validation, size, transform=transform, cache=caches[1])
+        place = None if device is None or device.type == HOST else device
+        self.loader = DataLoader(self.training, size, sampler=order, transform=transform, cache=caches[0], device=place)
+        self.judge = DataLoader(self.validation, size, transform=transform, cache=caches[1], device=place)
         # Not shuffled, and asked once: to iterate a sampler beside its loader would tell it of epochs there are not.
         self.judged = tuple(self.judge.sampler)
 

@@ -24,7 +24,7 @@ class Learner:
     Parameters
     ----------
     network
-        The ordinary network, with the same weights on every rank; it is trained in place.
+        The ordinary network, with the same weights on every rank, on the device that computes; it is trained in place.
     grid
         The ranks; torch.distributed is initialised when there are several.
     shape
@@ -68,12 +68,18 @@ class Learner:
         self._schedule.step()
 
     def state(self) -> dict[str, Any]:
-        """Return weights, moments of the optimiser and place in the schedule: equal on every rank, for any grid."""
-        return {
-            "network": self.network.state_dict(),
-            "optimiser": self._optimiser.state_dict(),
-            "schedule": self._schedule.state_dict(),
-        }
+        """Return weights, moments of the optimiser and place in the schedule: equal on every rank, for any grid.
+
+        All of it is on the host: it goes on wherever it is loaded.
+        """
+        state: dict[str, Any] = on_host(
+            {
+                "network": self.network.state_dict(),
+                "optimiser": self._optimiser.state_dict(),
+                "schedule": self._schedule.state_dict(),
+            }
+        )
+        return state
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` returned, on whatever grid; raises DataError when that is of another network."""
@@ -91,6 +97,15 @@ class Learner:
                 expected="those of this network",
                 remedy="use the version of voxload that wrote them, or start anew",
             ) from error
+
+
+def on_host(value: Any) -> Any:
+    """Return a tree of mappings, lists and tensors with its tensors on the host: those that are there as they are."""
+    if isinstance(value, Tensor):
+        return value.cpu()
+    if isinstance(value, Mapping):
+        return {key: on_host(each) for key, each in value.items()}
+    return [on_host(each) for each in value] if isinstance(value, list) else value
 
 
 def _averaging(model: nn.Module) -> DistributedDataParallel:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from voxload.cache.peer.tls import Tls
+from voxload.devices import HOST, check_device
 from voxload.documents import parse_json
 from voxload.errors import DataError, UsageError
 from voxload.loader.cache import Cache
@@ -92,8 +93,11 @@ class TrainingPlan:
     """Whether to go on from the checkpoint in `output`."""
     allow_outside: bool = False
     """Whether the catalogue's paths may lead out of its folder."""
+    device: str = HOST
+    """What each rank computes on, one of `voxload.devices.DEVICES`."""
 
     def __post_init__(self) -> None:
+        check_device(self.device)
         if self.checkpoint_every < 0:
             raise UsageError("checkpoints", found=f"every {self.checkpoint_every} steps", expected="0 or more")
         if self.model == UNET3D:

@@ -13,14 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from voxload.devices import ON_HOST
 from voxload.errors import StorageError
 from voxload.grid import ProcessGrid
 from voxload.training.checkpoint import Checkpoint, read_together
 from voxload.training.data import TrainingData
-from voxload.training.learner import Learner
+from voxload.training.learner import Learner, on_host
 from voxload.training.marks import averaged
 from voxload.training.plan import UNET3D, TrainingPlan
 from voxload.training.progress import LossMean, Progress
+from voxload.training.randomness import Randomness
 from voxload.training.regression import Regression
 from voxload.training.reports import publish, rank_reports
 from voxload.training.result import Epoch, TrainingResult
@@ -50,6 +52,8 @@ class Run:
         What to train.
     grid
         The ranks; torch.distributed is initialised when there are several.
+    device
+        What this rank computes on; the host by default.
 
     Raises
     ------
@@ -57,7 +61,7 @@ class Run:
         When plan, data, grid and, with ``resume``, checkpoint do not fit each other.
     """
 
-    def __init__(self, plan: TrainingPlan, grid: ProcessGrid) -> None:
+    def __init__(self, plan: TrainingPlan, grid: ProcessGrid, *, device: torch.device = ON_HOST) -> None:
         self.plan = plan
         self.grid = grid
         self._dealing = Dealing(grid.groups, plan.optimisation.batch_size)
@@ -65,15 +69,17 @@ class Run:
         if saved is not None:
             check_same_plan(saved.plan, plan)
             check_same_samples(_dealing_of(saved), self._dealing)
-        self.data = TrainingData(plan, grid, moments=None if saved is None else saved.moments)
+        self.data = TrainingData(plan, grid, device=device, moments=None if saved is None else saved.moments)
         self.task = self._task()
         recipe = plan.optimisation
         torch.manual_seed(recipe.seed)
         steps = recipe.epochs * len(self.data.loader)
-        self.learner = Learner(self.task.network(), grid, shape=self.data.shape, recipe=recipe, steps=steps)
+        network = self.task.network().to(device)
+        self.learner = Learner(network, grid, shape=self.data.shape, recipe=recipe, steps=steps)
         self.progress = Progress()
         self._marks = torch.zeros(0)
-        self._random: Tensor | None = None
+        self._device = device
+        self._random: Randomness | None = None
         if saved is not None:
             self._restore(saved)
         self._scalars: Scalars | None = None
@@ -101,7 +107,8 @@ class Run:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the network's weights under their own names, as one process would have them."""
-        return self.learner.network.state_dict()
+        weights: dict[str, Tensor] = on_host(self.learner.network.state_dict())
+        return weights
 
     def close(self) -> None:
         """Close loaders, data and logs: no thread, shared memory or connection is left; what lies on disk stays."""
@@ -130,7 +137,7 @@ class Run:
         mean = LossMean(self.progress, group_size=self.grid.group_size)
         batches = iter(self.data.loader)
         if self._random is not None:
-            torch.set_rng_state(self._random)
+            self._random.set(self._device)
             self._random = None
         for step, (volumes, truth) in enumerate(batches, self.progress.steps + 1):
             loss = self.task.loss(self.learner.outputs(volumes), truth)
@@ -156,7 +163,7 @@ class Run:
         noted: dict[int, Tensor] = {}
         order = iter(self.data.judged)
         for volumes, truth in self.data.judge:
-            marks = self.task.marks(self.learner.outputs(volumes), truth)
+            marks = self.task.marks(self.learner.outputs(volumes), truth).cpu()
             noted |= {next(order): row for row in marks}
         return averaged(noted, len(self.data.validation))
 
@@ -186,9 +193,10 @@ class Run:
         self.learner.load(saved.learner)
         self.data.loader.load_state_dict(saved.loader)
         self.progress, self._marks = saved.progress, saved.marks
-        torch.set_rng_state(saved.random)
+        random = Randomness(saved.random, saved.device_random)
+        random.set(self._device)
         # A loader draws from torch's generator when an epoch begins. That of an epoch under way has done so before.
-        self._random = saved.random if saved.progress.steps else None
+        self._random = random if saved.progress.steps else None
 
     def _warn(self, saved: Checkpoint) -> None:
         """Say, as rank 0, what will differ from the run that was stopped."""
@@ -212,6 +220,7 @@ class Run:
         """Write a checkpoint, as rank 0: weights and generators are equal on all ranks."""
         if self.grid.rank != 0:
             return
+        random = Randomness.now(self._device)
         Checkpoint(
             plan=self.plan,
             data=self.data.digest,
@@ -222,8 +231,9 @@ class Run:
             progress=self.progress,
             learner=self.learner.state(),
             loader=self.data.loader.state_dict(),
-            random=torch.get_rng_state(),
+            random=random.host,
             marks=self._marks,
+            device_random=random.device,
         ).write(Path(self.plan.output))
         tell({"event": "checkpoint", "epochs": len(self.progress.epochs), "steps": self.progress.steps})
 

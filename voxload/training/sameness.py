@@ -18,6 +18,7 @@ _FREE = frozenset(
         "prometheus",
         "tensorboard",
         "checkpoint_every",
+        "device",
         "resume",
         "batch_size",
         "allow_outside",

@@ -74,7 +74,7 @@ class Segmentation:
             [_voxels(of_labels) for _, of_labels in pairs],
         ]
         losses = [self.loss(outputs[one : one + 1], truth[one : one + 1]) for one in range(len(truth))]
-        whole = torch.full((len(labels),), labels[0].numel())
+        whole = torch.full((len(labels),), labels[0].numel(), device=labels.device)
         columns = [torch.stack(losses), whole, *(column for kind in counts for column in kind)]
         return torch.stack([column.double() for column in columns], 1)
 

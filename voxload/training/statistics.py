@@ -36,12 +36,12 @@ class TargetScale:
         return cls((high + low) / 2, torch.where(half > 0, half, torch.ones_like(half)))
 
     def scaled(self, targets: torch.Tensor) -> torch.Tensor:
-        """Return targets as the network sees them."""
-        return (targets - self.middle) / self.half
+        """Return targets as the network sees them, where they are."""
+        return (targets - self.middle.to(targets.device)) / self.half.to(targets.device)
 
     def original(self, outputs: torch.Tensor) -> torch.Tensor:
-        """Return the network's outputs in the targets' own units."""
-        return outputs * self.half + self.middle
+        """Return the network's outputs in the targets' own units, where they are."""
+        return outputs * self.half.to(outputs.device) + self.middle.to(outputs.device)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from voxload.atomic import replacing
+from voxload.devices import check_own, rank_device
 from voxload.grid import ProcessGrid, launched_as
 from voxload.joining import joined
 from voxload.rankmain import emit, run_rank
@@ -45,17 +46,20 @@ def train_rank(plan: TrainingPlan, hear: Callable[[dict[str, Any]], None]) -> Tr
     """
     rank, world_size = launched_as(os.environ)
     grid = ProcessGrid(spatial=plan.spatial, world_size=world_size, rank=rank)
-    with joined(rank, world_size, timeout=COLLECTIVE_TIMEOUT), closing(Run(plan, grid)) as run:
-        is_first = rank == 0
-        result = run.execute(hear if is_first else _hush)
-        if not is_first:
-            return None
-        Path(plan.output).mkdir(parents=True, exist_ok=True)
-        with replacing(plan.report_path) as path:
-            path.write_text(result.to_json(), encoding="utf-8")
-        with replacing(Path(plan.output) / WEIGHTS) as path:
-            torch.save(run.weights(), path)
-        return result
+    device = rank_device(plan.device)
+    with joined(rank, world_size, timeout=COLLECTIVE_TIMEOUT, kind=device.type):
+        check_own(device)
+        with closing(Run(plan, grid, device=device)) as run:
+            is_first = rank == 0
+            result = run.execute(hear if is_first else _hush)
+            if not is_first:
+                return None
+            Path(plan.output).mkdir(parents=True, exist_ok=True)
+            with replacing(plan.report_path) as path:
+                path.write_text(result.to_json(), encoding="utf-8")
+            with replacing(Path(plan.output) / WEIGHTS) as path:
+                torch.save(run.weights(), path)
+            return result
 
 
 def _hush(event: dict[str, Any]) -> None:

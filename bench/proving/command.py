@@ -1,0 +1,119 @@
+"""The command line of bench/gpu.py."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from bench import arguments
+from bench.proving import report, told
+from bench.proving.parts import BUDGET, NAMES, Part, chosen
+from bench.proving.running import Ended, run_part, skipped
+
+_CUDA, _HOST = "cuda", "cpu"
+_TORCH = (2, 6)
+"""The oldest that voxload takes."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Prove; returns 1 where something failed or was not reached, 2 where there is nothing to prove it on."""
+    parser = _parser()
+    options = parser.parse_args(words)
+    try:
+        faults = told.share_out(NAMES, options.fault)
+    except ValueError as error:
+        parser.error(str(error))
+    lack = _lack(options.device)
+    if lack:
+        print(f"bench.gpu: {lack}", file=sys.stderr)
+        return 2
+    options.output.mkdir(parents=True, exist_ok=True)
+    machine = describe(options.device)
+    print(", ".join(f"{name} {value}" for name, value in machine.items()), flush=True)
+    parts = chosen(options.only)
+    gpus = int(machine["gpus"]) if options.device == _CUDA else len(parts)
+    for part in parts:  # at once, and not when its turn comes
+        if why := part.lacks(_is_there, gpus=gpus):
+            print(f"{part.name}: skipped, it {why}", flush=True)
+    ends = _prove(parts, options, gpus, faults)
+    report.show_all(ends, options.output)
+    document = options.output / "gpu.json"
+    document.write_text(json.dumps(report.document(ends, machine), indent=1) + "\n", encoding="utf-8")
+    print(f"figures, logs and pictures are in {options.output}/")
+    return int(any(row.verdict in report.BAD for ended in ends for row in ended.rows))
+
+
+def describe(device: str) -> dict[str, str]:
+    """Return what the run is on: versions, and the GPUs."""
+    torch: Any = importlib.import_module("torch")
+    facts = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cores": str(len(os.sched_getaffinity(0))),
+    }
+    if device == _HOST:
+        return facts | {"device": "the host: no figure means anything"}
+    properties = torch.cuda.get_device_properties(0)
+    return facts | {
+        "device": properties.name,
+        "memory": f"{properties.total_memory / 2**30:.0f} GiB",
+        "gpus": str(torch.cuda.device_count()),
+        "cuda": str(torch.version.cuda),
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if torch.distributed.is_nccl_available() else "none",
+    }
+
+
+def _prove(parts: Sequence[Part], options: argparse.Namespace, gpus: int, faults: dict[str, str]) -> list[Ended]:
+    """Run one part after the other, within the time for all."""
+    begin, ends = monotonic(), []
+    for part in parts:
+        why = part.lacks(_is_there, gpus=gpus)
+        if why:
+            ends.append(skipped(part, why))
+            continue
+        left = options.seconds - (monotonic() - begin)
+        limit = min(options.limit or part.limit, left)
+        ends.append(run_part(part, options.device, options.output, limit=limit, fault=faults.get(part.name, "")))
+        report.show(ends[-1])
+    return ends
+
+
+def _lack(device: str) -> str:
+    """Return why nothing can be proven here; empty where it can."""
+    if not _is_there("torch"):
+        return "found no torch, expected 2.6 or newer; nothing was proven"
+    torch: Any = importlib.import_module("torch")
+    if tuple(int(number) for number in torch.__version__.split(".")[:2]) < _TORCH:
+        return f"found torch {torch.__version__}, expected 2.6 or newer; nothing was proven"
+    if device == _CUDA and not torch.cuda.is_available():
+        return "found no GPU that torch can use, nothing was proven; --device cpu runs all parts at small sizes"
+    return ""
+
+
+def _is_there(name: str) -> bool:
+    """Tell whether a module can be imported, without importing more than the packages around it."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:  # a package around it is not there
+        return False
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.gpu", description="Prove on a GPU what is said of GPUs.")
+    add = parser.add_argument
+    add("--device", choices=(_CUDA, _HOST), default=_CUDA, help="what to prove it on (cuda)")
+    add("--only", type=arguments.names(*NAMES), default=NAMES, metavar="PART", help=f"some of {','.join(NAMES)}")
+    add("--output", type=Path, default=Path("gpu-report"), help="folder for figures, logs and pictures (gpu-report)")
+    add("--seconds", type=float, default=float(BUDGET), help=f"for all parts together ({BUDGET})")
+    add("--limit", type=float, help="seconds for each part, in place of its own limit")
+    add("--fault", action="append", default=[], metavar="PART=FAULT", help=f"let a part {', '.join(told.FAULTS)}")
+    return parser

@@ -1,0 +1,14 @@
+"""Part: how much of an epoch of CosmoFlow is stall."""
+
+from __future__ import annotations
+
+from bench.proving.stalls import Case, prove_case
+from bench.proving.told import Setting, Teller
+
+
+def prove(setting: Setting, tell: Teller) -> None:
+    """Train on cubes of 256^3 with four channels, 128 MiB each as they are stored."""
+    case = (
+        Case("CosmoFlow", "cosmoflow", size=32, samples=4) if setting.is_small else Case("CosmoFlow", "cosmoflow", 256)
+    )
+    prove_case(case, setting, tell)

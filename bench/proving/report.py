@@ -1,0 +1,61 @@
+"""Report: the table on the terminal, and everything as JSON; needs nothing but Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.proving.claim import Row, Verdict
+from bench.proving.running import LOG, Ended
+
+FORMAT = 1
+"""Number of this form of the document."""
+BAD = (Verdict.SHORT, Verdict.FAILED)
+_TAIL = 12
+"""Lines of a failed part's log that are shown."""
+
+
+def show(ended: Ended) -> None:
+    """Print the rows of a part, once it has ended."""
+    print(f"{ended.part.name}: {ended.seconds:.0f} s", flush=True)
+
+
+def show_all(ends: Sequence[Ended], output: Path) -> None:
+    """Print the table of all claims, and the end of the log of each part that failed."""
+    rows = [row for ended in ends for row in ended.rows]
+    cells = [("claim", "asked", "measured", "verdict", "")]
+    cells += [(row.claim.name, row.claim.asked, row.measured, str(row.verdict), row.why) for row in rows]
+    widths = [max(len(line[column]) for line in cells) for column in range(4)]
+    print()
+    for name, asked, measured, verdict, why in cells:
+        left, right = f"{name:<{widths[0]}}  {asked:>{widths[1]}}", f"{verdict:<{widths[3]}}  {why}"
+        print(f"{left}  {measured:>{widths[2]}}  {right}".rstrip())
+    for ended in ends:
+        if any(row.verdict is Verdict.FAILED for row in ended.rows):
+            log = output / LOG.format(ended.part.name)
+            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+            print(f"\n{ended.part.name}: the last lines of {log}")
+            print("\n".join(f"    {line}" for line in lines[-_TAIL:]))
+    counts = {verdict: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
+    print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
+
+
+def document(ends: Sequence[Ended], machine: Mapping[str, str]) -> dict[str, Any]:
+    """Return everything as plain values."""
+    return {
+        "format": FORMAT,
+        "machine": dict(machine),
+        "rows": [row.document() for ended in ends for row in ended.rows],
+        "seconds": {ended.part.name: ended.seconds for ended in ends},
+        "details": {ended.part.name: ended.details for ended in ends},
+    }
+
+
+def read_rows(path: Path) -> tuple[dict[str, str], list[Row]]:
+    """Return the machine and the rows of a document; raises ValueError at one of another form."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if found.get("format") != FORMAT:
+        raise ValueError(f"{path}: found format {found.get('format')!r}, expected {FORMAT}")
+    return found["machine"], [Row.of(row) for row in found["rows"]]

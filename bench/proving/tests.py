@@ -1,0 +1,52 @@
+"""Part: all tests marked ``gpu``, on the device."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from bench.proving.told import Setting, Teller
+
+ROOT = Path(__file__).resolve().parents[2]
+_FAILED = ("failure", "error")
+
+
+def prove(setting: Setting, tell: Teller) -> None:
+    """Run them, and say how many failed; each one's outcome is a detail."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        environ = os.environ | {"VOXLOAD_TEST_DEVICE": setting.device}
+        status = subprocess.run([*command, "tests"], cwd=ROOT, env=environ, check=False).returncode
+        if not report.exists():
+            raise RuntimeError(f"pytest ended with status {status} and wrote no report")
+        outcomes = read_outcomes(report)
+    ended = list(outcomes.values())
+    if not ended:
+        raise RuntimeError("pytest found no test marked gpu")
+    tell.figures("tests marked gpu: failures", sum(outcome.startswith("failed") for outcome in ended))
+    tell.figures("tests marked gpu: passed", ended.count("passed"))
+    tell.detail("tests", outcomes)
+
+
+def read_outcomes(report: Path) -> dict[str, str]:
+    """Return what became of each test by its name: ``passed``, or ``failed`` or ``skipped`` and why."""
+    found = {}
+    for case in ET.parse(report).iter("testcase"):  # noqa: S314 - what our own process wrote
+        name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
+        outcome = "passed"
+        for child in case:
+            if child.tag in _FAILED:
+                outcome = f"failed: {_line(child)}"
+            elif child.tag == "skipped":
+                outcome = f"skipped: {_line(child)}"
+        found[name] = outcome
+    return found
+
+
+def _line(element: ET.Element) -> str:
+    return next(iter((element.get("message") or "").strip().splitlines()), "no message")
