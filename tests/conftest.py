@@ -60,6 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Finalize(None, shutil.rmtree, args=(folder,), kwargs={"ignore_errors": True}, exitpriority=-200)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Run one more than there are cores: tests wait for processes of their own, too."""
     return len(os.sched_getaffinity(0)) + 1

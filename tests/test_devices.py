@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from voxload.devices import DEVICES, check_distinct, check_own, place_of, rank_device
+from voxload.devices import DEVICES, check_distinct, check_own, check_there, place_of, rank_device
 from voxload.errors import UsageError
 from voxload.training.plan import TrainingPlan
 from voxload.training.statistics import TargetScale
@@ -51,6 +51,11 @@ def test_the_host_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UsageError, match=r"--device cuda: found no GPU that torch can use.*use --device cpu"):
         rank_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    check_there("cuda", ranks=2)
+    with pytest.raises(UsageError, match="--device cuda: found 2 GPUs, expected one for each of 4 ranks; start fewer"):
+        check_there("cuda", ranks=4)
     for name in ("mps", "", "cuda:1"):
         with pytest.raises(UsageError, match=f"--device: found '{name}', expected {' or '.join(DEVICES)}"):
             rank_device(name)

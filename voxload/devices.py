@@ -48,20 +48,38 @@ def rank_device(name: str, environ: Mapping[str, str] | None = None) -> torch.de
     UsageError
         Where torch can use no GPU, or fewer than ranks on this node need.
     """
-    check_device(name)
+    check_there(name, ranks=1)
     if name == HOST:
         return ON_HOST
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not count:
-        raise UsageError(
-            f"--device {name}",
-            found="no GPU that torch can use",
-            expected="one for each rank",
-            remedy="use --device cpu, or a build of torch for CUDA on a machine with a GPU",
-        )
+    count = torch.cuda.device_count()
     device = torch.device(CUDA, place_of(os.environ if environ is None else environ, count))
     torch.cuda.set_device(device)
     return device
+
+
+def check_there(name: str, *, ranks: int) -> None:
+    """Raise UsageError unless this node has a device for each of so many ranks; does not begin to use one.
+
+    Parameters
+    ----------
+    name
+        One of `DEVICES`.
+    ranks
+        How many are to run here.
+    """
+    check_device(name)
+    if name == HOST:
+        return
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count < ranks:
+        raise UsageError(
+            f"--device {name}",
+            found=f"{count} GPUs" if count else "no GPU that torch can use",
+            expected="one for each rank" if ranks == 1 else f"one for each of {ranks} ranks",
+            remedy="start fewer, or use --device cpu"
+            if count
+            else "use --device cpu, or a build of torch for CUDA on a machine with a GPU",
+        )
 
 
 def place_of(environ: Mapping[str, str], count: int) -> int:

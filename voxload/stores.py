@@ -43,15 +43,12 @@ def store_at(host: str, world_size: int, *, timeout: timedelta) -> Any:
         listener.close()
         raise UsageError("store of the ranks", found=f"{host}: {error.strerror}", expected="an address here") from error
     port = listener.getsockname()[1]
-    return dist.TCPStore(
-        host,
-        port,
-        world_size,
-        is_master=True,
-        timeout=timeout,
-        wait_for_workers=False,
-        master_listen_fd=listener.detach(),  # the store's from now on
-    )
+    words = {"is_master": True, "timeout": timeout, "wait_for_workers": False}
+    words["master_listen_fd"] = listener.detach()  # the store's from now on
+    try:
+        return dist.TCPStore(host, port, world_size, **words)
+    except NotImplementedError:  # torch 2.6: its newer server takes no socket, and has not taken this one
+        return dist.TCPStore(host, port, world_size, use_libuv=False, **words)
 
 
 def store_over_mpi(rank: int, world_size: int, *, timeout: timedelta) -> Any:

@@ -38,8 +38,16 @@ def show_all(ends: Sequence[Ended], output: Path) -> None:
             lines = log.read_text(errors="replace").splitlines() if log.exists() else []
             print(f"\n{ended.part.name}: the last lines of {log}")
             print("\n".join(f"    {line}" for line in lines[-_TAIL:]))
+    for name, outcome in _failed_tests(ends):
+        print(f"\n{name}\n    {outcome}")
     counts = {verdict: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
     print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
+
+
+def _failed_tests(ends: Sequence[Ended]) -> list[tuple[str, str]]:
+    """Return the tests that failed, and how."""
+    outcomes = [pair for ended in ends for pair in ended.details.get("tests", {}).items()]
+    return [(name, outcome) for name, outcome in outcomes if outcome.startswith("failed")]
 
 
 def document(ends: Sequence[Ended], machine: Mapping[str, str]) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 import torch
-from torch._library.effects import EffectType
 from torch.nn.parallel import DistributedDataParallel
 
 from voxload.errors import UsageError
@@ -16,7 +18,14 @@ def keep_order(operator: str) -> None:
     one of them, as it may do with operators that depend on nothing but their inputs, would leave both waiting for
     each other.
     """
-    torch.library._register_effectful_op(operator, EffectType.ORDERED)  # noqa: SLF001 - there is no other way
+    register = getattr(torch.library, "_register_effectful_op", None)  # there is no public way
+    if register is not None:
+        register(operator, importlib.import_module("torch._library.effects").EffectType.ORDERED)
+        return
+    # Older versions have the table in the compiler, which is then imported with this package.
+    effects: Any = importlib.import_module("torch._higher_order_ops.effects")
+    space, name = operator.split("::")
+    effects._register_effectful_op(getattr(getattr(torch.ops, space), name).default, effects._EffectType.ORDERED)  # noqa: SLF001 - as above
 
 
 def require_whole_graph() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from voxload.devices import check_there
 from voxload.errors import InternalError
 from voxload.grid import ProcessGrid
 from voxload.inference.plan import InferencePlan
@@ -19,13 +20,15 @@ def launch_inference(plan: InferencePlan, *, processes: int, hear: Hear) -> Infe
     Raises
     ------
     UsageError
-        Before anything is started when the grid does not fit the processes; later what the ranks found wrong.
+        Before anything is started when the grid does not fit the processes, or there are too few GPUs; later
+        what the ranks found wrong.
     DataError
         Whatever was wrong with data or storage.
     InternalError
         When a process dies without an error of its own; the message ends with the last line it wrote.
     """
     ProcessGrid(spatial=plan.spatial, world_size=processes, rank=0)
+    check_there(plan.device, ranks=processes)
     results: list[InferenceResult] = []
 
     def listen(event: dict[str, Any]) -> None:

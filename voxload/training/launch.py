@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from voxload.devices import check_there
 from voxload.grid import ProcessGrid
 from voxload.launching import launch_ranks
 from voxload.training.plan import TrainingPlan
@@ -19,13 +20,15 @@ def launch(plan: TrainingPlan, *, processes: int, on_epoch: Callable[[dict[str, 
     Raises
     ------
     UsageError
-        Before anything is started when the grid does not fit the processes; later what the ranks found wrong.
+        Before anything is started when the grid does not fit the processes, or there are too few GPUs; later
+        what the ranks found wrong.
     DataError
         Whatever was wrong with the data.
     InternalError
         When a process dies without an error of its own; the message ends with the last line it wrote.
     """
     ProcessGrid(spatial=plan.spatial, world_size=processes, rank=0)
+    check_there(plan.device, ranks=processes)
 
     def hear(event: dict[str, Any]) -> None:
         if event["event"] == "epoch":

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import torch
 import zarr
 
-from tests.training.stops import REGRESSION, SEGMENTATION, regression, segmentation
+from tests.training.stops import REGRESSION, SEGMENTATION, regression, segmentation, single_threaded
+from voxload.catalog import Catalog, Entry
 from voxload.cli.main import run
 from voxload.inference.plan import InferencePlan
 from voxload.inference.result import InferenceResult
@@ -22,10 +25,54 @@ from voxload.training.plan import TrainingPlan
 from voxload.training.result import TrainingResult
 from voxload.training.worker import WEIGHTS, train_rank
 
-pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("one_thread")]
+pytestmark = pytest.mark.gpu
 
 _ROUNDING = 1e-8
 """Of float64, over two epochs."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Compute on one core of the host."""
+    with single_threaded():
+        yield
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a catalogue of volumes of 16^3 whose labels say where they are bright, made of nothing but HDF5."""
+    folder, rng = tmp_path_factory.mktemp("labelled"), np.random.default_rng(0)
+    entries = []
+    for number in range(8):
+        volume = rng.normal(size=(16, 16, 16)).astype("<f4")
+        labels = np.digitize(volume, (0.5, 1.5)).astype("u1")
+        with h5py.File(folder / f"u{number}.h5", "w") as file:
+            file["volume"], file["labels"] = volume, labels
+        entries += [
+            Entry(f"u{number}", f"u{number}.h5", name, (16, 16, 16), values.dtype.str, "DHW", values.nbytes)
+            for name, values in (("volume", volume), ("labels", labels))
+        ]
+    path = folder / "catalog.parquet"
+    Catalog.from_entries(entries, folder).write(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a catalogue of cubes of 32^3 whose mean is their target."""
+    folder, rng = tmp_path_factory.mktemp("numbers"), np.random.default_rng(0)
+    entries = []
+    for number in range(8):
+        level = rng.uniform(-1, 1)
+        with h5py.File(folder / f"u{number}.h5", "w") as file:
+            file["full"] = rng.poisson(20 + 15 * level, (2, 32, 32, 32)).astype("<i2")
+        shape = (2, 32, 32, 32)
+        entries.append(
+            Entry(f"u{number}", f"u{number}.h5", "full", shape, "<i2", "CDHW", 2 * 2 * 32**3, targets={"level": level})
+        )
+    path = folder / "catalog.parquet"
+    Catalog.from_entries(entries, folder).write(path)
+    return path
 
 
 def _hush(event: dict[str, Any]) -> None:
@@ -57,7 +104,8 @@ def test_classes_are_learned_and_predicted(labelled: Path, tmp_path: Path, devic
     recipe = replace(SEGMENTATION, epochs=2)
     plans = {
         place: replace(
-            segmentation(str(labelled), tmp_path / place, optimisation=recipe, checkpoint_every=0), device=place
+            segmentation(str(labelled), tmp_path / place, dataset="volume", log1p=False, optimisation=recipe),
+            device=place,
         )
         for place in {"cpu", device.type}
     }
@@ -92,19 +140,19 @@ def test_classes_are_learned_and_predicted(labelled: Path, tmp_path: Path, devic
 
 
 @pytest.mark.long
-def test_targets_are_learned_and_predicted(catalog: Path, tmp_path: Path, device: torch.device) -> None:
+def test_targets_are_learned_and_predicted(numbers: Path, tmp_path: Path, device: torch.device) -> None:
     """CosmoFlow's losses and errors are those of the host."""
     recipe = replace(REGRESSION, epochs=1)
     results = {}
     for place in {"cpu", device.type}:
-        plan = regression(str(catalog), tmp_path / place, optimisation=recipe, checkpoint_every=0)
+        plan = regression(str(numbers), tmp_path / place, optimisation=recipe)
         results[place] = _trained(replace(plan, device=place))
     one, other = results[device.type].epochs[0], results["cpu"].epochs[0]
     assert one.training_loss == pytest.approx(other.training_loss, rel=_ROUNDING)
     assert one.validation_mae == pytest.approx(other.validation_mae, rel=_ROUNDING)
     found = [
         _predicted(
-            InferencePlan(str(catalog), str(tmp_path / "cpu"), str(tmp_path / f"predicted-{place}"), device=place)
+            InferencePlan(str(numbers), str(tmp_path / "cpu"), str(tmp_path / f"predicted-{place}"), device=place)
         )
         for place in ("cpu", device.type)
     ]
@@ -131,5 +179,6 @@ def test_a_gpu_that_is_not_there_is_told(
     assert run(["train", str(labelled), *words, "--device", "cuda"]) == 2
     assert "--device cuda: found no GPU that torch can use" in (said := capsys.readouterr().err)
     assert "use --device cpu" in said
+    assert not list(tmp_path.iterdir())
     assert run(["train", str(labelled), *words, "--device", "tpu"]) == 2
     assert "--device: found 'tpu', expected cpu or cuda" in capsys.readouterr().err
