@@ -164,7 +164,8 @@ def test_without_a_device_there_is_no_gpu_work() -> None:
         Emulator(Emulation("gpu", "1ms"))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.gpu
+@pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint16])
 def test_a_device_computes_as_long_as_asked(dtype: torch.dtype) -> None:
     """Never less, rarely more; the device has nothing left to do at the end."""

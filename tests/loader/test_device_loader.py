@@ -138,16 +138,3 @@ def test_arguments_are_checked(data: voxload.VolumeDataset) -> None:
         next(iter(voxload.DataLoader(data, device="cpu", keep=9, staging=3 * 4 * 8**3 * 2)))
     loader = voxload.DataLoader(data, device="cpu", keep=2)
     assert (loader.device, loader.keep) == ("cpu", 2)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_a_cuda_device(data: voxload.VolumeDataset) -> None:
-    """Batches are torch's on a GPU too, from pinned slots, the last ones whole while the next are copied."""
-    loader = voxload.DataLoader(data, 2, device="cuda", keep=2)
-    last = deque[tuple[torch.Tensor, torch.Tensor]](maxlen=2)
-    for _ in range(3):
-        for (x, y), (a, b) in zip(loader, TorchLoader(data, 2), strict=True):
-            assert x.is_cuda
-            assert torch.equal(y.cpu(), b)
-            last.append((x, a))
-            assert all(torch.equal(found.cpu(), expected) for found, expected in last)
