@@ -34,6 +34,8 @@ LIBC = ctypes.CDLL(None)
 LIBC.mlock.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 NOTHING, ALL = Facts(may_drop=False, is_direct=False, hog=0), Facts(may_drop=True, is_direct=True, hog=1)
 KNOB = Path("/proc/sys/vm/drop_caches")
+TRIES = 4
+"""Times that a share is taken which others may raise, and nobody can lower."""
 
 
 @pytest.fixture
@@ -99,22 +101,33 @@ def test_auto_does_without_rights() -> None:
     assert choose("auto", NOTHING) == ("fadvise",)
 
 
+def check_reads(data: DataFiles, method: str) -> Cold:
+    """Read a data set that was made cold, a few times: all of it comes from the device, and but for others, no more.
+
+    Whoever empties the page cache meanwhile lets this process read its own libraries anew, which counts here, too.
+    """
+    shares = []
+    for _ in range(TRIES):
+        cold = cold_by(data, method)
+        shares.append(device_share(data))
+    assert min(shares) == pytest.approx(1, rel=0.02)
+    return cold
+
+
 @pytest.mark.parametrize("method", ["auto", "fadvise"])
 def test_cold_is_verified_and_true(data: DataFiles, method: str) -> None:
     """No page in memory, said so, and reads come from the device to 2 %."""
-    cold = cold_by(data, method)
+    cold = check_reads(data, method)
     assert (cold.method, cold.resident, cold.is_verified) == ("fadvise", 0.0, True)
     assert cold.text.startswith("cold, verified: 0.0 % of the data set in memory after fadvise")
-    assert device_share(data) == pytest.approx(1, rel=0.02)
 
 
 @pytest.mark.skipif(not os.access(KNOB, os.W_OK), reason="the caches of this machine may not be dropped")
 def test_dropping_all_caches_is_verified_and_true(data: DataFiles) -> None:
     """Dirty pages are written first, so that they go, too."""
     assert may_drop()
-    cold = cold_by(data, "drop_caches")
+    cold = check_reads(data, "drop_caches")
     assert (cold.method, cold.resident, cold.is_verified) == ("drop_caches", 0.0, True)
-    assert device_share(data) == pytest.approx(1, rel=0.02)
 
 
 def test_what_stays_is_said_loudly(data: DataFiles, monkeypatch: pytest.MonkeyPatch) -> None:
