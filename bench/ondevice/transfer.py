@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from voxload.loader.device import DeviceRing
 from voxload.loader.pinning import page_lock
 from voxload.loader.staging import BatchLayout, StagingRing
 from voxload.loader.streams import copier_to, numbered
-from voxload.readers.protocol import ReadCost
+from voxload.readers.protocol import ReadCost, Volume
 
 _BATCHES = 16
 _ROUNDS = 9
@@ -39,11 +40,8 @@ class Transfer:
 class Slots:
     """Batches that are there already: the same few slots again and again."""
 
-    def __init__(self, ring: StagingRing, count: int) -> None:
-        self._held = [slot.arrays() for slot in iter(ring.acquire, None)]
-        for number, arrays in enumerate(self._held):
-            for array in arrays:
-                array[...] = number
+    def __init__(self, held: Sequence[Sequence[Volume]], count: int) -> None:
+        self._held = held
         self._count = count
         self.taken = 0
 
@@ -66,11 +64,15 @@ def measure(device: torch.device, size: int) -> Transfer:
     layout = BatchLayout(1, (FieldLayout((4, size, size, size), np.dtype(np.int16)),))
     slots = StagingRing(layout, budget=3 * (layout.nbytes + 2**16), most=3, lock=page_lock(device))
     ring = DeviceRing(copier_to(device), layout, keep=1, budget=2 * layout.nbytes)
+    held = [slot.arrays() for slot in iter(slots.acquire, None)]  # written once: to write takes longer than to copy
+    for number, arrays in enumerate(held):
+        for array in arrays:
+            array[...] = number
     source = torch.zeros(layout.nbytes, dtype=torch.uint8, pin_memory=device.type == "cuda").fill_(1)
     target = torch.zeros(layout.nbytes, dtype=torch.uint8, device=device).fill_(1)
 
     def through() -> None:
-        batches = DeviceBatches(Slots(slots, _BATCHES), ring)
+        batches = DeviceBatches(Slots(held, _BATCHES), ring)
         while batches.next() is not None:
             pass
 

@@ -32,7 +32,7 @@ class Part:
     name: str
     """Also that of its module in this folder."""
     limit: int
-    """Seconds that it may take; all limits together are the nine minutes of a run."""
+    """Seconds that it may take; what is left of the whole run may be less."""
     claims: tuple[Claim, ...]
     needs: tuple[str, ...] = _LOADER
     """Modules that must be importable."""
@@ -68,10 +68,10 @@ def _at_least(name: str, wanted: float) -> Claim:
 
 
 PARTS = (
-    Part("tests", 170, (_at_most("tests marked gpu: failures", 0), Claim("tests marked gpu: passed")), _TESTS),
+    Part("tests", 240, (_at_most("tests marked gpu: failures", 0), Claim("tests marked gpu: passed")), _TESTS),
     Part(
         "transfer",
-        30,
+        45,
         (
             _at_least("copies: bandwidth over a plain pinned copy", 0.9),
             Claim("copies: GB/s of the plain copy"),
@@ -79,7 +79,7 @@ PARTS = (
     ),
     Part(
         "transforms",
-        50,
+        90,
         (
             _at_most("transforms: the slowest chain over the floor of memory bandwidth", 1.5),
             Claim("transforms: the slowest chain in torch, step by step, over the floor"),
@@ -87,17 +87,17 @@ PARTS = (
     ),
     Part(
         "cosmoflow",
-        60,
+        75,
         (_at_most("CosmoFlow: share of an epoch that is stall", 0.01), Claim("CosmoFlow: samples a second")),
     ),
     Part(
         "unet3d",
-        60,
+        75,
         (_at_most("U-Net: share of an epoch that is stall", 0.01), Claim("U-Net: samples a second")),
     ),
     Part(
         "engine",
-        60,
+        75,
         (
             _at_most("engine on one rank: shard(model) over plain torch", 1.02),
             _at_most("engine on one rank: through the engine over plain torch", 1.02),
@@ -106,7 +106,7 @@ PARTS = (
     ),
     Part(
         "joins",
-        70,
+        90,
         (
             *(Claim(f"joins: time of {join} over padding") for join in JOINS),
             *(Claim(f"joins: activations of {join} over padding") for join in JOINS),
@@ -116,7 +116,7 @@ PARTS = (
     ),
     Part(
         "decoding",
-        20,
+        40,
         (
             Claim("nvCOMP: GB/s of decoded zstd chunks"),
             Claim("nvCOMP: over decoding on the host and copying"),
@@ -128,7 +128,7 @@ PARTS = (
     ),
     Part(
         "several",
-        20,
+        75,
         (
             Claim("two ranks: speed to one process"),
             Claim("two ranks: share of a step that messages take beyond one without any"),
@@ -140,7 +140,7 @@ PARTS = (
 )
 """In the order of what is to be known first: the time for all may be over before the last."""
 NAMES = tuple(part.name for part in PARTS)
-BUDGET = sum(part.limit for part in PARTS)
+BUDGET = 9 * 60
 """Seconds of a whole run at most."""
 
 

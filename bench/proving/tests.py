@@ -21,7 +21,8 @@ def prove(setting: Setting, tell: Teller) -> None:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", f"--junitxml={report}"]
-        environ = os.environ | {"VOXLOAD_TEST_DEVICE": setting.device}
+        # One thread compiles: inductor would keep processes for it, and tests end what is left behind.
+        environ = os.environ | {"VOXLOAD_TEST_DEVICE": setting.device, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         status = subprocess.run([*command, *marked_files()], cwd=ROOT, env=environ, check=False).returncode
         if not report.exists():
             raise RuntimeError(f"pytest ended with status {status} and wrote no report")

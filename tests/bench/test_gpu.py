@@ -50,8 +50,9 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_the_parts_fit_into_nine_minutes() -> None:
-    """All limits together are no more, and no claim has the name of another."""
-    assert BUDGET <= 9 * 60
+    """Where one takes all of its time, most others have theirs; no claim has the name of another."""
+    assert BUDGET == 9 * 60
+    assert sum(part.limit for part in PARTS if part.gpus == 1) - max(part.limit for part in PARTS) < BUDGET
     names = [claim.name for part in PARTS for claim in part.claims]
     assert len(set(names)) == len(names)
 

@@ -1,4 +1,4 @@
-"""One rank that trains a U-Net through the engine, beside plain torch: ``rank_on_device.py DEVICE``, printed as JSON.
+"""One rank that trains a U-Net through the engine, beside plain torch: ``DEVICE FILE``, printed as JSON.
 
 The exchange is torch.distributed's, over NCCL on a GPU and gloo on the host: no message travels between blocks, but
 sums over the group do.
@@ -87,11 +87,12 @@ def compare(way: str, device: torch.device) -> float:
     return worst
 
 
-def main(name: str) -> None:
-    """Compare every way."""
+def main(name: str, meeting: str) -> None:
+    """Compare every way; `meeting` is where ranks would meet."""
     device = torch.device(name, 0) if name == "cuda" else torch.device(name)
     torch.backends.cudnn.deterministic = True
-    dist.init_process_group("nccl" if name == "cuda" else "gloo")
+    backend = "nccl" if name == "cuda" else "gloo"
+    dist.init_process_group(backend, init_method=f"file://{meeting}", rank=0, world_size=1)
     try:
         print(json.dumps({way: compare(way, device) for way in WAYS}))  # noqa: T201 - what the test reads
     finally:
@@ -99,4 +100,4 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

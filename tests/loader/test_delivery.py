@@ -68,10 +68,15 @@ def _same(found: Tensor, expected: Tensor, tolerance: float = 0.0) -> None:
     torch.testing.assert_close(there.double(), expected.double(), rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("chain", CHAINS)
-@pytest.mark.parametrize("dtype", STORED)
+@pytest.mark.parametrize(
+    ("dtype", "chain"),
+    [
+        *((dtype, chain) for dtype in STORED for chain in ("none", "standardised")),
+        *((dtype, chain) for dtype in ("<i2", "<f4") for chain in ("log1p", "bfloat16", "channels last")),
+    ],
+)
 def test_every_stored_type_arrives_as_on_the_host(dtype: str, chain: str, device: torch.device, tmp_path: Path) -> None:
-    """Values and types are those of a loader without a device, with any transform."""
+    """Values and types are those of a loader without a device, with any transform; a GPU compiles each anew."""
     transform, tolerance = CHAINS[chain]
     data = voxload.VolumeDataset(_written(tmp_path, dtype), fields={"x": "full"}, axes="CDHW")
     ours = voxload.DataLoader(data, 2, device=device, transform=transform)

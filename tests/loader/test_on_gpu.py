@@ -79,7 +79,8 @@ def test_a_graph_is_captured_while_copies_run(large: voxload.VolumeDataset, cuda
         still.copy_(x)
         graph.replay()
         with torch.no_grad():
-            torch.testing.assert_close(out, network(expected.to(cuda, torch.float32)))
+            # Algorithms may differ, voxels of another sample differ by hundreds.
+            torch.testing.assert_close(out, network(expected.to(cuda, torch.float32)), rtol=1e-2, atol=1.0)
 
 
 def test_too_little_memory_is_told(large: voxload.VolumeDataset, cuda: torch.device) -> None:

@@ -117,11 +117,15 @@ class Snapshot:
 
 
 def open_what_lasts() -> None:
-    """Let libuv, which torch's stores run on, make the pipe that it keeps for as long as this process lives."""
+    """Let libuv, on which torch's stores run, and CUDA make the pipes that they keep as long as this process lives."""
     if "torch" in sys.modules:
-        from voxload.stores import LOOPBACK, store_at  # noqa: PLC0415 - not where no test was imported
+        from tests.support import devices  # noqa: PLC0415 - not where no test was imported
+        from voxload.stores import LOOPBACK, store_at  # noqa: PLC0415 - likewise
 
         store_at(LOOPBACK, 1, timeout=timedelta(seconds=processes.LIMIT))
+        place = devices.chosen()
+        if place.type == "cuda":
+            sys.modules["torch"].zeros(1, device=place)  # the driver keeps files and pipes of its own
 
 
 def open_files() -> Counter[str]:
