@@ -57,6 +57,11 @@ def rank_device(name: str, environ: Mapping[str, str] | None = None) -> torch.de
     return device
 
 
+def loader_device(device: torch.device) -> torch.device | None:
+    """Return what a loader is told of the device that computes: on the host, batches stay where they were read."""
+    return None if device.type == HOST else device
+
+
 def check_there(name: str, *, ranks: int) -> None:
     """Raise UsageError unless this node has a device for each of so many ranks; does not begin to use one.
 

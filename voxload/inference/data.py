@@ -13,7 +13,7 @@ from torch import Tensor
 
 from voxload.catalog import Catalog
 from voxload.dataset import VolumeDataset
-from voxload.devices import HOST
+from voxload.devices import ON_HOST, loader_device
 from voxload.errors import NotFoundError, UsageError
 from voxload.grid import ProcessGrid
 from voxload.inference.model import Extents, Trained
@@ -68,7 +68,7 @@ class InferenceData:
     """
 
     def __init__(
-        self, plan: InferencePlan, trained: Trained, grid: ProcessGrid, *, device: torch.device | None = None
+        self, plan: InferencePlan, trained: Trained, grid: ProcessGrid, *, device: torch.device = ON_HOST
     ) -> None:
         self.catalog = Catalog.read(plan.catalog, allow_outside=plan.allow_outside)
         self.catalog.check_not_empty()
@@ -84,7 +84,7 @@ class InferenceData:
         others = tuple(sample for sample in self.samples if sample not in there)
         volumes = {VOLUME: self.dataset}
         wanted = ((self.labelled, volumes | {LABELS: labels}), (others, volumes))
-        place = None if device is None or device.type == HOST else device
+        place = loader_device(device)
         self._parts: list[Part] = []
         for samples, fields in wanted:
             if samples:

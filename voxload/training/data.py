@@ -8,7 +8,7 @@ import torch
 
 from voxload.catalog import Catalog
 from voxload.dataset import VolumeDataset
-from voxload.devices import HOST
+from voxload.devices import ON_HOST, loader_device
 from voxload.grid import ProcessGrid
 from voxload.loader.cache import Cache
 from voxload.loader.dataloader import DataLoader
@@ -48,7 +48,7 @@ class TrainingData:
         plan: TrainingPlan,
         grid: ProcessGrid,
         *,
-        device: torch.device | None = None,
+        device: torch.device = ON_HOST,
         moments: Moments | None = None,
     ) -> None:
         catalog = Catalog.read(plan.catalog, allow_outside=plan.allow_outside)
@@ -67,7 +67,7 @@ class TrainingData:
         # Over groups also where there is one process: the same plan then sees the same order on every grid.
         order = GroupSampler(self.training, grid, shuffle=True, seed=recipe.seed)
         caches, transform = self._caches(plan), self.moments.transform
-        place = None if device is None or device.type == HOST else device
+        place = loader_device(device)
         self.loader = DataLoader(self.training, size, sampler=order, transform=transform, cache=caches[0], device=place)
         self.judge = DataLoader(self.validation, size, transform=transform, cache=caches[1], device=place)
         # Not shuffled, and asked once: to iterate a sampler beside its loader would tell it of epochs there are not.
