@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -20,6 +20,8 @@ from bench.proving.parts import BUDGET, NAMES, Part, chosen
 from bench.proving.running import Ended, run_part, skipped
 
 _CUDA, _HOST = "cuda", "cpu"
+_STOPPED = 130
+"""Status of a program that Ctrl-C ended: 128 and the signal's number."""
 _TORCH = (2, 6)
 """The oldest that voxload takes."""
 
@@ -44,11 +46,22 @@ def main(words: Sequence[str] | None = None) -> int:
     for part in parts:  # at once, and not when its turn comes
         if why := part.lacks(_is_there, gpus=gpus):
             print(f"{part.name}: skipped, it {why}", flush=True)
-    ends = _prove(parts, options, gpus, faults)
+    ends: list[Ended] = []
+    is_stopped = False
+    try:
+        for ended in _prove(parts, options, gpus, faults):
+            ends.append(ended)
+            if ended.seconds:  # it was begun
+                report.show(ended)
+    except KeyboardInterrupt:  # what has ended is told all the same
+        is_stopped = True
+        print("\nstopped by Ctrl-C: these are the parts that had ended", flush=True)
     report.show_all(ends, options.output)
     document = options.output / "gpu.json"
     document.write_text(json.dumps(report.document(ends, machine), indent=1) + "\n", encoding="utf-8")
     print(f"figures, logs and pictures are in {options.output}/")
+    if is_stopped:
+        return _STOPPED
     return int(any(row.verdict in report.BAD for ended in ends for row in ended.rows))
 
 
@@ -72,19 +85,16 @@ def describe(device: str) -> dict[str, str]:
     }
 
 
-def _prove(parts: Sequence[Part], options: argparse.Namespace, gpus: int, faults: dict[str, str]) -> list[Ended]:
+def _prove(parts: Sequence[Part], options: argparse.Namespace, gpus: int, faults: dict[str, str]) -> Iterator[Ended]:
     """Run one part after the other, within the time for all."""
-    begin, ends = monotonic(), []
+    begin = monotonic()
     for part in parts:
-        why = part.lacks(_is_there, gpus=gpus)
-        if why:
-            ends.append(skipped(part, why))
+        if why := part.lacks(_is_there, gpus=gpus):
+            yield skipped(part, why)
             continue
         left = options.seconds - (monotonic() - begin)
         limit = min(options.limit or part.limit, left)
-        ends.append(run_part(part, options.device, options.output, limit=limit, fault=faults.get(part.name, "")))
-        report.show(ends[-1])
-    return ends
+        yield run_part(part, options.device, options.output, limit=limit, fault=faults.get(part.name, ""))
 
 
 def _lack(device: str) -> str:
