@@ -71,11 +71,11 @@ def test_ranks_that_run_fail_and_die(ranks: str, tmp_path: Path, monkeypatch: py
     places = {(host, port) for event in seen if event["event"] == "listens" for host, port in event["at"]}
     assert len(places) >= 3  # the store, and gloo of either rank
     assert {host for host, _ in places} == {"127.0.0.1"}  # a stranger on the network reaches none of them
-    with pytest.raises(InternalError, match=r"a test: found a process that died: .+"):
-        launch_ranks("a_rank", "die", processes=1, subject="a test", hear=seen.append)
     name = "a_rank"
     if ranks == "forked":
         fork_launches(monkeypatch)
         name = str(tmp_path / "a_rank.py")
+    with pytest.raises(InternalError, match=r"a test: found a process that died: .+"):
+        launch_ranks(name, "die", processes=1, subject="a test", hear=seen.append)
     with pytest.raises(DataError, match="chunk 7: found nothing"):
         launch_ranks(name, "broken", processes=2, subject="a test", hear=seen.append)

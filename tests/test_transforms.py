@@ -220,6 +220,7 @@ def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str
         make()
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # what torch.compile imports warns of itself
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU")
 def test_the_compiled_kernel_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ _EARLIER = 2.0
 
 def main(name: str, device: str, output: str, limit: str, fault: str = "") -> None:
     """Run a part; what it raises ends the process."""
+    print(f"{name} on {device}, for at most {limit} s", flush=True)
     faulthandler.enable()
     faulthandler.dump_traceback_later(max(0.1, float(limit) - _EARLIER))
     setting = Setting(device, Path(output), is_small=device == "cpu")

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -58,9 +59,10 @@ def run_part(part: Part, device: str, output: Path, *, limit: float, fault: str 
     command = [sys.executable, "-m", "bench.proving.child", part.name, device, str(output), f"{limit:g}"]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     start = monotonic()
-    with log.open("wb") as written:
+    # A part that is killed removes no temporary file of its own.
+    with tempfile.TemporaryDirectory(prefix="voxload-gpu-") as folder, log.open("wb") as written:
         words = {"stdin": subprocess.DEVNULL, "stdout": written, "stderr": subprocess.STDOUT}
-        environ = os.environ | {"PYTHONPATH": path, "PYTHONFAULTHANDLER": "1"}
+        environ = os.environ | {"PYTHONPATH": path, "PYTHONFAULTHANDLER": "1", "TMPDIR": folder}
         with processes.started([*command, *filter(None, [fault])], cwd=ROOT, env=environ, **words) as process:
             try:
                 status = process.wait(timeout=limit)

@@ -66,7 +66,7 @@ REFUSED = {
 }
 """Formats of which any member can be converted, but under these names."""
 RAW_SHORT, CATALOG_SHORT = "escape", "markup"
-KINDS_SHORT = ("npz", "hdf5", "zarrs", "file", "sidecar")
+KINDS_SHORT = ("hdf5", "file", "sidecar")
 """What the short run tries; all else is long."""
 
 

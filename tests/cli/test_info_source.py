@@ -216,7 +216,9 @@ def test_what_is_no_source_is_refused(tmp_path: Path, words: list[str], capsys: 
     assert not (tmp_path / "p.png").exists()
 
 
-@pytest.mark.parametrize("name", ["x.fits", "x.nii.gz", "x.npz", "u.hdf5"])
+@pytest.mark.parametrize(
+    "name", ["x.nii.gz", "u.hdf5", *(pytest.param(name, marks=pytest.mark.long) for name in ("x.fits", "x.npz"))]
+)
 def test_a_picture_is_drawn_of_any_format(tmp_path: Path, name: str) -> None:
     """--plot draws three panels that are not empty."""
     write = {"x.fits": _write_fits, "x.nii.gz": _write_nifti, "x.npz": _write_npz, "u.hdf5": _write_universe}[name]

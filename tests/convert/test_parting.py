@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from voxload.convert.packing import pack
 from voxload.convert.parting import MOST_CHANNELS, can_part, part_channels
 
+SHORT = {(2, 2), (3, 4), (4, 1), (5, 8), (MOST_CHANNELS, 2)}
+"""Channels and widths of the short run: each is compiled for itself."""
+
 
 @pytest.mark.parametrize(
     ("channels", "width"),
     [
-        # Each is compiled for itself: the short run tries all widths with some number, and all numbers with some width.
-        pytest.param(channels, width, marks=() if channels == 4 or width == 2 else pytest.mark.long)
+        pytest.param(channels, width, marks=() if (channels, width) in SHORT else pytest.mark.long)
         for channels in range(2, MOST_CHANNELS + 1)
         for width in (1, 2, 4, 8)
     ],

@@ -152,7 +152,11 @@ def test_who_is_refused_meanwhile(tmp_path: Path, raw: Path) -> None:
 
 def test_marks_of_another_plan_do_not_count(tmp_path: Path, raw: Path) -> None:
     """A task that was told otherwise, or is under way again, has not done its share of this conversion."""
-    halves = [Share(0, 2), Share(1, 2)]
+    few = tmp_path / "few"
+    few.mkdir()
+    for path in sorted(raw.iterdir())[:7]:
+        shutil.copy(path, few)
+    raw, halves = few, [Share(0, 2), Share(1, 2)]
     other = ConvertOptions(chunks=(4, 4, 4), workers=1, pack=Packing.NEVER, share=halves[0])
     assert not convert(raw, tmp_path / "out", options=other).is_catalogued
     assert not convert(raw, tmp_path / "out", options=_options(halves[1])).is_catalogued

@@ -67,7 +67,7 @@ def test_any_convolution_equals_one_process(
     st.integers(3, 9),
     st.sampled_from([(2, 1, 1), (3, 1, 1), (1, 2, 2)]),
 )
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=24)
 def test_stacked_layers_equal_one_process(
     compare: Compare, kernel: int, stride: int, extent: int, spatial: tuple[int, int, int]
 ) -> None:

@@ -74,7 +74,7 @@ def _case(variant: Any, dtype: torch.dtype, device: torch.device) -> tuple[nn.Mo
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float64, pytest.param(torch.float32, marks=pytest.mark.long)], ids=str)
-@pytest.mark.parametrize("variant", ["kits19", "lbann"])
+@pytest.mark.parametrize("variant", ["kits19", pytest.param("lbann", marks=pytest.mark.long)])
 def test_one_backward_pass_for_eight_ranks(
     variant: Any, dtype: torch.dtype, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,7 +178,7 @@ def test_u_nets_on_uneven_volumes(variant: Any, spatial: tuple[int, int, int]) -
         assert max(errors.values()) <= TOLERANCE, errors
 
 
-@pytest.mark.parametrize("join", ["patch", "add"])
+@pytest.mark.parametrize("join", ["patch", pytest.param("add", marks=pytest.mark.long)])
 def test_u_nets_whose_blocks_are_not_padded(join: str) -> None:
     """Convolutions that begin with their block and join halos afterwards give the same numbers."""
     torch.manual_seed(5)
@@ -262,7 +262,7 @@ def test_double_backward(join: str) -> None:
         torch.testing.assert_close(found, world.block(rank, wanted), rtol=1e-11, atol=1e-11 * wanted.abs().max().item())
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.long)], ids=str)
 def test_autocast_casts_before_anything_is_sent(dtype: torch.dtype) -> None:
     """Under autocast halos travel in the reduced type, and errors are those of that type in one process."""
     torch.manual_seed(4)

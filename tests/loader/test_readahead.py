@@ -152,7 +152,7 @@ def test_any_epochs_equal_torchs(
 
 
 @pytest.mark.parametrize("name", ["shuffled by a generator", "shared generator", "replaced", "unknown", "in order"])
-@pytest.mark.parametrize("is_kept", [False, True])
+@pytest.mark.parametrize("is_kept", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_threads_draw_as_far_ahead_as_torchs_processes(data: voxload.VolumeDataset, name: str, is_kept: bool) -> None:
     """With num_workers, samplers are drawn when torch's loader draws them for its worker processes."""
     plan = [(1, -1), (30, -1), (3, -1), (0, -1), (30, -1)]

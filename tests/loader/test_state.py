@@ -62,7 +62,14 @@ def test_the_epoch_goes_on_behind_the_last_batch(case: str, epoch: int, share: f
         assert take(resumed) == theirs[epoch + 1]
 
 
-@pytest.mark.parametrize("case", ["shuffled with a generator", "unknown", "stateful", "single", "distributed"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "shuffled with a generator",
+        "unknown",
+        *(pytest.param(case, marks=pytest.mark.long) for case in ("stateful", "single", "distributed")),
+    ],
+)
 @pytest.mark.parametrize("persistent", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_worker_processes_prefetch_nothing_away(case: str, persistent: bool) -> None:
     """What worker processes drew ahead is not counted before it is delivered."""

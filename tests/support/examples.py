@@ -16,9 +16,9 @@ _LEAST = 4
 _SETTINGS = "_hypothesis_internal_use_settings"
 
 
-def few(count: int) -> int:
-    """Return how many of `count` examples are drawn."""
-    return count if IS_THOROUGH else max(min(count, _LEAST), count // _SHARE)
+def few(count: int, *, share: int = _SHARE) -> int:
+    """Return how many of `count` examples are drawn: one of `share`, and at least four."""
+    return count if IS_THOROUGH else max(min(count, _LEAST), count // share)
 
 
 def draw_few(items: list[pytest.Item]) -> None:

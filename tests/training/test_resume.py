@@ -62,7 +62,9 @@ def whole(catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
         return Whole(plan, *train(plan, stops=[(0, 0), (0, 2), (1, 0), (2, 0)]))
 
 
-@pytest.mark.parametrize("place", [(0, 0), (0, 2), (1, 0), (2, 0)])
+@pytest.mark.parametrize(
+    "place", [(0, 2), *(pytest.param(place, marks=pytest.mark.long) for place in ((0, 0), (1, 0), (2, 0)))], ids=str
+)
 def test_a_resumed_run_ends_with_the_same_bits(whole: Whole, place: tuple[int, int], tmp_path: Path) -> None:
     """Weights, losses and errors are equal, dropout included, wherever the run was stopped; the end is a place too."""
     shutil.copytree(stopped(Path(whole.plan.output), place), tmp_path / "run")
