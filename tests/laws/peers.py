@@ -29,7 +29,7 @@ from voxload.geometry import Boundary, Box
 Array = npt.NDArray[Any]
 
 DTYPES = tuple(np.dtype(word) for word in ("i1", "u2", "i4", "u8", "f2", "f4", "f8", "?", ml_dtypes.bfloat16))
-EXAMPLES = 15
+EXAMPLES = 15 if os.environ.get("VOXLOAD_TEST_THOROUGH") == "1" else 5
 SLACK = 600.0
 """Seconds that a loaded machine may add to what is promised."""
 

@@ -105,7 +105,7 @@ TYPES = [
 """Every type in each byte order and format; the short run has each type in both orders, one a format."""
 ROUTES = ("native", "zarr-python")
 
-FALLEN_BACK = ("big_endian", "transposed", "blosc", "fortran", "filtered", "end_without_crc", "compressed")
+FALLEN_BACK = ("big_endian", "fortran", "filtered", "end_without_crc")
 """Kinds that the short run reads by zarr-python, too."""
 REFUSED = {"filtered": "filters shuffle"}
 """Kinds that have no native route, and why."""

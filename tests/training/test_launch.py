@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.launches import fork_launches
 from tests.training.stops import train_on_ranks
 from voxload.catalog import Catalog
 from voxload.errors import DataError, UsageError
@@ -49,10 +50,13 @@ def _check_bytes(one: TrainingResult, two: TrainingResult) -> None:
     assert {rank.decode_amplification for rank in (*one.ranks, *two.ranks)} == {1.0}
 
 
-def test_what_a_rank_finds_wrong_comes_out_as_one_error(catalog: Path, tmp_path: Path) -> None:
+def test_what_a_rank_finds_wrong_comes_out_as_one_error(
+    catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Grids that do not fit are refused before anything starts; broken data are named by the rank that met them."""
     with pytest.raises(UsageError, match=r"world size 3 with spatial \(2, 1, 1\)"):
         launch(_plan(catalog, tmp_path, spatial=(2, 1, 1)), processes=3, on_epoch=lambda _: None)
+    fork_launches(monkeypatch)
     shards = sorted(path for path in catalog.parent.rglob("c/*/*/*/*") if path.is_file())
     broken = tmp_path / "broken"
     listed = Catalog.read(catalog)
