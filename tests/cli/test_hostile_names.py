@@ -234,12 +234,16 @@ def commands(capfd: pytest.CaptureFixture[str], folder: Path, sample: str, *, dr
 
 
 COLUMNS = ("sample", "path", "dataset", "universe", "checksums", "dtype", "axes", "target", "other")
+COLUMNS_SHORT = ("sample", "dataset", "dtype", "target", "other")
+"""What the short run tries."""
 DRAWN = ("sample", "path", "dataset", "axes")
 """What a picture's words are made from."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == CATALOG_SHORT else pytest.mark.long) for n in NAMES])
-@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize(
+    "column", [pytest.param(n, marks=[] if n in COLUMNS_SHORT else pytest.mark.long) for n in COLUMNS]
+)
 def test_catalogues(place: Path, capfd: pytest.CaptureFixture[str], column: str, name: str) -> None:
     """Every column of text, and the names of further ones, in a catalogue that anybody may have written."""
     text = NAMES[name]

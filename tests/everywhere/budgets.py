@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import sys
 from array import array
 from collections.abc import Callable
@@ -238,8 +239,8 @@ def parquet_catalogue(folder: Path) -> object:
 
 @claim
 def parquet_targets(folder: Path) -> object:
-    """Give a table of targets like it."""
-    _rows(folder / "targets.parquet", 24)
+    """Give it as a table of targets."""
+    shutil.copy(folder.with_name("parquet_catalogue") / "catalog.parquet", folder / "targets.parquet")
     return read_targets(folder / "targets.parquet")
 
 

@@ -67,7 +67,13 @@ def test_a_fault_names_file_chunk_and_remedy(tmp_path: Path, row: Row, messages:
     assert what.count("found") <= 1
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if not row.is_late], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=row.name, marks=() if row.fills or turn % 2 else pytest.mark.long)
+        for turn, row in enumerate(row for row in ROWS if not row.is_late)
+    ],
+)
 def test_fill_is_for_what_was_never_written(tmp_path: Path, row: Row) -> None:
     """``missing="fill"`` reads a volume of which a chunk was never written, and no damaged one."""
     assert row.outcome(tmp_path, missing="fill")[0] is (None if row.fills else DataError)
