@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from voxload.transforms import (
 )
 from voxload.transforms.compiled import compiled_chain
 
+NEEDS_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU")
 COUNTS = torch.from_numpy(np.random.default_rng(0).integers(0, 900, (2, 3, 4, 4, 4)).astype(np.int16))
 
 
@@ -220,18 +222,26 @@ def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str
         make()
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # what torch.compile imports warns of itself
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU")
-def test_the_compiled_kernel_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The device's way, one kernel by torch.compile, run on the CPU: equal to rounding, a kernel for each shape."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("torch._inductor.config.cpp_cache_precompile_headers", False)  # they pay for many kernels
-    # To find out which vectors this compiler and processor know, torch compiles six programs; a kernel needs none.
-    monkeypatch.setattr("torch._inductor.config.cpp.vec_isa_ok", False)
-    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)  # whose pool would last
+@pytest.mark.parametrize(
+    ("backend", "width"), [("eager", 8), pytest.param("inductor", 7, marks=[pytest.mark.long, NEEDS_COMPILER])]
+)
+def test_the_compiled_kernel_gives_the_same(
+    backend: str, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device's way, one kernel by torch.compile, run on the CPU: equal to rounding, a kernel for each shape.
+
+    The short run traces it and compiles nothing.
+    """
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    if backend == "inductor":
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+        monkeypatch.setattr("torch._inductor.config.cpp_cache_precompile_headers", False)  # they pay for many kernels
+        # To find out which vectors this compiler and processor know, torch compiles six programs; a kernel needs none.
+        monkeypatch.setattr("torch._inductor.config.cpp.vec_isa_ok", False)
+        monkeypatch.setattr("torch._inductor.config.compile_threads", 1)  # whose pool would last
     steps = (Log1p(), Standardize([1, 2, 3], [0.5, 1, 2]), Scale(2, 1), Clip(-1, 4), Cast(torch.bfloat16))
-    volumes = _volumes((2, CHANNELS, 5, 6, 7), torch.int16)
+    volumes = _volumes((2, CHANNELS, 5, 6, width), torch.int16)
     expected = volumes
     for step in steps:
         expected = _eager(expected, step)
