@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 
 import voxload.readers  # noqa: F401 - compiles its kernels once in a fresh clone, before workers begin that all need them
 from tests.support import devices, processes
-from tests.support.examples import draw_few
+from tests.support.examples import choose_few, draw_few
 from tests.support.leftovers import Snapshot, open_what_lasts
 from tests.support.memory import Trimmer
 from voxload.prefetch import policies
@@ -67,8 +67,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Draw as many examples as there is time for."""
+    """Draw as many examples, and run as many cases, as there is time for."""
     draw_few(items)
+    choose_few(items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

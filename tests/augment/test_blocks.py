@@ -135,6 +135,7 @@ def first_of(data: voxload.VolumeDataset, epoch: int) -> Volume:
     return volumes[0]
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("turn", Orientation.all())
 def test_vectors_turn_with_the_sample(turn: Orientation) -> None:
     """The gradient of a turned field is the turned gradient: differences along the turned axes say so."""

@@ -122,6 +122,7 @@ SAMPLERS: dict[str, Callable[[voxload.VolumeDataset], Any]] = {
 }
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize(
     ("name", "left"), [(name, left) for name in SAMPLERS for left in (0, 1, 3) if left or name != GLOBAL]
 )

@@ -27,6 +27,7 @@ def test_goals_are_met_or_short_by_the_median() -> None:
     assert not at_most("time", 1.03, (1.04, 0.9, 2.0)).is_met
 
 
+@pytest.mark.long
 def test_what_is_planned_holds_every_halo() -> None:
     """Three convolutions read one plane of the other block; what moves to fewer ranks is no more than halves."""
     planes = 4 * 32**2 + 32 * 16**2 + 64 * 8**2

@@ -117,6 +117,7 @@ def test_every_fault_is_a_row_and_stops_nothing(tmp_path: Path, capsys: pytest.C
     assert "2 failed, 4 skipped" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_part_that_hangs_loses_itself_alone(tmp_path: Path) -> None:
     """It is ended at its limit, with all that it started, and the next one has its turn."""
     words = ["--device", "cpu", "--only", "transfer,decoding", "--output", str(tmp_path), "--fault", "transfer=hang"]

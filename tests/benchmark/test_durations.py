@@ -50,6 +50,7 @@ def test_a_number_is_the_same_in_every_step(text: str, seconds: float) -> None:
     assert durations.note == ""
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("text", LAWS)
 def test_draws_follow_the_law(text: str) -> None:
     """Mean and variance are within five standard errors; what has a density passes Kolmogorov's and Smirnov's test."""

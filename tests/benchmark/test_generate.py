@@ -68,6 +68,7 @@ def _turned(volume: Array, axes: str) -> Array:
     return volume.transpose(["CDHW".index(axis) for axis in axes])
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("stored", list(StoreFormat))
 @pytest.mark.usefixtures("no_leaks")
@@ -88,6 +89,7 @@ def test_every_format_and_type_reads_back(tmp_path: Path, stored: StoreFormat, d
         assert found.tobytes() == expected.astype(dtype).tobytes()
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("axes", ["CDHW", "DHWC", "WCHD"])
 @pytest.mark.parametrize("stored", list(StoreFormat))
 def test_the_loader_reads_every_format_in_every_order(tmp_path: Path, stored: StoreFormat, axes: str) -> None:
@@ -109,6 +111,7 @@ def test_the_loader_reads_every_format_in_every_order(tmp_path: Path, stored: St
             data.close()
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize(("stored", "codec"), CODECS)
 def test_every_codec_is_used_and_reads_back(tmp_path: Path, stored: StoreFormat, codec: str) -> None:
     """Chunks and codec are those of the plan, by the file's own word, and the catalogue tells what they take."""

@@ -99,6 +99,7 @@ def _tracker() -> None:
     resource_tracker.ensure_running()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_tracker", "no_leaks")
 def test_several_workers_make_the_same(tmp_path: Path) -> None:
     """Files of two processes equal those of one, byte for byte."""

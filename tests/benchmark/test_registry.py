@@ -102,6 +102,7 @@ def test_built_in_loaders_have_names() -> None:
         registry.named("pytables")
 
 
+@pytest.mark.long
 def test_libraries_are_not_imported_before_they_are_measured() -> None:
     """Whoever measures one loader does not wait for, or hold, the others."""
     program = "import sys; from voxload.benchmark.loaders import registry; registry.kinds(); print(*sys.modules)"

@@ -122,6 +122,7 @@ def test_texts_of_a_result_stay_texts(pages: dict[str, Path]) -> None:
     assert "result-3: &lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt; &amp; &quot;quotes&quot;" in html
 
 
+@pytest.mark.long
 def test_a_result_of_one_step_and_many_ranks_is_drawn(tmp_path: Path) -> None:
     """Nothing is left after the warm-up, and more ranks ran than stripes fit: both are said."""
     short = document(Recipe(ranks=20, nodes=1, epochs=1, steps=1, repetitions=1))
@@ -268,6 +269,7 @@ def _complaints(browser: Browser) -> list[dict[str, Any]]:
     return said + thrown + asked[1:]
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("name", ["one", "several"])
 @pytest.mark.parametrize("width", [360, 1440])
 def test_a_browser_shows_every_plot_within_its_width(

@@ -31,6 +31,7 @@ def _json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]
     return found
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("stored", ["hdf5", "zarr2", "zarr3", "npy", "raw"])
 @pytest.mark.parametrize("values", ["counts", "floats", "pattern"])
 def test_a_data_set_is_made_and_reported(

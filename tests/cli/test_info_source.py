@@ -280,6 +280,7 @@ def test_planes_of_a_compressed_stream(tmp_path: Path, band: int, *, monkeypatch
     assert max(found.sizes) <= max(band, volume[0].nbytes)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])
 @pytest.mark.parametrize("band", [4096, 2**24])
 def test_large_planes_are_thinned(tmp_path: Path, suffix: str, band: int, *, monkeypatch: pytest.MonkeyPatch) -> None:

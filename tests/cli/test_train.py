@@ -135,6 +135,7 @@ def test_dice_stands_above_what_it_is_compared_with() -> None:
     assert max(map(len, lines)) <= 80
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("kind", ["regression", "segmentation"])
 def test_learning_is_drawn(kind: str, tmp_path: Path) -> None:
     """The picture of either task is written whole, with more than one colour in it."""
@@ -162,6 +163,7 @@ def test_tables_fit_the_terminal(width: int) -> None:
     assert "orders beyond the epoch at hand were used" in " ".join(text.split())
 
 
+@pytest.mark.long
 def test_a_run_that_was_finished_has_no_figures_of_loading(tmp_path: Path) -> None:
     """Taken up again, it loads nothing: that is said, and no utilisation of 0 %."""
     console = Console(width=80, file=StringIO())

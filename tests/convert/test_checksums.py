@@ -181,6 +181,7 @@ convert(src, dst, options=ConvertOptions(format=StoredFormat(stored), chunks=(4,
 """A conversion that waits, to be killed, when its STOPth sample is complete and not yet summed."""
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("stored", FORMATS)
 def test_killed_between_a_sample_and_its_checksums(
     tmp_path: Path, source: Path, stored: StoredFormat, monkeypatch: pytest.MonkeyPatch

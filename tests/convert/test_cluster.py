@@ -170,6 +170,7 @@ def test_killed_worker(tmp_path: Path, raw: Path, cluster: Machines, alone: dict
     assert len(counts) > VOLUMES
 
 
+@pytest.mark.long
 def test_scheduler_file_and_second_run(tmp_path: Path, raw: Path, cluster: Machines, alone: dict[str, bytes]) -> None:
     """A scheduler file serves as well as an address; what is complete is not sent to any worker."""
     convert(raw, tmp_path / "out", options=_on(str(cluster.file)))

@@ -61,6 +61,7 @@ def noise(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("stored", list(StoredFormat))
 def test_full_disk(
     small_disk: Path, noise: Path, stored: StoredFormat, *, visible: Callable[[Path], list[str]], converted: Any

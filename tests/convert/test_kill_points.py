@@ -136,6 +136,7 @@ def test_killed_in_every_state(tmp_path: Path, raw: Path, stored: StoredFormat, 
         shutil.rmtree(out)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("pack", "step"),
     [

@@ -58,6 +58,7 @@ def voxels(folder: Path) -> npt.NDArray[Any]:
     return found
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mask_is_converted_when_asked(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The refusal names the option, the option helps, and what is written lacks no chunk: one that goes is missed."""
@@ -124,6 +125,7 @@ def catalogued(path: Path, dtype: str = "|u1") -> Path:
     return path.parent
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_catalogue_that_lists_every_chunk_is_read_by_default(tmp_path: Path, kind: str) -> None:
     """Checksums that somebody had recorded with ``fill`` know which chunks never were; one that goes is an error."""

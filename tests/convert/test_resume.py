@@ -193,6 +193,7 @@ def test_leftovers_of_a_complete_sample_are_removed(
     _check_complete(report, cube, found=converted(report.catalog, "x"))
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("name", ["catalog.parquet", "catalog.checksums.parquet", f".x.zarr{TEMPORARY_MARK}checksums"])
 def test_what_was_replaced_when_it_was_killed_is_removed(
     tmp_path: Path, source: Path, cube: npt.NDArray[np.int32], converted: Any, name: str

@@ -44,6 +44,7 @@ SHAPE = (3, 12, 10, 18)
 CHUNKS = (4, 5, 8)
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize(
     ("axes", "stored"),
     [
@@ -355,6 +356,7 @@ def test_source_that_changes_while_it_is_read(tmp_path: Path, stored: StoredForm
     assert visible(tmp_path / "out") == []
 
 
+@pytest.mark.long
 def test_conversion_does_not_import_torch() -> None:
     """The converter's memory budget has no room for torch, which it does not need."""
     code = "import sys, voxload.convert, voxload.cli.convert; sys.exit('torch' in sys.modules)"

@@ -39,6 +39,7 @@ def cubes(tmp_path: Path) -> dict[str, Array]:
     return found
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("stored", FORMATS)
 def test_split_cubes(tmp_path: Path, cubes: dict[str, Array], stored: StoredFormat) -> None:
     """A cube that is split is stored once; its samples are windows of it, with recorded universe and origin."""

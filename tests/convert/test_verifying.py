@@ -212,6 +212,7 @@ def test_the_command_line_ends_with_status_1(tmp_path: Path, capsys: pytest.Capt
     assert "sample 'x'" in lines[0]
 
 
+@pytest.mark.long
 def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
     """Comparing a cube of 48 MiB takes no more than the 16 MiB that there were beside the libraries."""
     voxels = np.random.default_rng(0).integers(0, 2**16, (384, 256, 256), "u2")

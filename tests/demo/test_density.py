@@ -29,6 +29,7 @@ def binned(grid: DensityGrid, spectrum: LinearSpectrum, redshift: float, edges: 
     return [float(spectrum.power(k[(k >= low) & (k < high)], redshift).mean()) for low, high in bins]
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize(("unit", "redshift"), [((0, 0, 0, 0), 0.0), ((1, 1, -1, -1), 0.5), ((-1, -1, 1, 1), 3.0)])
 def test_the_measured_spectrum_is_the_linear_one(unit: tuple[int, ...], redshift: float) -> None:
     """In an ensemble powerbox measures the spectrum that was asked for, in every bin up to the Nyquist wave number."""
@@ -116,6 +117,7 @@ def test_impossible_grids_are_refused(size: int, cell: float) -> None:
         DensityGrid(size, cell)
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("missing", ["colossus", "powerbox", "scipy.interpolate"])
 def test_a_missing_extra_names_its_remedy(missing: str) -> None:
     """Without one of the libraries of the extra, importing says what to install."""

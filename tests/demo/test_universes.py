@@ -73,6 +73,7 @@ def test_universes_are_repeatable_and_independent(tmp_path: Path) -> None:
     assert not np.array_equal(Universe.draw(UniverseSpec(10, 0, 8)).unit, units[0])
 
 
+@pytest.mark.long
 def test_parameters_fill_their_range() -> None:
     """The scaled parameters of many universes are uniform in [-1, 1] and independent of each other."""
     units = np.array([Universe.draw(UniverseSpec(4, index, 8)).unit for index in range(60)])
@@ -159,6 +160,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("written", [8, *(pytest.param(count, marks=pytest.mark.long) for count in (1, 16, 24, 40))])
 def test_an_interrupt_of_the_whole_group_ends_it(tmp_path: Path, written: int) -> None:
     """Ctrl-C reaches the workers, too: none is left waiting for a lock that another one had."""

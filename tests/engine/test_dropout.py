@@ -38,6 +38,7 @@ def _run(model: nn.Module, x: Tensor, spatial: tuple[int, int, int], seed: int) 
     return whole
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("layer", [nn.Dropout(0.3), nn.Dropout3d(0.5)], ids=str)
 def test_every_cut_drops_the_same(layer: nn.Module) -> None:
     """Two layers in a row drop the same voxels on 1, 3, 4 and 8 ranks, others than each other, and others next time."""

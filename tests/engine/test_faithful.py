@@ -138,6 +138,7 @@ def test_the_same_computation_is_accepted(name: str, shape: tuple[int, int, int]
     assert torch.equal(torch.get_rng_state(), random)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("make", [partial(CosmoFlow, 512), partial(UNet3D, 1, 2)], ids=["CosmoFlow", "UNet3D"])
 def test_large_networks_take_no_memory(make: Callable[[], nn.Module]) -> None:
     """What is too large to be computed is compared by shapes alone: an activation of 512^3 would be gigabytes."""

@@ -178,6 +178,7 @@ def test_u_nets_on_uneven_volumes(variant: Any, spatial: tuple[int, int, int]) -
         assert max(errors.values()) <= TOLERANCE, errors
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("join", ["patch", pytest.param("add", marks=pytest.mark.long)])
 def test_u_nets_whose_blocks_are_not_padded(join: str) -> None:
     """Convolutions that begin with their block and join halos afterwards give the same numbers."""

@@ -20,6 +20,7 @@ FACTORS = st.one_of(
 )
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last_3d])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])

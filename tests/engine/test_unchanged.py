@@ -99,6 +99,7 @@ CHANGES: dict[str, Callable[[Any], None]] = {
 }
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("side", ["model", "split form"])
 @pytest.mark.parametrize("kind", CHANGES)
 def test_a_changed_network_is_refused_on_all_ranks(kind: str, side: str) -> None:

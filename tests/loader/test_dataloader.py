@@ -202,6 +202,7 @@ def test_samples_of_unequal_shape_are_not_batched(uneven: voxload.VolumeDataset)
     assert torch.equal(next(batches)[0][0], uneven[0][0])
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("staging", ["2KiB", "5KiB", "1MiB"])
 @pytest.mark.parametrize("crop", [None, lambda item: tuple(block[:, :3, :8, :8].double() for block in item)])
 def test_samples_of_unequal_shape_go_to_who_takes_them_one_by_one(

@@ -68,6 +68,7 @@ def _same(found: Tensor, expected: Tensor, tolerance: float = 0.0) -> None:
     torch.testing.assert_close(there.double(), expected.double(), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize(
     ("dtype", "chain"),
     [

@@ -51,6 +51,7 @@ def _locked() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmLck"))
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("nbytes", [0, 1, PAGE, 5 * PAGE + 3, 2**20])
 def test_memory_is_locked_for_as_long_as_it_lasts(nbytes: int) -> None:
     """Whole pages of its own are locked until the last view of the memory is gone, and then unlocked."""

@@ -151,6 +151,7 @@ def test_any_epochs_equal_torchs(
     assert ours == theirs
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("name", ["shuffled by a generator", "shared generator", "replaced", "unknown", "in order"])
 @pytest.mark.parametrize("is_kept", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_threads_draw_as_far_ahead_as_torchs_processes(data: voxload.VolumeDataset, name: str, is_kept: bool) -> None:

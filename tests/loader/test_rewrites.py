@@ -249,6 +249,7 @@ def test_an_assignment_is_seen(world: World) -> None:
     assert grown.shape == (20, 8, 8)
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("kind", ["zarr-v2", "zarr-chunks", "zarr-shards"])
 def test_a_block_is_known_by_all_chunks_of_its_halo_and_by_no_others(world: World, kind: str) -> None:
     """A chunk of which only the halo has voxels counts, over the border of a periodic sample too; others do not."""

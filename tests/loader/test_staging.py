@@ -42,6 +42,7 @@ HOLDERS: dict[str, Callable[[npt.NDArray[Any]], object]] = {
 }
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_a_slot_comes_back_with_its_last_holder(holder: str) -> None:
     """Whatever looks into a slot keeps it; it is free again at the moment the last such thing is gone."""

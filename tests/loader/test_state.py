@@ -62,6 +62,7 @@ def test_the_epoch_goes_on_behind_the_last_batch(case: str, epoch: int, share: f
         assert take(resumed) == theirs[epoch + 1]
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     "case",
     [

@@ -241,6 +241,7 @@ def test_a_sample_that_cannot_be_read_counts(folder: Path, tmp_path: Path) -> No
     data.close()
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("is_seeded", [False, True])
 @pytest.mark.parametrize("done", [0, 1, 3])

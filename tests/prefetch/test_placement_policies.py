@@ -42,6 +42,7 @@ def reads(placements: Sequence[Placement], line: Line) -> list[int]:
     return [placement.storage_bytes(line.sizes) for placement in placements]
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("batch", [1, 2, 4])
 @pytest.mark.parametrize(("groups", "samples"), [(2, 64), (2, 128), (2, 256), (4, 256), (16, 512)])
 @pytest.mark.parametrize("known", [0, 1, 4])
@@ -53,6 +54,7 @@ def test_half_the_rooms_read_what_the_optimum_reads(groups: int, samples: int, b
     assert found == fewest_reads(line, Held.nothing(), orders).sum() == samples * 3
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(("groups", "samples", "batch"), [(2, 256, 1), (2, 256, 4), (4, 1024, 2), (16, 2048, 4)])
 @pytest.mark.parametrize("skew", [0.0, 0.8])
 def test_draws_with_replacement_come_near_the_optimum(groups: int, samples: int, batch: int, skew: float) -> None:

@@ -28,6 +28,7 @@ def shuffled(shape: Shape, seed: int) -> list[EpochOrder]:
     ]
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("room", [200, 600, 2000])
 @pytest.mark.parametrize("name", NAMES)
 def test_each_policy_is_followed(name: str, room: int) -> None:

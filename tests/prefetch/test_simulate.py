@@ -165,6 +165,7 @@ def test_laws(  # noqa: PLR0917 - what hypothesis draws
     assert found == simulate(machine, orders, line, policies.named(name), compute, model=model)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("name", policies.NAMES)
 @pytest.mark.parametrize(("room", "compute"), [(1000, 0.1), (250, 0.1), (250, 0.8)])
 def test_the_models_agree(name: str, room: int, compute: float) -> None:

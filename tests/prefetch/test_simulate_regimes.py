@@ -62,6 +62,7 @@ def test_with_the_published_compute_all_that_prefetch_are_near_the_bound(regime:
     assert found["none"] > 1.15
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("regime", range(4))
 def test_nothing_beats_clairvoyant_and_the_naive_policy_is_last(regime: int) -> None:
     """All scenarios: the clairvoyant placement is at the front, what caches nothing behind, what waits for all last."""

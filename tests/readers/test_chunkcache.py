@@ -26,6 +26,7 @@ from voxload.readers.scratch import Bytes
 pytestmark = pytest.mark.usefixtures("casts", "chunk_cache_off")
 
 
+@pytest.mark.long
 def test_memory_stays_within_the_budget() -> None:
     """Under threads and evictions, what numpy allocates for the cache is the budget, and buffers are used again."""
     extent, count = 64, 24

@@ -132,6 +132,7 @@ def test_readers_of_one_file_share_its_chunks(tmp_path: Path, storage: Storage) 
         assert figures().misses == 3 * CHUNKS
 
 
+@pytest.mark.few_cases(3)
 @each_storage
 @pytest.mark.parametrize("when", [LONG_AGO, LONG_AGO + 1, 0], ids=["same time", "later", "much earlier"])
 def test_a_file_written_anew_never_gives_old_voxels(tmp_path: Path, storage: Storage, when: int) -> None:
@@ -148,6 +149,7 @@ def test_a_file_written_anew_never_gives_old_voxels(tmp_path: Path, storage: Sto
     keeper.close()
 
 
+@pytest.mark.few_cases(2)
 @each_storage
 @pytest.mark.parametrize("keeps_time", [False, True], ids=["now", "same time"])
 def test_files_written_in_place_never_give_old_voxels(tmp_path: Path, storage: Storage, *, keeps_time: bool) -> None:

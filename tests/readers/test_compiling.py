@@ -81,6 +81,7 @@ def _kept(kernels: Path) -> dict[Path, float]:
     return {path: path.stat().st_mtime_ns for path in (kernels.parent / "kept").rglob("*.nbc")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_many_processes_keep_their_own_signatures(kernels: Path, count: int) -> None:
     """Whatever is compiled at the same moment, no index names two kernels, and every later process finds its own."""

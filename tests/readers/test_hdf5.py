@@ -62,6 +62,7 @@ def write(
         file.create_dataset("x", data=stored, dtype=stored.dtype, **options)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("layout", "is_native", "dtype"),
     [
@@ -99,6 +100,7 @@ def test_every_layout_keeps_the_laws(
         reader.close()
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(("kind", "byte_order"), TYPES)
 def test_every_type_in_every_axis_order(laws: ModuleType, tmp_path: Path, kind: int, byte_order: str) -> None:
     """Each of the 30 axis orders of each type and byte order is transposed, never reshaped."""
@@ -114,6 +116,7 @@ def test_every_type_in_every_axis_order(laws: ModuleType, tmp_path: Path, kind: 
         reader.close()
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("name", PLUGINS)
 def test_what_plugins_wrote_keeps_the_laws(laws: ModuleType, tmp_path: Path, name: str) -> None:
     """Blosc, zstd, bitshuffle and bzip2 are decoded natively."""

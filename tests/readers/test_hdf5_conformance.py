@@ -105,6 +105,7 @@ def _native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("=")))
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("name", FILTERS)
 def test_every_filter_type_and_layout_is_read_natively(laws: ModuleType, tmp_path: Path, name: str) -> None:
     """Each filter alone, with shuffle, with fletcher32 and with both, of every type; indices and values take turns."""
@@ -126,6 +127,7 @@ def test_every_filter_type_and_layout_is_read_natively(laws: ModuleType, tmp_pat
         path.unlink()
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("storage", STORAGE)
 @pytest.mark.parametrize("name", ["szip nn", "blosc2 lz4", "bitshuffle lz4", "bitshuffle zstd", "lz4 blocks"])
 def test_filters_keep_all_laws_in_every_layout(laws: ModuleType, tmp_path: Path, name: str, storage: str) -> None:
@@ -179,6 +181,7 @@ def test_contiguous_storage_agrees_with_pyfive(laws: ModuleType, tmp_path: Path,
             (tmp_path / "x.h5").unlink()
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("name", ["deflate", "blosc2 lz4", "bitshuffle lz4", "szip nn"])
 def test_every_axis_order_with_filters(laws: ModuleType, tmp_path: Path, name: str) -> None:
     """Each of the 30 axis orders, filtered and shuffled, is transposed, never reshaped."""

@@ -70,6 +70,7 @@ LAYOUTS: dict[str, tuple[Callable[[Path], Location], str]] = {
 }
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_is_what_h5py_reads(laws: ModuleType, tmp_path: Path, name: str) -> None:
     """A dataset whose sources are all there is a Reader, equal to plain h5py's, and says its route."""

@@ -21,6 +21,7 @@ TYPES = [
 """Every type in each byte order; the short run has each type in one order, and each width in both."""
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["<i2", ">f4", "|b1"])
 def test_npy_keeps_the_laws(laws: ModuleType, tmp_path: Path, dtype: str, order: str) -> None:
@@ -62,6 +63,7 @@ def test_raw_in_fortran_order_is_the_same_file_turned_round(laws: ModuleType, tm
     reader.close()
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(("kind", "byte_order"), TYPES)
 def test_every_type_in_every_axis_order(laws: ModuleType, tmp_path: Path, kind: int, byte_order: str) -> None:
     """Each of the 30 axis orders of each type and byte order is transposed, never reshaped."""

@@ -81,6 +81,7 @@ def test_a_plugin_that_there_is_not_is_named(tmp_path: Path, monkeypatch: pytest
         read(tmp_path / "x.h5")
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_damage_is_an_error_or_voxels_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

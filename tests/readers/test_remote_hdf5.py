@@ -143,6 +143,7 @@ def test_a_user_block_moves_everything(laws: ModuleType, server: Any, block: int
     assert laws.same_bits(laws.read(open_native(server), Box.whole(SHAPE))[0], volume)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("kind", ["500", "reset", "short"])
 @pytest.mark.parametrize("storage", ["gzip", "contiguous"])
 def test_every_third_request_failing_loses_nothing(laws: ModuleType, server: Any, storage: str, kind: str) -> None:

@@ -65,6 +65,7 @@ def failure(reader: Reader, laws: ModuleType) -> tuple[type[Exception], str]:
     raise AssertionError("no error")
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("options", SHARDED.values(), ids=SHARDED)
 @pytest.mark.parametrize(
     ("box", "shards"),
@@ -104,6 +105,7 @@ def test_the_cost_of_a_block_takes_no_more_requests(laws: ModuleType, server: An
     assert reader.traffic.counts().bytes >= reader.cost(reader.describe().whole).stored_bytes
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("kind", ["500", "503", "429", "reset", "short"])
 @pytest.mark.parametrize("options", [SHARDED["zstd"], {"chunks": (16, 16, 16)}], ids=["sharded", "unsharded"])
 def test_every_third_request_failing_loses_nothing(

@@ -1,8 +1,10 @@
-"""How many examples property tests draw: all of them in `make test-long`, some in `make test`, which must be short."""
+"""How many examples and cases tests have: all of them in `make test-long`, some in `make test`, which must be short."""
 
 from __future__ import annotations
 
 import os
+import random
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -29,3 +31,20 @@ def draw_few(items: list[pytest.Item]) -> None:
         if found is not None and not IS_THOROUGH and not hasattr(function, "drawn_few"):
             setattr(function, _SETTINGS, settings(found, max_examples=few(found.max_examples)))
             function.drawn_few = True
+
+
+def choose_few(items: list[pytest.Item]) -> None:
+    """Mark as long all but a few cases of the tests among `items` that are marked with how few.
+
+    The same ones in every process and run, drawn and not counted off: those would all have one value of a parameter.
+    """
+    families: defaultdict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        mark = item.get_closest_marker("few_cases")
+        if mark is not None and item.get_closest_marker("long") is None:
+            families[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+    for (name, share), cases in families.items():
+        chosen = random.Random(name).sample(range(len(cases)), -(-len(cases) // share))
+        for place, item in enumerate(cases):
+            if place not in chosen:
+                item.add_marker(pytest.mark.long)

@@ -191,6 +191,7 @@ def test_connections_that_were_closed_meanwhile(
                 assert peers.get_into(0, key, np.empty_like(block), wait=0) is Answer.GOT
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(("name", "mutual"), [("", False), ("job.invalid", True)])
 def test_tls(memory: MemoryTier, certificates: Tls, peer_laws: ModuleType, name: str, *, mutual: bool) -> None:
     """With certificates blocks come encrypted, by address or by the job's name; plain and distrusting clients fail.

@@ -61,6 +61,7 @@ def random_particles(count: int = 500, seed: int = 1, box: tuple[float, float, f
     return InMemory(draw.random((count, 3)) * box, draw.random(count), box)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("assign", ALL)
 @pytest.mark.parametrize("shape", [(8, 6, 9), (5, 7, 4)])
 def test_no_axis_moves_against_the_definition(assign: Assignment, shape: tuple[int, int, int]) -> None:

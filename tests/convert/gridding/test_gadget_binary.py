@@ -38,6 +38,7 @@ def three_types() -> Types:
     }
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("labelled", LABELS)
 @pytest.mark.parametrize(("dtype", "files"), [("f4", 1), ("f8", 1), ("f4", 3)])

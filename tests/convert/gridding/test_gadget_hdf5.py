@@ -32,6 +32,7 @@ def two_types() -> Types:
     return {0: (draw.random((20, 3)) * 8, draw.random(20)), 1: (draw.random((30, 3)) * 8, 0.25)}
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8", ">f8"])
 @pytest.mark.parametrize("files", [1, 3])
 def test_no_axis_moves(tmp_path: Path, dtype: str, files: int) -> None:

@@ -28,6 +28,7 @@ def _write(path: Path, volume: Any, rest: bytes = b"", *, endian: str = "<") -> 
     return path
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("endian", "<>")
 @pytest.mark.parametrize("kind", ["f", "d"])
 @pytest.mark.parametrize("form", ["", "2{kind}", "4{kind}", "2{kind}if", "8f"])

@@ -92,6 +92,7 @@ def test_nyx_faults(tmp_path: Path) -> None:
         assert not _claiming(_write(tmp_path / "any" / name, bytes(7)))
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("folder", "name", "dtype"),
     [

@@ -50,6 +50,7 @@ def _write(path: Path, content: bytes, **fields: object) -> Path:
     return path
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("suffix", [".mha", ".mhd"])
 @pytest.mark.parametrize("is_compressed", [False, True])
 @pytest.mark.parametrize("dtype", ["i1", ">i2", "<f4", ">u8"])

@@ -47,6 +47,7 @@ def _save(path: Path, array: Array, kind: Any = nib.Nifti1Image) -> None:
     nib.save(kind(array, AFFINE), path)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("suffix", KINDS)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_no_axis_moves(tmp_path: Path, suffix: str, channels: int) -> None:

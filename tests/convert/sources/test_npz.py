@@ -30,6 +30,7 @@ def _save(path: Path, *, compressed: bool, **arrays: Any) -> Probe:
     return Probe(path)
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("is_fortran", [False, True])
 @pytest.mark.parametrize("axes", AXES)

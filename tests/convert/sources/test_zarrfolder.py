@@ -34,6 +34,7 @@ def _turned(volume: Array, axes: str) -> Array:
     return found.transpose([("CDHW" if "C" in axes else "DHW").index(axis) for axis in axes])
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("axes", "dtype", "storage"),
     [

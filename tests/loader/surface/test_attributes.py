@@ -136,6 +136,7 @@ def test_a_transform_may_change_between_epochs(data: voxload.VolumeDataset) -> N
         iter(loader)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("arguments", LENGTHS.values(), ids=list(LENGTHS))
 def test_lengths_are_those_of_the_samplers(both: Any, arguments: dict[str, Any], same: Callable[..., None]) -> None:
     """A loader and its iterators are as long as what gives the indices."""
@@ -215,6 +216,7 @@ def test_loaders_are_copied(both: Any, clone: Callable[[Any], Any], same: Callab
     same(check, both)
 
 
+@pytest.mark.few_cases(2)
 def test_a_loader_with_a_running_iterator_is_not_pickled(both: Any, same: Callable[..., None]) -> None:
     """An iterator that persists goes with its loader, and cannot be pickled."""
 

@@ -64,6 +64,7 @@ LOADED: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("arguments", LOADED.values(), ids=list(LOADED))
 def test_batches_are_torchs(both: Any, arguments: Callable[[], Any], same: Callable[..., None]) -> None:
     """Two epochs give the same batches in the same order, of the same types."""
@@ -88,18 +89,21 @@ FAILING: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("arguments", FAILING.values(), ids=list(FAILING))
 def test_errors_come_in_their_place(both: Any, arguments: Callable[[], Any], same: Callable[..., None]) -> None:
     """Each batch in turn is there or raises, and what follows an error is unharmed."""
     same(_each(0, arguments), both)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("arguments", FAILING.values(), ids=list(FAILING))
 def test_threads_raise_as_a_single_process(data: Any, arguments: Callable[[], Any], same: Callable[..., None]) -> None:
     """No worker process stands between an error and the loop: type and text are those of the sample's own error."""
     same(_each(2, arguments), data, torchs=_each(0, arguments))
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("name", ["in a batch", "a function"])
 def test_processes_raise_as_in_torch(plain: Any, name: str, same: Callable[..., None]) -> None:
     """An error of a worker process has its type, and a text that says where it was."""

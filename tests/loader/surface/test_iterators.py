@@ -12,6 +12,7 @@ import pytest
 import torch
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("workers", [0, 1])
 def test_iterators_are_independent(both: Any, workers: int, same: Callable[..., None]) -> None:
     """Each iterator of a loader is another one, and several run side by side."""
@@ -59,6 +60,7 @@ def test_an_iterator_is_not_copied(both: Any, workers: int, same: Callable[..., 
     same(check, both)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_end_stays_an_end(both: Any, workers: int, same: Callable[..., None]) -> None:
     """An iterator that has ended goes on saying so, and the loader begins anew."""
@@ -73,6 +75,7 @@ def test_an_end_stays_an_end(both: Any, workers: int, same: Callable[..., None])
     same(check, both)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("workers", [0, 1])
 def test_epochs_may_be_left_early(both: Any, workers: int, same: Callable[..., None]) -> None:
     """The epoch after one that was left is whole."""

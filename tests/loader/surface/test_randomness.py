@@ -18,6 +18,7 @@ DRAWING: dict[str, Callable[[torch.Generator], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("arguments", DRAWING.values(), ids=list(DRAWING))
 def test_generators_are_used_as_in_torch(

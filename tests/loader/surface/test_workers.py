@@ -89,6 +89,7 @@ def _late(index: int) -> int:
     return index
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("in_order", [True, False])
 def test_the_order_is_kept_or_not(in_order: bool, same: Callable[..., None]) -> None:
     """Batches come in the order of the sampler, whoever loads them; or as they arrive, where that is asked for."""
@@ -129,6 +130,7 @@ def test_errors_come_from_workers(make: Callable[[int], int], same: Callable[...
     same(check, Made(make))
 
 
+@pytest.mark.long
 def test_a_worker_that_cannot_begin_says_so_at_the_first_batch(same: Callable[..., None]) -> None:
     """What a worker_init_fn raises comes in place of the first batch."""
 
@@ -172,6 +174,7 @@ STREAMS: dict[str, tuple[Shard, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(("stream", "arguments"), STREAMS.values(), ids=list(STREAMS))
 def test_streams_are_torchs(stream: Shard, arguments: dict[str, Any], same: Callable[..., None]) -> None:
     """Iterable data sets are loaded, measured and warned of as in torch."""
