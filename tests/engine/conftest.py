@@ -1,8 +1,7 @@
-"""Helpers of the engine's tests: virtual ranks against one process, and real ranks in processes of their own."""
+"""What the engine's tests share: one thread, and real ranks in processes of their own."""
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,13 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from tests.support.ranks import RANK, Ended, run_ranks
-from voxload.engine import Loopback, shard
-from voxload.grid import ProcessGrid
 
-Compare = Callable[..., dict[str, float]]
 Launch = Callable[..., list["Outcome"]]
 
 
@@ -28,60 +23,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def _error(found: Tensor, wanted: Tensor) -> float:
-    """Return the largest difference relative to the largest wanted value."""
-    if found.shape != wanted.shape:
-        pytest.fail(f"shape {tuple(found.shape)}, expected {tuple(wanted.shape)}")
-    if not wanted.numel():
-        return 0.0
-    scale = max(wanted.abs().max().item(), 1e-300)
-    return (found - wanted).abs().max().item() / scale
-
-
-def _compare(model: nn.Module, x: Tensor, spatial: tuple[int, int, int], *, shape: Any = None) -> dict[str, float]:
-    """Run `model` in one process and on virtual ranks; return the worst relative error of every quantity."""
-    whole = x.clone().requires_grad_()
-    wanted = model(whole)
-    pull = torch.randn_like(wanted)
-    (wanted * pull).sum().backward()
-    ranks = spatial[0] * spatial[1] * spatial[2]
-    grid = ProcessGrid(spatial, ranks)
-    world = Loopback(grid)
-    copies = [copy.deepcopy(model) for _ in range(ranks)]
-    for twin in copies:
-        twin.zero_grad()
-    shards = [shard(twin, grid.at(rank), shape=shape, exchange=world.rank(rank)) for rank, twin in enumerate(copies)]
-
-    def work(rank: int) -> tuple[Tensor, Tensor]:
-        block = x[(slice(None), slice(None), *grid.at(rank).block(x.shape[2:]).slices)].clone().requires_grad_()
-        found = shards[rank](block)
-        (found * pull).sum().backward()
-        assert block.grad is not None
-        # Every rank of the group has the loss, so the sum that autograd gives counts it once per rank.
-        return found.detach(), block.grad / ranks
-
-    results = world.run(work)
-    assert whole.grad is not None
-    dx = torch.zeros_like(x)
-    for rank, (_, grad) in enumerate(results):
-        dx[(slice(None), slice(None), *grid.at(rank).block(x.shape[2:]).slices)] = grad
-    errors = {"y": max(_error(found, wanted.detach()) for found, _ in results), "dx": _error(dx, whole.grad)}
-    for name, weight in model.named_parameters():
-        assert weight.grad is not None
-        grads = [dict(twin.named_parameters())[name].grad for twin in copies]
-        assert all(grad is not None for grad in grads)
-        total = torch.stack([grad for grad in grads if grad is not None]).sum(0) / ranks
-        errors[f"d{name}"] = _error(total, weight.grad)
-    model.zero_grad()
-    return errors
-
-
-@pytest.fixture(scope="session")
-def compare() -> Compare:
-    """Return a function that compares a split model with the model in one process."""
-    return _compare
 
 
 @dataclass

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-Compare = Callable[..., dict[str, float]]
+from tests.engine.virtual import worst_error
 
 SPATIALS = [(2, 1, 1), (1, 3, 1), (1, 1, 4), (2, 2, 1), (1, 2, 3), (2, 2, 2)]
 
@@ -45,9 +43,7 @@ def convolutions(draw: st.DrawFn) -> tuple[nn.Conv3d, list[int], tuple[int, int,
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 @given(convolutions(), st.integers(0, 2**31))
 @settings(deadline=None, max_examples=40)
-def test_any_convolution_equals_one_process(
-    compare: Compare, case: tuple[nn.Conv3d, list[int], tuple[int, int, int]], seed: int
-) -> None:
+def test_any_convolution_equals_one_process(case: tuple[nn.Conv3d, list[int], tuple[int, int, int]], seed: int) -> None:
     """Any kernel, stride, dilation, groups and padding, over any grid, is torch's own result to rounding."""
     layer, extents, spatial = case
     torch.manual_seed(seed)
@@ -57,7 +53,7 @@ def test_any_convolution_equals_one_process(
             layer(x)
     except RuntimeError:
         return  # no window fits, or circular padding wider than the volume: torch has no result either
-    errors = compare(nn.Sequential(layer, nn.Flatten()), x, spatial)
+    errors = worst_error(nn.Sequential(layer, nn.Flatten()), x, spatial, shape=None)
     assert max(errors.values()) <= 1e-12, errors
 
 
@@ -68,9 +64,7 @@ def test_any_convolution_equals_one_process(
     st.sampled_from([(2, 1, 1), (3, 1, 1), (1, 2, 2)]),
 )
 @settings(deadline=None, max_examples=24)
-def test_stacked_layers_equal_one_process(
-    compare: Compare, kernel: int, stride: int, extent: int, spatial: tuple[int, int, int]
-) -> None:
+def test_stacked_layers_equal_one_process(kernel: int, stride: int, extent: int, spatial: tuple[int, int, int]) -> None:
     """Gradients pass through a stack of convolutions, a skip and a pooling, over blocks that become empty."""
 
     class Net(nn.Module):
@@ -94,5 +88,5 @@ def test_stacked_layers_equal_one_process(
     model = Net().double()
     with torch.no_grad():
         model(x)
-    errors = compare(model, x, spatial)
+    errors = worst_error(model, x, spatial, shape=None)
     assert max(errors.values()) <= 1e-12, errors

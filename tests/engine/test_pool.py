@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-Compare = Callable[..., dict[str, float]]
+from tests.engine.virtual import worst_error
 
 SPATIALS = [(2, 1, 1), (1, 3, 1), (1, 1, 4), (2, 2, 1), (1, 2, 3), (2, 2, 2)]
 
@@ -42,7 +40,7 @@ def poolings(draw: st.DrawFn) -> tuple[nn.Module, list[int], tuple[int, int, int
 @given(poolings(), st.integers(0, 2**31), st.booleans())
 @settings(deadline=None, max_examples=60)
 def test_any_pooling_equals_one_process(
-    compare: Compare, case: tuple[nn.Module, list[int], tuple[int, int, int]], seed: int, ties: bool
+    case: tuple[nn.Module, list[int], tuple[int, int, int]], seed: int, ties: bool
 ) -> None:
     """Any pooling over any grid is torch's own result to rounding; ties go to the same voxel."""
     layer, extents, spatial = case
@@ -54,5 +52,5 @@ def test_any_pooling_equals_one_process(
         layer(x)
     except RuntimeError:
         return  # no window fits: torch has no result either
-    errors = compare(nn.Sequential(layer, nn.Flatten()), x, spatial)
+    errors = worst_error(nn.Sequential(layer, nn.Flatten()), x, spatial, shape=None)
     assert max(errors.values()) <= 1e-12, errors

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tests.engine.virtual import worst_error
 from voxload.engine import Loopback, Sharded, explain, shard
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 from voxload.models import CosmoFlow
-
-Compare = Callable[..., dict[str, float]]
 
 
 class Small(nn.Module):
@@ -116,9 +114,10 @@ def test_the_seed_decides_and_the_head_leaves_no_trace() -> None:
     assert torch.equal(results[0][1], results[1][1])
 
 
-def test_shape_may_come_from_the_model_or_from_the_blocks(compare: Compare) -> None:
+def test_shape_may_come_from_the_model_or_from_the_blocks() -> None:
     """CosmoFlow names its shape; without one, every call agrees on its own, also with uneven blocks."""
-    errors = compare(CosmoFlow(32, dropout=0.0).double(), torch.randn(1, 4, 32, 32, 32, dtype=torch.float64), (1, 1, 2))
+    x = torch.randn(1, 4, 32, 32, 32, dtype=torch.float64)
+    errors = worst_error(CosmoFlow(32, dropout=0.0).double(), x, (1, 1, 2), shape=None)
     assert max(errors.values()) <= 1e-12, errors
     model = nn.Sequential(nn.Conv3d(1, 1, 3, padding=1), nn.Flatten())
     grid = ProcessGrid((2, 1, 1), 2)

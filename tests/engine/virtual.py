@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.splitting.compare import error
 from voxload.engine import Loopback, shard
 from voxload.engine.exchange.loopback import LoopbackRank
+from voxload.engine.exchange.protocol import Exchange
+from voxload.engine.virtual import differences
 from voxload.grid import ProcessGrid
 
 Spatial = tuple[int, int, int]
@@ -56,34 +57,13 @@ def worst_error(model: nn.Module, x: Tensor, spatial: Spatial, **options: Any) -
 
     The network's result may be cut, or whole on every rank.
     """
-    plain, whole = copy.deepcopy(model), x.clone().requires_grad_()
-    wanted = plain(whole)
-    pull = torch.randn_like(wanted)
-    (wanted * pull).sum().backward()
-    world = World.of(model, tuple(x.shape[2:]), spatial, **options)
-    ranks = len(world.models)
-    is_cut = wanted.ndim == 5
 
-    def work(rank: int) -> tuple[float, float]:
-        block = world.block(rank, x).clone().requires_grad_()
-        found = world.networks[rank](block)
-        own = world.block(rank, wanted) if is_cut else wanted
-        (found * (world.block(rank, pull) if is_cut else pull)).sum().backward()
-        assert block.grad is not None
-        assert whole.grad is not None
-        share = block.grad if is_cut else block.grad / ranks
-        return error(found.detach(), own.detach()), error(share, world.block(rank, whole.grad))
+    def split(twin: nn.Module, grid: ProcessGrid, exchange: Exchange) -> nn.Module:
+        return shard(twin, grid, exchange=exchange, **{"shape": tuple(x.shape[2:])} | options)
 
-    results = world.loopback.run(work)
-    errors = {"result": max(row[0] for row in results), "input": max(row[1] for row in results)}
-    scale = max((float(w.grad.abs().max()) for w in plain.parameters() if w.grad is not None), default=1.0)
-    for name, weight in plain.named_parameters():
-        grads = [twin.get_parameter(name).grad for twin in world.models]
-        total = torch.stack([grad for grad in grads if grad is not None]).sum(0) / (1 if is_cut else ranks)
-        errors[name] = float((total - (0 if weight.grad is None else weight.grad)).abs().max()) / scale
-    for name, buffer in plain.named_buffers():
-        errors[name] = max(error(twin.get_buffer(name).double(), buffer.double()) for twin in world.models)
-    return errors
+    found = differences(model, x, spatial, split)
+    assert found is not None
+    return found.all
 
 
 def second_derivative(model: nn.Module, x: Tensor, run: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:

@@ -1,10 +1,13 @@
 """The spatially-parallel engine: ordinary networks on volumes that are cut over the ranks of a sample group.
 
-`shard` is the front; `explain` prints what it will do. `docs/engine.md` lists the layers and the conventions.
+`shard` is the front; `explain` prints what it will do, `check` whether it gives what the whole network gives.
+`docs/engine.md` lists the layers and the conventions.
 """
 
 from voxload.engine import losses
 from voxload.engine.blocks import Blocks
+from voxload.engine.check import check
+from voxload.engine.checked import Checked
 from voxload.engine.exchange.alltoall import AllToAll
 from voxload.engine.exchange.joint import Joint
 from voxload.engine.exchange.loopback import Loopback
@@ -20,6 +23,7 @@ __all__ = [
     "P2P",
     "AllToAll",
     "Blocks",
+    "Checked",
     "Exchange",
     "Joint",
     "Loopback",
@@ -27,6 +31,7 @@ __all__ = [
     "Pending",
     "Sharded",
     "all_sum",
+    "check",
     "explain",
     "losses",
     "shard",

@@ -9,6 +9,7 @@ from math import prod
 import torch
 from torch import fx, nn
 
+from voxload.engine.aligned import aligned
 from voxload.engine.blocks import Blocks
 from voxload.engine.network import NetworkPlan, plan_network
 from voxload.engine.plan import Part
@@ -89,7 +90,7 @@ def explain(
     rows: list[tuple[str, ...]] = [_HEADER]
     for step in program.steps:
         rows += table.rows(step, grid, (dtype, machine or Machine()))
-    return _aligned(rows)
+    return aligned(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +195,3 @@ def _extents(blocks: Blocks) -> str:
 
 def _bounds(needs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     return (*(lo for lo, _ in needs), needs[-1][1])
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
-    """Return `rows` as lines of aligned columns."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )

@@ -18,9 +18,6 @@ from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.exchange.registry import exchange_at
 from voxload.engine.plan import Part, Run, part_of
 
-FIRST_AXIS = 2
-"""Dimension of the first spatial axis in a (B, C, D, H, W) tensor."""
-
 
 def gather(x: Tensor, part: Part, *, fill: float, exchange: Exchange) -> Tensor:
     """Return, for this rank, the positions of a split volume that `part` says it needs.
@@ -28,9 +25,9 @@ def gather(x: Tensor, part: Part, *, fill: float, exchange: Exchange) -> Tensor:
     Parameters
     ----------
     x
-        This rank's block, (B, C, d, h, w), any floating dtype.
+        This rank's block, any floating dtype.
     part
-        What to fetch along which axis.
+        What to fetch along which axis of the grid and dimension of `x`.
     fill
         Value of positions outside the volume; it is a constant to autograd.
     exchange
@@ -92,7 +89,7 @@ keep_order("voxload::scatter_add")
 
 def _collect(x: Tensor, part: Part, fill: float, exchange: Exchange) -> Tensor:
     """Carry out a gather; the copy of the own positions runs while the messages travel."""
-    dim = FIRST_AXIS + part.axis
+    dim = part.dim
     outgoing = {
         peer: torch.cat([x.narrow(dim, run.source, run.length) for run in runs], dim) for peer, runs in part.outgoing
     }
@@ -112,7 +109,7 @@ def _collect(x: Tensor, part: Part, fill: float, exchange: Exchange) -> Tensor:
 
 def _spread(x: Tensor, part: Part, exchange: Exchange) -> Tensor:
     """Carry out a scatter-add: what came in goes back, in the same packing."""
-    dim = FIRST_AXIS + part.axis
+    dim = part.dim
     outgoing = {
         peer: torch.cat([x.narrow(dim, run.target, run.length) for run in runs], dim) for peer, runs in part.incoming
     }
@@ -138,9 +135,9 @@ def _sendable(tensors: dict[int, Tensor]) -> dict[int, Tensor]:
 
 
 def _resized(x: Tensor, part: Part, extent: int) -> list[int]:
-    """Return the shape of `x` with another extent along the part's axis."""
+    """Return the shape of `x` with another extent along the part's dimension."""
     shape = list(x.shape)
-    shape[FIRST_AXIS + part.axis] = extent
+    shape[part.dim] = extent
     return shape
 
 

@@ -19,8 +19,9 @@ from torch.nn import functional
 from voxload.engine.chooser import Chooser
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.form import Tile
-from voxload.engine.gather import FIRST_AXIS, gather, scatter_add
+from voxload.engine.gather import gather, scatter_add
 from voxload.engine.join import Join
+from voxload.engine.plan import FIRST_AXIS
 from voxload.engine.region import Fetch, Margin, Region, Return, Slabs
 from voxload.engine.window import Window
 

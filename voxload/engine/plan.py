@@ -16,6 +16,9 @@ from voxload.engine.outside import Outside
 from voxload.engine.reach import Interval
 from voxload.geometry import SPATIAL_AXES
 
+FIRST_AXIS = 2
+"""Dimension of the first spatial axis in a (B, C, D, H, W) tensor."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -55,6 +58,8 @@ class Part:
     """What this rank needs from others."""
     gaps: tuple[Interval, ...]
     """Gathered positions that lie outside the volume, to be filled."""
+    dim: int
+    """Dimension of the tensor along which they lie."""
     number: int = field(default=-1, compare=False)
     """Its number in this process: operators of torch find it by that. Equal parts have one number."""
 
@@ -88,8 +93,12 @@ class AxisPlan:
         """Whether every rank needs just what it owns, so that there is nothing to do."""
         return self.needs == tuple(zip(self.bounds[:-1], self.bounds[1:], strict=True))
 
-    def at(self, place: int) -> Part:
-        """Return the part of the rank at `place` on the line."""
+    def at(self, place: int, *, dim: int | None = None) -> Part:
+        """Return the part of the rank at `place` on the line.
+
+        `dim` is the dimension of the tensor along which positions lie; by default that of the axis of a volume,
+        (B, C, D, H, W).
+        """
         lo, hi = self.needs[place]
         mine = [run for run in self.runs if run.user == place]
         part = Part(
@@ -100,6 +109,7 @@ class AxisPlan:
             outgoing=_messages([run for run in self.runs if run.owner == place != run.user], to_user=True),
             incoming=_messages([run for run in mine if run.owner != place], to_user=False),
             gaps=_gaps(mine, hi - lo),
+            dim=FIRST_AXIS + self.axis if dim is None else dim,
         )
         return _numbered(part)
 

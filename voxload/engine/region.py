@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from voxload.engine.exchange.protocol import Exchange, Pending
-from voxload.engine.gather import FIRST_AXIS
-from voxload.engine.plan import Part, Run
+from voxload.engine.plan import FIRST_AXIS, Part, Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from voxload.engine.form import Tile
-from voxload.engine.gather import FIRST_AXIS
+from voxload.engine.plan import FIRST_AXIS
 from voxload.engine.reach import Interval, clamped
 from voxload.engine.stencil import HANDED, Stencil, cropped
 from voxload.engine.twin import with_forward

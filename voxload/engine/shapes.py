@@ -28,7 +28,7 @@ def shapes_of(model: nn.Module, graph: fx.Graph, shape: Sequence[int]) -> dict[s
     """
     # Without data a network costs nothing, but a copy with data would cost as much as itself.
     with torch.device("meta"):
-        whole = _on_meta(model)
+        whole = on_meta(model)
         x = torch.empty(1, _channels(model, graph), *shape)
     module = fx.GraphModule(whole, graph)
     try:
@@ -45,8 +45,8 @@ def shapes_of(model: nn.Module, graph: fx.Graph, shape: Sequence[int]) -> dict[s
     return found
 
 
-def _on_meta(model: nn.Module) -> nn.Module:
-    """Return a copy of `model` whose tensors have shapes only."""
+def on_meta(model: nn.Module) -> nn.Module:
+    """Return a copy of `model` whose parameters and buffers have shapes only."""
     memo: dict[int, Any] = {}
     for tensor in (*model.parameters(), *model.buffers()):
         empty = torch.empty_like(tensor, device="meta", dtype=torch.float32 if tensor.is_floating_point() else None)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import nn
 
 from voxload.engine.blocks import Blocks
+from voxload.engine.checked import checked, small_sizes
 from voxload.engine.chooser import Chooser, Measured, Told
 from voxload.engine.exchange.p2p import exchange_of
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.join import Join
 from voxload.engine.network import plan_network
 from voxload.engine.sharded import Sharded, Source
-from voxload.errors import UsageError
+from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 
 AUTO = "auto"
@@ -22,7 +24,7 @@ MIN_WIDTH = 4
 """Voxels of a block along an axis below which a layer goes to fewer ranks: its messages would take longer than it."""
 
 
-def shard(
+def shard(  # noqa: PLR0913 - each is a choice of the caller's
     model: nn.Module,
     grid: ProcessGrid,
     *,
@@ -30,6 +32,7 @@ def shard(
     min_width: int = MIN_WIDTH,
     join: str = Join.PAD.value,
     columns: bool = False,
+    verify: bool = False,
     exchange: Exchange | None = None,
 ) -> nn.Module:
     """Return `model` made to run split over `grid`: each rank gives its block and gets its part of the result.
@@ -60,6 +63,10 @@ def shard(
     columns
         Whether a dense layer right behind the flatten multiplies each rank's own block with its columns of the weight
         and adds up the products, in place of gathering the volume on every rank.
+    verify
+        Whether to run the split network on virtual ranks of this process, over the smallest volume that it takes and
+        the grid can cut, with every layer on all ranks, and to compare it with the model's own ``forward``, as
+        `voxload.engine.check` does. Every rank does that by itself.
     exchange
         What carries the messages; by default torch.distributed, which must be initialised. Then all ranks of
         the world must call ``shard`` at the same point, since the first call for a grid makes its process groups.
@@ -67,8 +74,10 @@ def shard(
     Raises
     ------
     UsageError
-        When the network does anything that has no split form, by name and before any communication, or when
-        the shape does not fit the grid.
+        When the network does anything that has no split form, by name and before any communication, when the shape
+        does not fit the grid, or when `verify` is asked for and no volume is small enough.
+    InternalError
+        When `verify` found a difference: the split network must not be used.
 
     Notes
     -----
@@ -87,6 +96,8 @@ def shard(
     if whole is not None:
         blocks = Blocks.of(grid, whole)
         plan_network(source.program().program, blocks, min_width=min_width)
+    if verify:
+        _verify(model, grid, whole, {"join": join, "columns": columns})
     return Sharded(source, (grid, blocks, min_width), exchange or exchange_of(grid), chooser=_chooser_of(join))
 
 
@@ -98,3 +109,32 @@ def _chooser_of(name: str) -> Chooser:
     if name not in known:
         raise UsageError("join", found=repr(name), expected=", ".join(map(repr, (*known, AUTO))))
     return Told(known[name])
+
+
+def _verify(model: nn.Module, grid: ProcessGrid, shape: Sequence[int] | None, options: dict[str, Any]) -> None:
+    """Raise unless a small volume gives split what it gives whole."""
+    refused = UsageError(
+        f"shard(verify=True) of {type(model).__name__}",
+        found="no small volume that it takes",
+        expected="one of at most 128^3 voxels",
+        remedy="verify a smaller network of the same class, or call voxload.engine.check with a shape",
+    )
+    for size in small_sizes(model, shape, grid.spatial):
+
+        def split(twin: nn.Module, own: ProcessGrid, carrier: Exchange, extents: Sequence[int] = size[2:]) -> nn.Module:
+            return shard(twin, own, shape=extents, min_width=0, exchange=carrier, **options)
+
+        try:
+            found = checked(model, size, grid.spatial, split)
+        except UsageError as error:  # too small for a window, or for that many blocks
+            refused = error
+            continue
+        if not found.is_equal:
+            raise InternalError(
+                f"split form of {type(model).__name__}",
+                found=found.difference,
+                expected=f"what the network itself gives for a volume of shape {size}, to rounding",
+                remedy="do not use it, and report the network: voxload.engine.check shows the figures",
+            )
+        return
+    raise refused

@@ -15,10 +15,10 @@ from torch.nn import functional
 
 from voxload.engine.blocks import Blocks
 from voxload.engine.form import LayerPlan, Tile
-from voxload.engine.gather import FIRST_AXIS, gather
+from voxload.engine.gather import gather
 from voxload.engine.outside import Outside
 from voxload.engine.passage import Passage
-from voxload.engine.plan import plan_axis
+from voxload.engine.plan import FIRST_AXIS, plan_axis
 from voxload.engine.reach import Reach, collapsed, require_fit
 from voxload.engine.window import Window
 from voxload.errors import UsageError

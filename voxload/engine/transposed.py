@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from voxload.engine.form import Tile
-from voxload.engine.gather import FIRST_AXIS
+from voxload.engine.plan import FIRST_AXIS
 from voxload.engine.reach import Interval, clamped
 from voxload.engine.stencil import Stencil, at_least, cropped
 

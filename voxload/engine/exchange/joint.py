@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from voxload.engine.exchange.loopback import Loopback, LoopbackRank
-from voxload.engine.gather import FIRST_AXIS
 from voxload.engine.plan import Part
 from voxload.grid import ProcessGrid
 
@@ -53,7 +52,7 @@ class JointRank(LoopbackRank):
 
     def gathered(self, x: Tensor, part: Part, fill: float) -> Tensor:
         """Return what `gather` returns, made of the other ranks' own tensors."""
-        dim = FIRST_AXIS + part.axis
+        dim = part.dim
         outgoing = {
             peer: torch.cat([x.narrow(dim, run.source, run.length) for run in runs], dim)
             for peer, runs in part.outgoing

@@ -1,0 +1,189 @@
+"""Differences between a split network on virtual ranks and the network itself in one process, forward and backward."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf, prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree
+
+from voxload.engine.exchange.loopback import Loopback
+from voxload.engine.exchange.protocol import Exchange
+from voxload.engine.sharded import Sharded
+from voxload.grid import ProcessGrid
+
+Split = Callable[[nn.Module, ProcessGrid, Exchange], nn.Module]
+"""Makes a network run split, for one rank of a grid and what carries its messages."""
+RESULT, INPUT = "result", "gradient of the input"
+"""Names of the quantities that every network has."""
+_TINY = 1e-300
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """How far a split network is from the network itself; each relative to the largest value of one process."""
+
+    values: dict[str, float]
+    """Of the results, and of the buffers afterwards by their names."""
+    gradients: dict[str, float]
+    """Of the gradients of the input and, by their names, of the parameters: these relative to the largest of all."""
+
+    @property
+    def all(self) -> dict[str, float]:
+        """Both; a parameter and a buffer never have one name."""
+        return self.values | self.gradients
+
+
+def differences(model: nn.Module, x: Tensor, spatial: Sequence[int], split: Split) -> Differences | None:
+    """Return how far `model` split over virtual ranks is from `model` itself, for the volume `x`.
+
+    None where ``forward`` draws random numbers: two runs of it differ by nature.
+
+    Every rank gets its block, pulls at its part of the result with the same random numbers as one process does, and
+    has buffers of its own. Gradients of the parameters are summed over the ranks.
+
+    Parameters
+    ----------
+    model
+        The network, on the host; it is left as it is, its parameters' gradients and torch's random numbers too.
+    x
+        (B, C, D, H, W), in the type of the network.
+    spatial
+        Blocks along (d, h, w): one sample group of so many ranks.
+    split
+        What makes the network of a rank; `voxload.engine.shard` with its settings. It may raise.
+    """
+    with torch.random.fork_rng(devices=[]):
+        return _Comparison(model, x, spatial, split).run()
+
+
+def relative_error(found: Tensor, wanted: Tensor, *, scale: float | None = None) -> float:
+    """Return the largest difference relative to `scale`, by default to the largest wanted value.
+
+    Infinite where shapes or types differ, or what is no finite number in one is another thing in the other.
+    """
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return inf
+    if torch.equal(found, wanted):
+        return 0.0
+    numbers = wanted.isfinite()
+    if not torch.equal(found[~numbers].nan_to_num(), wanted[~numbers].nan_to_num()):
+        return inf
+    largest = scale if scale is not None else _largest(wanted[numbers])
+    apart = _largest((found - wanted)[numbers])
+    return apart / max(largest, _TINY) if apart < inf else inf
+
+
+class _Comparison:
+    """One comparison."""
+
+    def __init__(self, model: nn.Module, x: Tensor, spatial: Sequence[int], split: Split) -> None:
+        self._x, self._ranks = x, prod(spatial)
+        self._loopback = Loopback(ProcessGrid(tuple(spatial), self._ranks))  # type: ignore[arg-type] # three numbers
+        self._plain = _fresh(model)
+        # Parameters are shared by the ranks, who take turns: their gradients add up by themselves.
+        shared = _fresh(model)
+        kept = {id(weight): weight for weight in shared.parameters()}
+        self._twins = [copy.deepcopy(shared, dict(kept)) for _ in range(self._ranks)]
+        self._networks = [
+            split(twin, self._loopback.grid.at(rank), self._loopback.rank(rank))
+            for rank, twin in enumerate(self._twins)
+        ]
+
+    def run(self) -> Differences | None:
+        """Run both, forward and backward."""
+        whole, state = self._x.clone().requires_grad_(), torch.get_rng_state()
+        wanted = _tensors(self._plain(whole))
+        if not torch.equal(state, torch.get_rng_state()):
+            return None
+        pulls = [torch.randn_like(each) if each.is_floating_point() else each for each in wanted]
+        _pull(wanted, pulls)
+        is_cut = _is_cut(self._networks[0])
+
+        def work(rank: int) -> tuple[float, Tensor]:
+            block = self._block(rank, self._x).clone().requires_grad_()
+            found = _tensors(self._networks[rank](block))
+            if len(found) != len(wanted):
+                return inf, torch.zeros_like(block)
+            own, own_pulls = (
+                [self._block(rank, each) if is_cut else each for each in whole_ones] for whole_ones in (wanted, pulls)
+            )
+            errors = [relative_error(one.detach(), other.detach()) for one, other in zip(found, own, strict=True)]
+            if max(errors, default=0.0) < inf:
+                _pull(found, own_pulls)
+            return max(errors, default=0.0), torch.zeros_like(block) if block.grad is None else block.grad
+
+        rows = self._loopback.run(work)
+        # Every rank pulls at a whole result, and what is summed over ranks counts it once for each.
+        shares = 1 if is_cut else self._ranks
+        wanted_grad = torch.zeros_like(whole) if whole.grad is None else whole.grad
+        scale = _largest(wanted_grad)
+        gradients = {
+            INPUT: max(
+                relative_error(grad / shares, self._block(rank, wanted_grad), scale=scale)
+                for rank, (_, grad) in enumerate(rows)
+            )
+        }
+        return Differences({RESULT: max(row[0] for row in rows)} | self._buffers(), gradients | self._weights(shares))
+
+    def _block(self, rank: int, x: Tensor) -> Tensor:
+        """Return a rank's block of a whole tensor (..., D, H, W)."""
+        own: Any = (..., *self._loopback.grid.at(rank).block(x.shape[-3:]).slices)
+        return x[own]
+
+    def _weights(self, shares: int) -> dict[str, float]:
+        """Return the errors of the parameters' gradients."""
+        pairs = {
+            name: (self._twins[0].get_parameter(name), weight)
+            for name, weight in self._plain.named_parameters()
+            if weight.requires_grad
+        }
+        grads = {name: (_grad(twin) / shares, _grad(weight)) for name, (twin, weight) in pairs.items()}
+        # One before a normalisation is zero but for rounding; the largest of all says what rounding is.
+        scale = max((_largest(wanted) for _, wanted in grads.values()), default=1.0)
+        return {name: relative_error(found, wanted, scale=scale) for name, (found, wanted) in grads.items()}
+
+    def _buffers(self) -> dict[str, float]:
+        """Return the errors of the buffers, such as running statistics, of the rank where they are largest."""
+        return {
+            name: max(relative_error(twin.get_buffer(name), buffer) for twin in self._twins)
+            for name, buffer in self._plain.named_buffers()
+        }
+
+
+def _fresh(model: nn.Module) -> nn.Module:
+    """Return a copy of a model without gradients."""
+    twin = copy.deepcopy(model)
+    twin.zero_grad()
+    return twin
+
+
+def _is_cut(network: nn.Module) -> bool:
+    """Tell whether each rank gets its block of the result, and not all of it."""
+    return isinstance(network, Sharded) and network.is_cut
+
+
+def _tensors(result: Any) -> list[Tensor]:
+    """Return the tensors in a network's result."""
+    return [each for each in _pytree.tree_leaves(result) if isinstance(each, Tensor)]
+
+
+def _pull(results: Sequence[Tensor], pulls: Sequence[Tensor]) -> None:
+    """Carry `pulls` back through the graphs of those results that have one."""
+    pairs = [(one, pull) for one, pull in zip(results, pulls, strict=True) if one.requires_grad]
+    if pairs:
+        torch.autograd.backward([one for one, _ in pairs], [pull for _, pull in pairs])
+
+
+def _grad(weight: Tensor) -> Tensor:
+    return torch.zeros_like(weight) if weight.grad is None else weight.grad
+
+
+def _largest(x: Tensor) -> float:
+    """Return the largest absolute value; 0 of nothing."""
+    return float(x.detach().abs().max()) if x.numel() else 0.0
