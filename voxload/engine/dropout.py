@@ -74,11 +74,21 @@ def dropped(layer: Any, x: Tensor, first: Sequence[int], seed: Tensor) -> Tensor
 
 def hashes(shape: Sequence[int], first: Sequence[int], seed: Tensor) -> Tensor:
     """Return one number from 0 to 2^32 - 1 per element, from its global position: an int64 tensor of `shape`."""
+    return hashed(
+        [
+            torch.arange(start, start + extent, dtype=torch.int64, device=seed.device)
+            for extent, start in zip(shape, first, strict=False)
+        ],
+        seed,
+    )
+
+
+def hashed(places: Sequence[Tensor], seed: Tensor) -> Tensor:
+    """Return the same of elements whose global positions are given, one int64 tensor for each dimension."""
     words = _mixed((seed >> 32) & _WORD) ^ (seed & _WORD)
-    for extent, start in zip(shape, first, strict=False):
-        places = torch.arange(start, start + extent, dtype=torch.int64, device=seed.device)
+    for along in places:
         # Hashed axis by axis: only the last step has as many elements as the volume.
-        words = _mixed(_mixed(words)[..., None] ^ (places & _WORD))
+        words = _mixed(_mixed(words)[..., None] ^ (along & _WORD))
     return _mixed(words)
 
 

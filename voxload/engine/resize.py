@@ -133,11 +133,11 @@ def _interpolated(layer: Any, x: Tensor, tile: Tile) -> Tensor:
     for axis, reach in enumerate(_resizes(layer)):
         first, extent = tile.first[axis], tile.extents[axis]
         low, high, weight = reach.sources(first, first + extent, tile.shape[axis], rounding)
-        x = _mixed(x, FIRST_AXIS + axis, (low - tile.start[axis], high - tile.start[axis]), weight)
+        x = mixed(x, FIRST_AXIS + axis, (low - tile.start[axis], high - tile.start[axis]), weight)
     return cropped(x, tile)
 
 
-def _mixed(x: Tensor, dim: int, places: tuple[np.ndarray, np.ndarray], weight: np.ndarray) -> Tensor:
+def mixed(x: Tensor, dim: int, places: tuple[np.ndarray, np.ndarray], weight: np.ndarray) -> Tensor:
     """Return the weighted means of the two neighbours at `places` along `dim`."""
     low, high = (torch.from_numpy(place).to(x.device) for place in places)
     nearest = x.index_select(dim, low)

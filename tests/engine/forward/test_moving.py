@@ -1,0 +1,76 @@
+"""Moves: from any cut to any other of the same tensor, every rank gets its block, and gradients come back."""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.forward.test_sharding import MESH, shardings
+from voxload.engine import Loopback
+from voxload.engine.forward.moving import moved, plan_move
+from voxload.engine.forward.sharding import Factor, Sharding, dim_of
+from voxload.grid import ProcessGrid
+
+
+@st.composite
+def cuts(draw: st.DrawFn) -> tuple[Sharding, Sharding]:
+    """Draw two cuts of one shape: the same factors at other bounds, some of them whole, or others altogether."""
+    source = draw(shardings())
+    axes = {factor.axis: factor for *_, factor in source.cuts() if factor.axis is not None}
+    changes = {}
+    for axis, factor in axes.items():
+        inner = st.lists(st.integers(0, factor.extent), min_size=MESH[axis] - 1, max_size=MESH[axis] - 1)
+        changes[axis] = draw(st.none() | inner.map(lambda each, f=factor: (0, *sorted(each), f.extent)))  # type: ignore[misc]
+    target = source.recut(changes)
+    if draw(st.booleans()):
+        count = MESH[0]
+        bounds = [tuple(place * extent // count for place in range(count + 1)) for extent in source.shape]
+        chosen = draw(st.integers(0, len(bounds) - 1))
+        dims = [dim_of([Factor(extent)]) for extent in source.shape]
+        if source.shape[chosen] > 1:
+            dims[chosen] = dim_of([Factor(source.shape[chosen], 0, bounds[chosen])])
+        target = Sharding(tuple(dims))
+    return source, target
+
+
+@settings(max_examples=30)
+@given(cuts())
+def test_any_cut_is_reached_from_any_other(pair: tuple[Sharding, Sharding]) -> None:
+    """Forward as numpy slices, backward as the sum of what every rank pulled at."""
+    source, target = pair
+    whole = torch.arange(float(prod(source.shape)), dtype=torch.float64).reshape(source.shape)
+    pull = torch.rand_like(whole)
+    world = Loopback(ProcessGrid(MESH, prod(MESH)))
+    move = plan_move(source, target)
+    leaves = [source.block(whole, world.grid.coords_of(rank)).clone().requires_grad_() for rank in range(prod(MESH))]
+
+    def work(rank: int) -> torch.Tensor:
+        coords = world.grid.coords_of(rank)
+        found = moved(leaves[rank], move, coords, world.rank(rank))
+        (found * target.block(pull, coords)).sum().backward()
+        return found.detach()
+
+    results = world.run(work)
+    sums = torch.zeros_like(whole)
+    for rank, found in enumerate(results):
+        coords = world.grid.coords_of(rank)
+        assert torch.equal(found, target.block(whole, coords))
+        target.block(sums, coords).add_(target.block(pull, coords)) if not _is_copied(target) else None
+    if _is_copied(target):
+        return
+    into = torch.zeros_like(whole)
+    for rank, place in enumerate(itertools.product(*map(range, MESH))):
+        if _is_copied(source):
+            return
+        grad = leaves[rank].grad
+        source.block(into, place).add_(torch.zeros(()) if grad is None else grad)
+    torch.testing.assert_close(into, sums)
+
+
+def _is_copied(sharding: Sharding) -> bool:
+    """Tell whether blocks of a whole are copies, which cannot be written to."""
+    return any(len(dim) > 1 for dim in sharding.dims)

@@ -1,0 +1,191 @@
+"""Every rule for functions of torch: what a function gives of blocks is a block of what it gives of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tests.engine.forward.test_running import TOLERANCE, errors_of
+from voxload.engine import Blocks, Loopback
+from voxload.engine.forward.planning import plan_forward
+from voxload.engine.forward.recording import record
+from voxload.engine.forward.ruling import Here
+from voxload.engine.forward.running import run
+from voxload.engine.forward.sharding import Factor, Sharding
+from voxload.errors import UsageError
+from voxload.grid import ProcessGrid
+
+SHAPE = (2, 4, 6, 7, 8)
+EVEN = (2, 4, 8, 4, 8)
+
+
+def _gen(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+WEIGHT, COLUMN, PLANE = _gen(4, 4, 3, 3, 3), _gen(4), _gen(7, 8)
+SPLIT: dict[str, Callable[[Tensor], Any]] = {
+    "arithmetic": lambda x: (x * 2 + 1) / (x.abs() + 1) - x**2,
+    "with a table of positions": lambda x: x + PLANE,
+    "with one number a channel": lambda x: x * COLUMN[:, None, None, None],
+    "where": lambda x: torch.where(x > 0, x, 0.1 * x).masked_fill(x > 2, 2.0),
+    "in place": lambda x: (x * 1).add_(x).mul_(0.5).clamp_(-1, 1),
+    "augmented assignment": lambda x: (x * 1).__iadd__(x),
+    "convolution with computed weights": lambda x: functional.conv3d(x, WEIGHT / WEIGHT.norm(), padding=1),
+    "strided, dilated, grouped": lambda x: functional.conv3d(x, WEIGHT[:, :1], None, 2, 2, 2, 4),
+    "same padding": lambda x: functional.conv3d(x, WEIGHT, padding="same"),
+    "transposed convolution": lambda x: functional.conv_transpose3d(x, WEIGHT, None, 2, 1, 1),
+    "maximum": lambda x: functional.max_pool3d(x, 3, 2, 1),
+    "mean": lambda x: functional.avg_pool3d(x, 2),
+    "nearest by factor": lambda x: functional.interpolate(x, scale_factor=2),
+    "trilinear by size": lambda x: functional.interpolate(x, size=(9, 5, 11), mode="trilinear", align_corners=True),
+    "zeros around it": lambda x: functional.pad(x, (1, 2, 0, 1, 3, 0)),
+    "causal": lambda x: functional.pad(x, (0, 0, 0, 0, 2, 0), mode="replicate"),
+    "mirrored": lambda x: functional.pad(x, (1, 1, 2, 1, 1, 2), mode="reflect"),
+    "wrapped": lambda x: functional.pad(x, (2, 1, 1, 1, 1, 2), mode="circular"),
+    "cropped": lambda x: functional.pad(x, (-1, -1, 0, -2, 0, 0)),
+    "sliced": lambda x: x[:, 1:3, 1:, ::2, 2:-1],
+    "one plane": lambda x: x[:, :, 3] * 2,
+    "ellipsis and a new axis": lambda x: x[..., None, 1:].squeeze(-2),
+    "rolled": lambda x: torch.roll(x, (2, -3), (2, 4)),
+    "halves of the channels": lambda x: torch.cat([each * (place + 1) for place, each in enumerate(x.chunk(2, 1))], 1),
+    "stacked": lambda x: torch.stack([x, x * 2], 1).sum(1),
+    "channels last and a dense layer": lambda x: functional.linear(
+        x.permute(0, 2, 3, 4, 1), COLUMN.expand(3, 4)
+    ).movedim(-1, 1),
+    "tokens": lambda x: (x.flatten(2).transpose(1, 2) * COLUMN).transpose(1, 2).reshape(x.shape),
+    "layer norm of channels": lambda x: functional.layer_norm(x.movedim(1, -1), (4,)).movedim(-1, 1),
+    "softmax over channels": lambda x: x.softmax(1),
+    "mean of the volume": lambda x: x.mean((2, 3, 4)),
+    "mean of two axes, kept": lambda x: x - x.mean((2, 4), keepdim=True),
+    "sum over one axis": lambda x: x.sum(3),
+    "maximum of the volume": lambda x: x.amax((2, 3, 4)),
+    "adaptive mean": lambda x: functional.adaptive_avg_pool3d(x, (2, 3, 1)),
+    "squeeze and excitation": lambda x: (
+        x * functional.adaptive_avg_pool3d(x, 1).flatten(1).sigmoid()[:, :, None, None, None]
+    ),
+    "group norm": lambda x: functional.group_norm(x, 2),
+    "instance norm": functional.instance_norm,
+    "batch norm": lambda x: functional.batch_norm(x, None, None, training=True),
+    "prelu": lambda x: functional.prelu(x, COLUMN),
+    "expanded": lambda x: x * x[:, :1].expand(-1, 4, -1, -1, -1),
+    "repeated channels": lambda x: x[:, :2].repeat(1, 2, 1, 1, 1),
+    "sum of products over channels": lambda x: torch.einsum("bcdhw,ck->bkdhw", x, WEIGHT[:, :, 0, 0, 0]),
+    "attention of channels": lambda x: (
+        torch.matmul(x.movedim(1, -1)[..., None], x.movedim(1, -1)[..., None, :]).sum(-1).movedim(-1, 1)
+    ),
+    "flattened": lambda x: functional.linear(x.flatten(1), torch.ones(1, 1, dtype=x.dtype).expand(2, x[0].numel())),
+}
+"""Functions that move no more than they must."""
+ALIGNED: dict[str, Callable[[Tensor], Any]] = {
+    "pixel unshuffle": lambda x: x.view(2, 4, 4, 2, 2, 2, 4, 2).permute(0, 1, 3, 5, 7, 2, 4, 6).reshape(2, 32, 4, 2, 4),
+    "windows": lambda x: _windows(torch.roll(x, (1, 1, 1), (2, 3, 4))).softmax(-1).sum((1, 2)),
+    "samples and depth as one": lambda x: (
+        functional.conv2d(x.movedim(2, 1).flatten(0, 1), WEIGHT[..., 0], padding=1).reshape(2, 8, 4, 4, 8).movedim(1, 2)
+    ),
+}
+"""Functions of axes that divide into parts."""
+
+
+def _windows(x: Tensor) -> Tensor:
+    batch, channels, depth, height, width = x.shape
+    parts = x.view(batch, channels, depth // 2, 2, height // 2, 2, width // 2, 2).permute(0, 2, 4, 6, 3, 5, 7, 1)
+    tokens = parts.reshape(-1, 8, channels)
+    return (tokens @ tokens.transpose(-2, -1)).reshape(batch, -1, 8, 8)
+
+
+class Runs(nn.Module):
+    """One function, behind a weight so that there is a gradient."""
+
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.bend = nn.Parameter(torch.full((), 0.3))
+        self._function = function
+
+    def forward(self, x: Tensor) -> Any:
+        """Return what it gives."""
+        return self._function(x + self.bend * x.square())
+
+
+def _planned(function: Callable[[Tensor], Any], shape: tuple[int, ...], **options: Any) -> Any:
+    halves = [Factor(extent, axis, (0, extent // 2, extent)) for axis, extent in enumerate(shape[2:])]
+    given = Sharding((*Sharding.whole(shape[:2]).dims, *((factor,) for factor in halves)))
+    recording = record(Runs(function).double(), (torch.empty(shape, dtype=torch.float64),))
+    return plan_forward(recording, [given], **options)
+
+
+@pytest.mark.few_cases(2)
+@pytest.mark.parametrize("spatial", [(2, 1, 2), (1, 3, 1)], ids=str)
+@pytest.mark.parametrize("name", [*SPLIT, *ALIGNED])
+def test_a_function_gives_split_what_it_gives_whole(name: str, spatial: tuple[int, int, int]) -> None:
+    """Results and gradients, on blocks of different extents."""
+    function, shape = (SPLIT[name], SHAPE) if name in SPLIT else (ALIGNED[name], EVEN)
+    errors = errors_of(Runs(function), _gen(*shape), spatial)
+    assert max(errors.values()) <= TOLERANCE, errors
+
+
+@pytest.mark.parametrize("name", [*SPLIT, *ALIGNED])
+def test_nothing_runs_on_the_whole_that_has_a_split_form(name: str) -> None:
+    """But for a reshape of all, which is what a flatten is."""
+    function, shape = (SPLIT[name], SHAPE) if name in SPLIT else (ALIGNED[name], EVEN)
+    found = {each.call.function.__name__ for each in _planned(function, shape).fallbacks}
+    assert found <= ({"flatten", "linear"} if name == "flattened" else set())
+
+
+def test_what_has_no_split_form_runs_whole_or_is_refused_by_name() -> None:
+    """By its bytes; the reason is told."""
+    plan = _planned(lambda x: x.sort(2).values, SHAPE)
+    assert [(each.call.function.__name__, each.reason) for each in plan.fallbacks] == [("sort", "it has no split form")]
+    errors = errors_of(Runs(lambda x: x.sort(2).values), _gen(*SHAPE), (2, 1, 2))
+    assert max(errors.values()) <= TOLERANCE
+    with pytest.raises(
+        UsageError, match=r"sort in .*: found it has no split form; whole, it takes [\d,]+ bytes.*gather_limit"
+    ):
+        _planned(lambda x: x.sort(2).values, SHAPE, gather_limit=0)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x if bool(x.mean() > 0) else -x,
+        lambda x: x * x.sum().item(),
+        lambda x: x * float(x[0, 0, 0, 0, 0]),
+        lambda x: torch.from_numpy(x.detach().numpy()) * x,
+        lambda x: x[x > 0],
+    ],
+    ids=["branch", "item", "float", "numpy", "mask"],
+)
+def test_what_decides_by_values_is_refused(function: Callable[[Tensor], Any]) -> None:
+    """Before any message."""
+    with pytest.raises(UsageError, match=r"values|shapes alone|indexes by tensors"):
+        _planned(function, SHAPE)
+
+
+@pytest.mark.parametrize("function", [functional.dropout, functional.dropout3d])
+def test_dropout_falls_on_the_same_elements_however_a_tensor_is_cut(function: Callable[..., Tensor]) -> None:
+    """Of volumes and of tokens; a share of them, and the others are scaled up."""
+    found = []
+    for spatial in ((2, 1, 2), (1, 3, 1)):
+        model = Runs(lambda x: functional.dropout(function(x, 0.25).flatten(2), 0.5).view(x.shape)).double()
+        world = Loopback(ProcessGrid(spatial, prod(spatial)))
+        given = Sharding.of_volume(Blocks.of(world.grid, SHAPE[2:]), leading=SHAPE[:2])
+        ones = torch.ones(SHAPE, dtype=torch.float64)
+        plan = plan_forward(record(model, (ones,)), [given])
+        whole = torch.full_like(ones, torch.nan)
+        for rank in range(prod(spatial)):
+            coords = world.grid.coords_of(rank)
+            torch.manual_seed(3)  # as all ranks of a group have it
+            here = Here(coords, spatial, world.rank(rank))
+            part = run(model, (given.block(ones, coords),), {}, [given], plan=plan, here=here)
+            given.block(whole, coords).copy_(part.detach())
+        found.append(whole)
+    assert torch.equal(*found)
+    kept = found[0][found[0] != 0]
+    torch.testing.assert_close(kept, torch.full_like(kept, 1.3 / 0.75 / 0.5))
+    assert 0 < len(kept) < ones.numel()

@@ -1,0 +1,99 @@
+"""Block: a tensor that stands for a whole one, of which this rank has a part, in the user's own forward.
+
+It is a ``torch.Tensor`` to every test, has the shape, type and device of the whole, and hands every call of torch that
+takes it, as a function, a method or a layer alike, to whoever made it (``__torch_function__``; torch's documentation,
+"Extending torch").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from voxload.errors import InternalError
+
+
+class Runner(Protocol):
+    """Carries out calls that take blocks."""
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a call of torch gives, for whoever called it."""
+
+
+class Block(Tensor):
+    """A tensor of which this rank has a part; made by a Runner.
+
+    Gradients are those of `local`: autograd never sees the whole.
+    """
+
+    local: Tensor
+    """What this rank has of it, with its autograd graph."""
+    about: Any
+    """What the runner knows of it."""
+    runner: Runner
+
+    @classmethod
+    def of(cls, local: Tensor, shape: Sequence[int], *, about: Any, runner: Runner) -> Self:
+        """Return a block of a tensor of `shape`, of which `local` is this rank's part."""
+        make: Any = Tensor._make_wrapper_subclass  # noqa: SLF001 - torch's own way
+        made: Self = make(cls, tuple(shape), dtype=local.dtype, device=local.device)
+        made.local, made.about, made.runner = local, about, runner
+        return made
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Answer what is asked of the whole tensor's shape; hand everything else to the runner."""
+        if func in ASKED:
+            with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - as torch's documentation has it
+                return func(*args, **kwargs or {})
+        return runner_of(args, kwargs or {}).call(func, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override] # torch calls a class method as its documentation has it
+        cls,
+        func: Any,
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[Any, Any] = {},  # noqa: B006 - torch's signature
+    ) -> Any:
+        """Refuse what came past `__torch_function__`."""
+        raise InternalError(f"operation {func}", found="a block below the level of torch's functions")
+
+
+def runner_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Runner:
+    """Return the runner of the first block among arguments, in lists and tuples too."""
+    waiting = [*kwargs.values(), *reversed(args)]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Block):
+            return one.runner
+        if isinstance(one, list | tuple):
+            waiting += reversed(one)
+    raise InternalError("call of torch", found="no block among its arguments")
+
+
+_PROPERTIES = (
+    *("shape", "ndim", "dtype", "device", "layout", "itemsize", "nbytes", "is_cuda", "is_cpu", "is_sparse"),
+    *("is_quantized", "is_meta", "is_mkldnn", "is_nested", "is_xla", "is_mps", "is_xpu"),
+)
+_METHODS = (
+    *("size", "dim", "ndimension", "numel", "nelement", "element_size", "is_floating_point", "is_complex", "is_signed"),
+    *("__len__", "get_device", "is_conj", "is_neg", "is_inference"),
+)
+ASKED: frozenset[Any] = frozenset(
+    [
+        *(getattr(Tensor, name).__get__ for name in _PROPERTIES),
+        *(getattr(Tensor, name) for name in _METHODS),
+        *(torch.is_floating_point, torch.is_complex, torch.numel, torch.is_conj, torch.is_neg),
+    ]
+)
+"""What torch calls when somebody asks for a tensor's shape, type or device: the whole's description answers."""

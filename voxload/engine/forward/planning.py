@@ -1,0 +1,187 @@
+"""Planning: how every call of a recording is carried out for one cut of the volume; pure, the same on all ranks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from voxload.engine.forward.moving import Move, plan_move
+from voxload.engine.forward.recording import Call, Given, Recording, Value
+from voxload.engine.forward.rules import RULES
+from voxload.engine.forward.ruling import Action, NoRule, Ruling, Wishes, whole
+from voxload.engine.forward.sharding import Factor, Sharding
+from voxload.engine.forward.trees import leaves, mapped, token
+from voxload.engine.reach import even_bounds
+from voxload.errors import UsageError
+
+GATHER_LIMIT = 64 * 2**20
+"""Bytes up to which tensors are made whole for a call that has no split form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How one call is carried out."""
+
+    moves: tuple[Move | None, ...]
+    """What is done with each of its values before; None where nothing."""
+    action: Action
+    results: tuple[Sharding, ...]
+    """Cut of each value that it gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """A call that has no split form, and what it takes to make it whole."""
+
+    call: Call
+    reason: str
+    nbytes: int
+    """Bytes of what is made whole."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForwardPlan:
+    """The plan of a forward for all ranks of a sample group."""
+
+    steps: Mapping[Any, Step]
+    """By what tells a call from others: function, arguments, and cuts of its values."""
+    results: Mapping[Sharding, Move]
+    """What is done with the results that are cut as the key says, before they are returned."""
+    fallbacks: tuple[Fallback, ...]
+    """Calls that run on whole tensors."""
+
+
+def plan_forward(
+    recording: Recording, given: Sequence[Sharding], *, min_width: int = 0, gather_limit: int = GATHER_LIMIT
+) -> ForwardPlan:
+    """Return how the calls of `recording` are carried out where the network is given tensors that are cut so.
+
+    Raises
+    ------
+    UsageError
+        For a call that has no split form and takes or gives more than `gather_limit` bytes.
+    """
+    planner = _Planner(recording, min_width, gather_limit)
+    for value, cut in zip(recording.given, given, strict=True):
+        planner.cuts[value.number] = cut
+    for index, call in enumerate(recording.calls):
+        planner.plan(index, call)
+    results = {}
+    axes = frozenset[int]().union(*(cut.axes() for cut in given))
+    for value in leaves(recording.result):
+        if isinstance(value, Value):
+            cut = planner.cuts[value.number]
+            results[cut] = plan_move(cut, returned(cut, axes))
+    return ForwardPlan(planner.steps, results, tuple(planner.fallbacks))
+
+
+def returned(cut: Sharding, axes: frozenset[int]) -> Sharding:
+    """Return the cut in which a result leaves the network: as the grid cuts an axis of its extent, or whole.
+
+    What is not cut along all `axes` that cut what was given would be on several ranks, and counted by each: it leaves
+    whole.
+    """
+    result = cut if cut.axes() == axes else Sharding.whole(cut.shape)
+    for number, _, factor in result.cuts():
+        if len(cut.dims[number]) > 1 or number < 2 or factor.axis is None:
+            return Sharding.whole(cut.shape)
+        bounds = even_bounds(factor.extent, len(factor.bounds) - 1)
+        result = result.with_dim(number, [Factor(factor.extent, factor.axis, bounds)])
+    return result
+
+
+def key_of(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return what tells a call from others; in its arguments, shardings stand for values that are cut."""
+    return function, token(args), token(kwargs)
+
+
+class _Planner:
+    """Plans one call after the other."""
+
+    def __init__(self, recording: Recording, min_width: int, limit: int) -> None:
+        self._calls, self._min_width, self._limit = recording.calls, min_width, limit
+        self._users: defaultdict[int, list[int]] = defaultdict(list)
+        for index, call in enumerate(recording.calls):
+            for value in call.taken:
+                self._users[value.number].append(index)
+        self.cuts: dict[int, Sharding] = {}
+        self.steps: dict[Any, Step] = {}
+        self.fallbacks: list[Fallback] = []
+
+    def plan(self, index: int, call: Call) -> None:
+        """Plan one call; the values that it takes have their cuts."""
+        # What every rank has whole is a tensor like any other when the forward runs.
+        args, kwargs = mapped((call.args, dict(call.kwargs)), self._lowered)
+        met = replace(call, args=args, kwargs=kwargs)
+        cuts = tuple(self.cuts[value.number] for value in met.taken)
+        if not cuts:
+            self.cuts |= {value.number: Sharding.whole(value.shape) for value in call.made}
+            return
+        key = key_of(call.function, *mapped((args, kwargs), self._described))
+        if key not in self.steps:
+            ruling = self._ruling(met, cuts, Wishes(self._wish(index), self._min_width))
+            pairs = zip(cuts, ruling.inputs, strict=True)
+            moves = tuple(None if cut == taken else plan_move(cut, taken) for cut, taken in pairs)
+            self.steps[key] = Step(moves, ruling.action, ruling.results)
+        for value, cut in zip(call.made, self.steps[key].results, strict=True):
+            self.cuts[value.number] = cut
+
+    def _lowered(self, leaf: Any) -> Any:
+        """Return an argument, whole values as tensors that are given."""
+        is_whole = isinstance(leaf, Value) and self.cuts[leaf.number].is_whole
+        return Given(leaf.shape, leaf.dtype) if is_whole else leaf
+
+    def _described(self, leaf: Any) -> Any:
+        return self.cuts[leaf.number] if isinstance(leaf, Value) else leaf
+
+    def _ruling(self, call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+        try:
+            return RULES.get(call.function, _no_rule)(call, cuts, wishes)
+        except NoRule as error:
+            return self._fallback(call, cuts, str(error))
+
+    def _fallback(self, call: Call, cuts: tuple[Sharding, ...], reason: str) -> Ruling:
+        """Return the ruling by which a call runs on whole tensors."""
+        nbytes = sum(prod(value.shape) * value.dtype.itemsize for value in (*call.taken, *call.made))
+        name = getattr(call.function, "__name__", str(call.function))
+        written = [value for value in call.made if value in call.taken]
+        if nbytes > self._limit or written:
+            raise UsageError(
+                f"{name} in {call.where}",
+                found=f"{reason}; whole, it takes {nbytes:,} bytes",
+                expected="a split form" if written else f"at most {self._limit:,} bytes on every rank",
+                remedy="see docs/engine.md for what has one, or raise gather_limit",
+            )
+        self.fallbacks.append(Fallback(call, reason, nbytes))
+        return whole(call, cuts)
+
+    def _wish(self, index: int) -> Sharding | None:
+        """Return the cut of the first value that the result of a call will meet, where that is known by now.
+
+        So a decoder's blocks are made where the encoder's are, and no voxel moves twice.
+        """
+        waiting = [value.number for value in self._calls[index].made]
+        seen = set(waiting)
+        while waiting:
+            number = waiting.pop(0)
+            for user in self._users[number]:
+                if user <= index:
+                    continue
+                call = self._calls[user]
+                others = [
+                    self.cuts[each.number] for each in call.taken if each.number in self.cuts and each.number != number
+                ]
+                if others:
+                    return others[0]
+                fresh = [value.number for value in call.made if value.number not in seen]
+                if len(call.taken) == 1 and call.made and call.made[0].shape[2:] == call.taken[0].shape[2:]:
+                    waiting += fresh
+                    seen.update(fresh)
+        return None
+
+
+def _no_rule(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
+    raise NoRule("it has no split form")

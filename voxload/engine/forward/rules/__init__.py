@@ -1,0 +1,74 @@
+"""What functions of torch do on blocks: one rule for each kind, found by the function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from voxload.engine.forward.rules.channels import (
+    EXPANSIONS,
+    LAYER_NORM,
+    LINEAR,
+    PRELU,
+    REPEATS,
+    SOFTMAX,
+    along,
+    expand,
+    layer_norm,
+    linear,
+    prelu,
+    repeat,
+)
+from voxload.engine.forward.rules.contracting import EINSUM, PRODUCTS, einsum, multiply
+from voxload.engine.forward.rules.dropping import DROPOUTS, drop
+from voxload.engine.forward.rules.indexing import INDEXING, index
+from voxload.engine.forward.rules.joining import CONCATENATIONS, PARTITIONS, STACKS, concatenate, part, stack
+from voxload.engine.forward.rules.normalising import NAMES, normalise
+from voxload.engine.forward.rules.padding import PADDINGS, ROLLS, pad, roll
+from voxload.engine.forward.rules.pointwise import FUNCTIONS, pointwise
+from voxload.engine.forward.rules.reducing import ADAPTIVE, MINIMA, SUMS, adapt, reduce
+from voxload.engine.forward.rules.reducing import MAXIMA as EXTREMA
+from voxload.engine.forward.rules.reducing import MEANS as AVERAGES
+from voxload.engine.forward.rules.regrouping import ORDERS, RESHAPES, reorder, reshape
+from voxload.engine.forward.rules.resizing import RESIZES, resize
+from voxload.engine.forward.rules.windows import (
+    CONVOLUTIONS,
+    MAXIMA,
+    MEANS,
+    TRANSPOSED,
+    convolution,
+    maximum,
+    mean,
+    transposed,
+)
+from voxload.engine.forward.ruling import Rule
+
+RULES: Mapping[Any, Rule] = {
+    **dict.fromkeys(FUNCTIONS, pointwise),
+    **dict.fromkeys(RESHAPES, reshape),
+    **dict.fromkeys(ORDERS, reorder),
+    **dict.fromkeys(CONCATENATIONS, concatenate),
+    **dict.fromkeys(PARTITIONS, part),
+    **dict.fromkeys(CONVOLUTIONS, convolution),
+    **dict.fromkeys(TRANSPOSED, transposed),
+    **dict.fromkeys(MAXIMA, maximum),
+    **dict.fromkeys(MEANS, mean),
+    **dict.fromkeys(NAMES, normalise),
+    **dict.fromkeys(LINEAR, linear),
+    **dict.fromkeys(SOFTMAX, along),
+    **dict.fromkeys(LAYER_NORM, layer_norm),
+    **dict.fromkeys(EXPANSIONS, expand),
+    **dict.fromkeys(REPEATS, repeat),
+    **dict.fromkeys(DROPOUTS, drop),
+    **dict.fromkeys(INDEXING, index),
+    **dict.fromkeys(STACKS, stack),
+    **dict.fromkeys(PADDINGS, pad),
+    **dict.fromkeys(ROLLS, roll),
+    **dict.fromkeys(PRELU, prelu),
+    **dict.fromkeys(PRODUCTS, multiply),
+    **dict.fromkeys(EINSUM, einsum),
+    **dict.fromkeys(SUMS | AVERAGES | EXTREMA | MINIMA, reduce),
+    **dict.fromkeys(ADAPTIVE, adapt),
+    **dict.fromkeys(RESIZES, resize),
+}
+"""By the function that is called. What has no rule runs on whole tensors."""

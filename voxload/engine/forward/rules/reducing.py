@@ -1,0 +1,146 @@
+"""Sums, means and extrema over dimensions: every rank reduces what it has, and the ranks' few numbers are reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from voxload.engine.forward.moving import Move, moved, plan_move
+from voxload.engine.forward.recording import Call
+from voxload.engine.forward.rules.windows import bound
+from voxload.engine.forward.ruling import Here, NoRule, Ruling, Same, Wishes
+from voxload.engine.forward.sharding import Dim, Factor, Sharding
+from voxload.engine.statistics import wide_type
+
+SUMS, MEANS = frozenset([torch.sum, Tensor.sum]), frozenset([torch.mean, Tensor.mean])
+MAXIMA, MINIMA = frozenset([torch.amax, Tensor.amax]), frozenset([torch.amin, Tensor.amin])
+ADAPTIVE: Mapping[Any, int] = {
+    functional.adaptive_avg_pool1d: 1,
+    torch.adaptive_avg_pool1d: 1,
+    functional.adaptive_avg_pool2d: 2,
+    functional.adaptive_avg_pool3d: 3,
+}
+"""By the number of dimensions that they pool."""
+_NAMES = ("input", "dim", "keepdim")
+_FIRST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """A reduction over dimensions of which some are cut."""
+
+    dims: tuple[int, ...]
+    """Dimensions that are reduced."""
+    count: int
+    """Elements that a mean is over; 0 for what is no mean."""
+    move: Move
+    """What brings the ranks' partial results, one position for each, to all of them."""
+    keeps: bool
+    """Whether reduced dimensions stay, with one position."""
+
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
+        """Reduce, gather and reduce again; see Action."""
+        given = bound((*_NAMES, "dtype"), args, kwargs)
+        x: Tensor = given["input"]
+        if given["dtype"] is not None:
+            x = x.to(given["dtype"])
+        if function in MAXIMA or function in MINIMA:
+            is_maximum = function in MAXIMA
+            fill = -inf if is_maximum else inf
+            pads = [each for number in reversed(range(x.ndim)) for each in (0, int(x.shape[number] == 0))]
+            filled = functional.pad(x, pads, value=fill) if any(pads) else x
+            reduce: Any = torch.amax if is_maximum else torch.amin
+            own = reduce(filled, self.dims, keepdim=True)
+            result = reduce(moved(own, self.move, here.coords, here.exchange), self.dims, keepdim=True)
+        else:
+            whole = x.to(wide_type(x)) if self.count else x
+            own = whole.sum(self.dims, keepdim=True)
+            result = moved(own, self.move, here.coords, here.exchange).sum(self.dims, keepdim=True)
+            result = (result / self.count).to(x.dtype) if self.count else result
+        return result if self.keeps else result.squeeze(self.dims)
+
+
+def reduce(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
+    """Return what a sum, a mean or an extremum does; see Rule."""
+    given = bound((*_NAMES, "dtype"), call.args, call.kwargs)
+    cut, count = cuts[0], len(cuts[0].dims)
+    dim = given["dim"]
+    if not (dim is None or isinstance(dim, int | tuple | list)):
+        raise NoRule("its dimensions are no numbers")
+    chosen = range(count) if dim is None or dim in ((), []) else [dim] if isinstance(dim, int) else dim
+    dims = tuple(sorted({number % count for number in chosen}))
+    keeps = bool(given["keepdim"])
+    result = _reduced(cut, dims, keeps=keeps)
+    if not any(number in dims for number, *_ in cut.cuts()):
+        return Ruling((cut,), (result,), Same())
+    partial = Sharding(tuple(_partial(each) if number in dims else each for number, each in enumerate(cut.dims)))
+    elements = prod(cut.shape[number] for number in dims) if call.function in MEANS else 0
+    return Ruling((cut,), (result,), Reduce(dims, elements, plan_move(partial, partial.whole_along(dims)), keeps))
+
+
+def _partial(dim: Dim) -> Dim:
+    """Return the cut of a dimension of which each rank has one position left: its own partial result."""
+    return tuple(
+        Factor(len(factor.bounds) - 1, factor.axis, tuple(range(len(factor.bounds))))
+        for factor in dim
+        if factor.axis is not None
+    )
+
+
+def _reduced(cut: Sharding, dims: Sequence[int], *, keeps: bool) -> Sharding:
+    if keeps:
+        return Sharding(tuple(() if number in dims else dim for number, dim in enumerate(cut.dims)))
+    return Sharding(tuple(dim for number, dim in enumerate(cut.dims) if number not in dims))
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTo:
+    """Means over windows that divide every dimension into a number of parts."""
+
+    cut: Sharding
+    sizes: tuple[int, ...]
+    """Windows, of the dimensions that are pooled."""
+    move: Move
+    """What brings the ranks' partial sums to all of them."""
+
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:  # noqa: ARG002 - see Action
+        """Sum, gather and sum; see Action."""
+        x: Tensor = args[0]
+        part = x.to(wide_type(x))
+        for index, size in enumerate(self.sizes):
+            number, extent = _FIRST + index, self.cut.shape[_FIRST + index]
+            weights = torch.zeros(size, part.shape[_FIRST], dtype=torch.float64)
+            first = (self.cut.positions(number, here.coords) or [0])[0]
+            for window in range(size):
+                lo, hi = window * extent // size, -(-(window + 1) * extent // size)
+                weights[window, max(lo - first, 0) : max(hi - first, 0)] = 1 / (hi - lo)
+            # The dimension at hand is always the first one left; its outputs go behind all others.
+            part = torch.tensordot(part, weights.to(part.device, part.dtype), dims=([_FIRST], [1]))
+        shape = (*part.shape[:_FIRST], *(each for size in self.sizes for each in (1, size)))
+        gathered = moved(part.reshape(shape), self.move, here.coords, here.exchange)
+        return gathered.sum(tuple(range(_FIRST, gathered.ndim, 2))).to(x.dtype)
+
+
+def adapt(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
+    """Return what an adaptive mean does: its result is whole; see Rule."""
+    count = ADAPTIVE[call.function]
+    if len(cuts[0].dims) != _FIRST + count:
+        raise NoRule("it takes one sample without a batch")
+    cut = cuts[0].whole_along([0, 1])
+    (made,) = call.made
+    sizes = made.shape[_FIRST:]
+    dims: list[Dim] = list(Sharding.whole(cut.shape[:_FIRST]).dims)
+    for index, size in enumerate(sizes):
+        if len(cut.dims[_FIRST + index]) > 1:
+            raise NoRule("it pools axes that are one dimension")
+        partial = _partial(cut.dims[_FIRST + index])
+        dims += [partial, *Sharding.whole([size]).dims]
+    partials = Sharding(tuple(dims))
+    move = plan_move(partials, Sharding.whole(partials.shape))
+    return Ruling((cut,), (Sharding.whole(made.shape),), PoolTo(cut, sizes, move))

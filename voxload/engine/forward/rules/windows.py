@@ -1,0 +1,256 @@
+"""Functions whose outputs read windows of their input: convolutions and poolings of one to three dimensions.
+
+Each rank fetches what its outputs read, dimension by dimension, and calls the function itself without padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from voxload.engine.forward.recording import Call
+from voxload.engine.forward.ruling import Here, NoRule, Ruling, Wishes
+from voxload.engine.forward.sharding import Dim, Factor, Sharding, dim_of
+from voxload.engine.gather import gather
+from voxload.engine.outside import Outside
+from voxload.engine.plan import AxisPlan, plan_axis
+from voxload.engine.reach import Reach, collapsed
+from voxload.engine.transposed import Spread
+from voxload.engine.window import Window
+
+_FIRST = 2
+"""First dimension that windows slide along, of (B, C, ...)."""
+CONVOLUTIONS: Mapping[Any, int] = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
+"""By the number of dimensions that windows slide along."""
+TRANSPOSED: Mapping[Any, int] = {torch.conv_transpose1d: 1, torch.conv_transpose2d: 2, torch.conv_transpose3d: 3}
+MAXIMA: Mapping[Any, int] = {functional.max_pool1d: 1, functional.max_pool2d: 2, functional.max_pool3d: 3}
+MEANS: Mapping[Any, int] = {functional.avg_pool1d: 1, functional.avg_pool2d: 2, functional.avg_pool3d: 3}
+_CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+_TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
+_MAXIMUM = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
+_MEAN = ("input", "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
+_DEFAULTS: Mapping[str, Any] = {
+    "bias": None,
+    "stride": None,
+    "padding": 0,
+    "dilation": 1,
+    "groups": 1,
+    "output_padding": 0,
+    "ceil_mode": False,
+    "return_indices": False,
+    "count_include_pad": True,
+    "divisor_override": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Slide:
+    """What windows do along one dimension."""
+
+    dim: int
+    reach: Reach
+    plan: AxisPlan | None
+    """What is fetched; None where every rank has all of it, and the function pads by itself."""
+    result: Dim
+    """Factors of the outputs."""
+
+    def first(self, coords: Sequence[int]) -> tuple[int, int, int]:
+        """Return the first input that a rank has once all is fetched, its first output, and its number of outputs."""
+        if self.plan is None:
+            return 0, 0, self.result[0].extent if self.result else 1
+        place = coords[self.plan.axis]
+        start, stop = self.result[0].span(coords)
+        return self.plan.needs[place][0], start, stop - start
+
+
+def slide(cut: Sharding, dim: int, reach: Reach, wishes: Wishes, *, outside: Outside = Outside.CONSTANT) -> Slide:
+    """Return what windows do along a dimension; raises NoRule where it is cut in several factors, or none fits."""
+    factors = cut.dims[dim]
+    count = reach.outputs(cut.shape[dim])
+    if count < 1:
+        raise NoRule(f"{reach.describe()} does not fit {cut.shape[dim]} voxels")
+    (factor,) = factors if len(factors) == 1 else (None,)
+    if factor is None or factor.axis is None:
+        if any(each.axis is not None for each in factors):
+            raise NoRule("windows slide along axes that are one dimension")
+        return Slide(dim, reach, None, dim_of([Factor(count)]))
+    owners = collapsed(reach.owners(factor.bounds), wishes.min_width)
+    wished = wishes.cut.dims[dim] if wishes.cut is not None and wishes.cut.shape[dim] == count else ()
+    if len(wished) == 1 and wished[0].axis == factor.axis:
+        owners = wished[0].bounds
+    plan = plan_axis(factor.axis, factor.bounds, reach.needs(owners, factor.extent), outside)
+    return Slide(dim, reach, plan, (Factor(count, factor.axis, owners),))
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """A function of windows of what was fetched."""
+
+    names: tuple[str, ...]
+    """Names of its arguments, in order."""
+    slides: tuple[Slide, ...]
+    settings: tuple[tuple[str, Any], ...]
+    """Arguments that it gets in place of the call's own."""
+    fill: float = 0.0
+    """Value outside the volume."""
+    casts: bool = False
+    """Whether it casts its input under autocast: then this is done before anything is sent."""
+
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
+        """Fetch, call and crop; see Action."""
+        given = dict(zip(self.names, args, strict=False)) | kwargs | dict(self.settings)
+        x: Tensor = given.pop("input")
+        if self.casts and torch.is_autocast_enabled(x.device.type):
+            x = x.to(torch.get_autocast_dtype(x.device.type))
+        for each in self.slides:
+            if each.plan is not None:
+                part = each.plan.at(here.coords[each.plan.axis], dim=each.dim)
+                x = gather(x, part, fill=self.fill, exchange=here.exchange)
+        y: Tensor = function(self._stretched(x, here), **given)
+        for each in self.slides:
+            y = self._cropped(y, each, here)
+        return y
+
+    def _stretched(self, x: Tensor, here: Here) -> Tensor:
+        """Return inputs that make an output: ranks that own none must stay part of the graph, as their peers wait."""
+        pads: list[int] = []
+        for each in reversed(self.slides):
+            is_empty = each.first(here.coords)[2] == 0
+            span = each.reach.span if isinstance(each.reach, Window) else 1
+            pads += [0, span if is_empty else 0]
+        return functional.pad(x, pads) if any(pads) else x
+
+    def _cropped(self, y: Tensor, each: Slide, here: Here) -> Tensor:
+        """Return the outputs that this rank owns along a dimension."""
+        start, first, count = each.first(here.coords)
+        if count == 0:
+            return y.narrow(each.dim, 0, 0)
+        if each.plan is None or not isinstance(each.reach, Spread):
+            return y
+        return y.narrow(each.dim, first - (each.reach.stride * start - each.reach.padding), count)
+
+
+def convolution(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+    """Return what a convolution does; see Rule."""
+    given, count = bound(_CONVOLUTION, call.args, call.kwargs), CONVOLUTIONS[call.function]
+    cut, weight = _volume(cuts, count), given["weight"].shape
+    windows = []
+    for index in range(count):
+        dilation = _at(given["dilation"], index)
+        low, high = _padding(given["padding"], index, dilation * (weight[_FIRST + index] - 1))
+        windows.append(Window(weight[_FIRST + index], _at(given["stride"] or 1, index), dilation, low, high))
+    slides = tuple(slide(cut, _FIRST + index, window, wishes) for index, window in enumerate(windows))
+    if any(each.plan is None and window.low != window.high for each, window in zip(slides, windows, strict=True)):
+        raise NoRule("it pads an axis that is whole by different numbers")
+    padding = tuple(0 if each.plan else window.low for each, window in zip(slides, windows, strict=True))
+    action = Windowed(_CONVOLUTION, slides, (("padding", padding),), casts=True)
+    return _ruled(call, cut, weight[0], slides, action)
+
+
+def transposed(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+    """Return what a transposed convolution does; see Rule."""
+    given, count = bound(_TRANSPOSED, call.args, call.kwargs), TRANSPOSED[call.function]
+    cut, weight = _volume(cuts, count), given["weight"].shape
+    reaches = [
+        Spread(
+            weight[_FIRST + index],
+            _at(given["stride"] or 1, index),
+            _at(given["dilation"], index),
+            _at(given["padding"], index),
+            _at(given["output_padding"], index),
+        )
+        for index in range(count)
+    ]
+    slides = tuple(slide(cut, _FIRST + index, reach, wishes) for index, reach in enumerate(reaches))
+    pairs = list(zip(slides, reaches, strict=True))
+    settings = (
+        ("padding", tuple(0 if each.plan else reach.padding for each, reach in pairs)),
+        ("output_padding", tuple(0 if each.plan else reach.extra for each, reach in pairs)),
+    )
+    action = Windowed(_TRANSPOSED, slides, settings, casts=True)
+    return _ruled(call, cut, weight[1] * given["groups"], slides, action)
+
+
+def maximum(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+    """Return what a maximum over windows does; windows hold the same values, so ties are broken alike; see Rule."""
+    given, count = bound(_MAXIMUM, call.args, call.kwargs), MAXIMA[call.function]
+    if given["return_indices"]:
+        raise NoRule("it returns indices into the whole volume")
+    return _pooled(call, cuts, wishes, (given, count, -inf))
+
+
+def mean(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+    """Return what a mean over windows does, where all windows count as many voxels; see Rule."""
+    given, count = bound(_MEAN, call.args, call.kwargs), MEANS[call.function]
+    is_padded = any(_at(given["padding"], index) for index in range(count))
+    varies = given["ceil_mode"] or (is_padded and not given["count_include_pad"])
+    if varies and given["divisor_override"] is None:
+        raise NoRule("its windows count different numbers of voxels")
+    return _pooled(call, cuts, wishes, ({"dilation": 1} | given, count, 0.0))
+
+
+def _pooled(
+    call: Call, cuts: tuple[Sharding, ...], wishes: Wishes, how: tuple[Mapping[str, Any], int, float]
+) -> Ruling:
+    """Return the ruling of a pooling."""
+    given, count, fill = how
+    cut = _volume(cuts, count)
+    windows = [
+        Window(
+            _at(given["kernel_size"], index),
+            _at(given["stride"] or given["kernel_size"], index),
+            _at(given["dilation"], index),
+            _at(given["padding"], index),
+            _at(given["padding"], index),
+            ceil=bool(given["ceil_mode"]),
+        )
+        for index in range(count)
+    ]
+    slides = tuple(slide(cut, _FIRST + index, window, wishes) for index, window in enumerate(windows))
+    padding = tuple(0 if each.plan else window.low for each, window in zip(slides, windows, strict=True))
+    names = _MAXIMUM if "return_indices" in given else _MEAN
+    settings = (("padding", padding), ("stride", tuple(window.stride for window in windows)))
+    return _ruled(call, cut, cut.shape[1], slides, Windowed(names, slides, settings, fill))
+
+
+def _volume(cuts: tuple[Sharding, ...], count: int) -> Sharding:
+    """Return the cut in which the input is taken: its channels are whole."""
+    if len(cuts[0].dims) != _FIRST + count:
+        raise NoRule("it takes one sample without a batch")
+    return cuts[0].whole_along([1])
+
+
+def _ruled(call: Call, cut: Sharding, channels: int, slides: tuple[Slide, ...], action: Windowed) -> Ruling:
+    """Return the ruling; computed weights are taken whole."""
+    result = cut.with_dim(1, [Factor(channels)])
+    for each in slides:
+        result = result.with_dim(each.dim, each.result)
+    return Ruling((cut, *(Sharding.whole(value.shape) for value in call.taken[1:])), (result,), action)
+
+
+def bound(names: tuple[str, ...], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call's arguments by their names, those that were not given too where they have a default."""
+    given = dict(zip(names, args, strict=False)) | dict(kwargs)
+    return {name: given.get(name, _DEFAULTS.get(name)) for name in names}
+
+
+def _at(value: Any, index: int) -> int:
+    """Return a setting of one dimension: torch takes one number for all, or one each."""
+    if isinstance(value, int):
+        return value
+    return int(value[index] if len(value) > 1 else value[0])
+
+
+def _padding(value: Any, index: int, total: int) -> tuple[int, int]:
+    """Return the voxels padded before and after along a dimension."""
+    if value == "valid":
+        return 0, 0
+    if value == "same":
+        return total // 2, total - total // 2
+    return _at(value, index), _at(value, index)

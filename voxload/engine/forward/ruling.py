@@ -1,0 +1,80 @@
+"""Ruling: what a call of torch does on blocks, as one of the rules of `rules` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from voxload.engine.exchange.protocol import Exchange
+from voxload.engine.forward.recording import Call
+from voxload.engine.forward.sharding import Sharding
+
+
+class NoRule(Exception):  # noqa: N818 - says what there is not
+    """A call has no split form in this cut; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Where a call is carried out."""
+
+    coords: tuple[int, ...]
+    """This rank's place in its sample group, per axis of the grid."""
+    mesh: tuple[int, ...]
+    """Blocks of a sample group, per axis of the grid."""
+    exchange: Exchange
+    """Carries the messages."""
+
+
+class Action(Protocol):
+    """Carries out a call on this rank's blocks; frozen, the same on all ranks, shared by threads."""
+
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
+        """Return the blocks of the results; arguments are the call's own, with blocks in the places of values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What a call does with values that are cut in a certain way."""
+
+    inputs: tuple[Sharding, ...]
+    """Cut in which it takes each of its values; what is cut otherwise is brought to that first."""
+    results: tuple[Sharding, ...]
+    """Cut of each value that it gives."""
+    action: Action
+    """What is done then."""
+    keeps: bool = False
+    """Whether its result is cut as its first value, so that a wish for the one is a wish for the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a rule may take into account beside the call."""
+
+    cut: Sharding | None = None
+    """Cut of the result with which nothing would have to be moved afterwards."""
+    min_width: int = 0
+    """An axis whose blocks would have fewer voxels than this goes to fewer ranks."""
+
+
+Rule = Callable[[Call, tuple[Sharding, ...], Wishes], Ruling]
+"""Returns what a call does, of whose values the cuts are given; pure. Raises NoRule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """The call itself, on blocks."""
+
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:  # noqa: ARG002 - see Action
+        """Call it."""
+        return function(*args, **kwargs)
+
+
+def whole(call: Call, cuts: Sequence[Sharding]) -> Ruling:
+    """Return the ruling by which every rank gets all values whole and does what one process does."""
+    return Ruling(
+        tuple(Sharding.whole(cut.shape) for cut in cuts),
+        tuple(Sharding.whole(made.shape) for made in call.made),
+        Same(),
+    )
