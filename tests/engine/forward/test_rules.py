@@ -167,6 +167,31 @@ def test_what_decides_by_values_is_refused(function: Callable[[Tensor], Any]) ->
         _planned(function, SHAPE)
 
 
+def _written_view(x: Tensor) -> Tensor:
+    y = x * 1
+    y.view(2, 4, -1).add_(1)
+    return y
+
+
+def _written_part(x: Tensor) -> Tensor:
+    y = x * 1
+    y[:, 0] = 0
+    return y
+
+
+def _written_table(x: Tensor) -> Tensor:
+    table = torch.zeros(SHAPE, dtype=x.dtype)
+    table.add_(x)
+    return table
+
+
+@pytest.mark.parametrize("function", [_written_view, _written_part, _written_table])
+def test_writes_that_would_be_lost_are_refused(function: Callable[[Tensor], Tensor]) -> None:
+    """Into a view that may be a copy of a block, into a part, and into a tensor that every rank has whole."""
+    with pytest.raises(UsageError, match=r"a write (into a volume|of what depends)|a split form"):
+        _planned(function, SHAPE)
+
+
 @pytest.mark.parametrize("function", [functional.dropout, functional.dropout3d])
 def test_dropout_falls_on_the_same_elements_however_a_tensor_is_cut(function: Callable[..., Tensor]) -> None:
     """Of volumes and of tokens; a share of them, and the others are scaled up."""

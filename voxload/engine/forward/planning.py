@@ -10,13 +10,30 @@ from typing import Any
 
 from voxload.engine.forward.moving import Move, plan_move
 from voxload.engine.forward.recording import Call, Given, Recording, Value
-from voxload.engine.forward.rules import RULES
+from voxload.engine.forward.rules import RULES, WRITERS
 from voxload.engine.forward.ruling import Action, NoRule, Ruling, Wishes, whole
 from voxload.engine.forward.sharding import Factor, Sharding
 from voxload.engine.forward.trees import leaves, mapped, token
 from voxload.engine.reach import even_bounds
 from voxload.errors import UsageError
 
+_WRITING = frozenset(
+    f"__{name}__"
+    for name in (
+        "setitem",
+        "iadd",
+        "isub",
+        "imul",
+        "itruediv",
+        "idiv",
+        "ifloordiv",
+        "imod",
+        "ipow",
+        "iand",
+        "ior",
+        "ixor",
+    )
+)
 GATHER_LIMIT = 64 * 2**20
 """Bytes up to which tensors are made whole for a call that has no split form."""
 
@@ -34,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """A call that has no split form, and what it takes to make it whole."""
+    """A call of which a part or all is made whole, and what that takes."""
 
     call: Call
     reason: str
@@ -51,7 +68,7 @@ class ForwardPlan:
     results: Mapping[Sharding, Move]
     """What is done with the results that are cut as the key says, before they are returned."""
     fallbacks: tuple[Fallback, ...]
-    """Calls that run on whole tensors."""
+    """Calls that run on tensors that are made whole, all of them or along an axis."""
 
 
 def plan_forward(
@@ -107,6 +124,12 @@ class _Planner:
         for index, call in enumerate(recording.calls):
             for value in call.taken:
                 self._users[value.number].append(index)
+        self._last: dict[int, int] = {number: users[-1] for number, users in self._users.items()}
+        self._last |= {
+            value.number: len(recording.calls) for value in leaves(recording.result) if isinstance(value, Value)
+        }
+        known = (*recording.given, *(value for call in recording.calls for value in call.made))
+        self._storages = {value.number: value.storage for value in known if value.number in self._last}
         self.cuts: dict[int, Sharding] = {}
         self.steps: dict[Any, Step] = {}
         self.fallbacks: list[Fallback] = []
@@ -121,8 +144,10 @@ class _Planner:
             self.cuts |= {value.number: Sharding.whole(value.shape) for value in call.made}
             return
         key = key_of(call.function, *mapped((args, kwargs), self._described))
+        self._refuse_writes(index, met)
         if key not in self.steps:
             ruling = self._ruling(met, cuts, Wishes(self._wish(index), self._min_width))
+            self._watch(met, cuts, ruling)
             pairs = zip(cuts, ruling.inputs, strict=True)
             moves = tuple(None if cut == taken else plan_move(cut, taken) for cut, taken in pairs)
             self.steps[key] = Step(moves, ruling.action, ruling.results)
@@ -138,25 +163,58 @@ class _Planner:
         return self.cuts[leaf.number] if isinstance(leaf, Value) else leaf
 
     def _ruling(self, call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+        rule = RULES.get(call.function, _no_rule)
         try:
-            return RULES.get(call.function, _no_rule)(call, cuts, wishes)
+            return (rule if rule in WRITERS or not call.written else _no_rule)(call, cuts, wishes)
         except NoRule as error:
             return self._fallback(call, cuts, str(error))
 
+    def _refuse_writes(self, index: int, call: Call) -> None:
+        """Raise UsageError where what is written would not be seen where the whole's forward sees it."""
+        first = call.args[0] if call.args else None
+        others = {
+            number
+            for value in call.written
+            for number, storage in self._storages.items()
+            if storage == value.storage and number != value.number and self._last[number] > index
+        }
+        if others or (isinstance(first, Given) and _is_in_place(call.function)):
+            raise UsageError(
+                f"{getattr(call.function, '__name__', call.function)} in {call.where}",
+                found="a write into a volume that is used again under another name, such as a view of it"
+                if others
+                else "a write of what depends on the volume into a tensor that every rank has whole",
+                expected="a volume that has one name when it is written into",
+                remedy="compute a new tensor instead",
+            )
+
+    def _watch(self, call: Call, cuts: tuple[Sharding, ...], ruling: Ruling) -> None:
+        """Count what a call with a split form takes whole along an axis that was cut."""
+        nbytes = 0
+        for value, cut, taken in zip(call.taken, cuts, ruling.inputs, strict=True):
+            if not cut.axes() <= taken.axes():
+                blocks = prod(len(factor.bounds) - 1 for *_, factor in taken.cuts())
+                nbytes += prod(value.shape) * value.dtype.itemsize // blocks
+        if nbytes and not (self.fallbacks and self.fallbacks[-1].call is call):
+            self._admit(call, "it takes a cut axis whole", nbytes)
+
     def _fallback(self, call: Call, cuts: tuple[Sharding, ...], reason: str) -> Ruling:
         """Return the ruling by which a call runs on whole tensors."""
+        writes = bool(call.written) or any(value in call.taken for value in call.made)
         nbytes = sum(prod(value.shape) * value.dtype.itemsize for value in (*call.taken, *call.made))
-        name = getattr(call.function, "__name__", str(call.function))
-        written = [value for value in call.made if value in call.taken]
-        if nbytes > self._limit or written:
+        self._admit(call, f"{reason}, and writes into a volume" if writes else reason, nbytes, is_refused=writes)
+        return whole(call, cuts)
+
+    def _admit(self, call: Call, reason: str, nbytes: int, *, is_refused: bool = False) -> None:
+        """Write down what is made whole; raise UsageError beyond the limit."""
+        if nbytes > self._limit or is_refused:
             raise UsageError(
-                f"{name} in {call.where}",
+                f"{getattr(call.function, '__name__', call.function)} in {call.where}",
                 found=f"{reason}; whole, it takes {nbytes:,} bytes",
-                expected="a split form" if written else f"at most {self._limit:,} bytes on every rank",
-                remedy="see docs/engine.md for what has one, or raise gather_limit",
+                expected="a split form" if is_refused else f"at most {self._limit:,} bytes on every rank",
+                remedy="compute a new tensor instead" if is_refused else "raise gather_limit",
             )
         self.fallbacks.append(Fallback(call, reason, nbytes))
-        return whole(call, cuts)
 
     def _wish(self, index: int) -> Sharding | None:
         """Return the cut of the first value that the result of a call will meet, where that is known by now.
@@ -181,6 +239,12 @@ class _Planner:
                     waiting += fresh
                     seen.update(fresh)
         return None
+
+
+def _is_in_place(function: Any) -> bool:
+    """Tell whether a function writes into its first argument, by its name."""
+    name = str(getattr(function, "__name__", ""))
+    return name in _WRITING or (name.endswith("_") and not name.endswith("__"))
 
 
 def _no_rule(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule

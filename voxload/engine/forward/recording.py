@@ -30,6 +30,8 @@ class Value:
     """Tells it from others of the recording; a tensor that is written to keeps its number."""
     shape: tuple[int, ...]
     dtype: torch.dtype
+    storage: int = -1
+    """Number of what holds it: views of one tensor have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Call:
     """Likewise."""
     where: str
     """Path of the innermost module that called it, and its class."""
+    written: tuple[Value, ...] = ()
+    """The values that it writes into."""
 
     @property
     def taken(self) -> tuple[Value, ...]:
@@ -119,6 +123,8 @@ class _Recorder:
         self._model = model
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._count = 0
+        self._held: list[Tensor] = []
+        self._storages: dict[int, int] = {}
         self.calls: list[Call] = []
 
     def begin(self, value: Any, fake: FakeTensorMode) -> Any:
@@ -141,10 +147,12 @@ class _Recorder:
             return function(*_bare(args), **_bare(kwargs))
         taken: tuple[tuple[Any, ...], dict[str, Any]] = self.described((args, kwargs))
         blocks = {id(each.local): each for each in leaves((args, kwargs)) if isinstance(each, Block)}
+        before = [(each, each.local._version) for each in blocks.values()]  # noqa: SLF001 - torch has no public count of writes
         result = function(*_bare(args), **_bare(kwargs))
+        written = tuple(each.about for each, version in before if each.local._version != version)  # noqa: SLF001 - as above
         # What is written to in place is given back, and stays the block that it was.
         made = mapped(result, lambda each: blocks[id(each)] if id(each) in blocks else self._wrapped(each))
-        self.calls.append(Call(function, *taken, self.described(made), self._where()))
+        self.calls.append(Call(function, *taken, self.described(made), self._where(), written))
         return made
 
     def described(self, tree: Any) -> Any:
@@ -162,7 +170,9 @@ class _Recorder:
         )
 
     def _block(self, local: Tensor) -> Block:
-        value = Value(self._count, tuple(local.shape), local.dtype)
+        self._held.append(local)  # or what holds another one would get its number
+        storage = self._storages.setdefault(local.untyped_storage()._cdata, len(self._storages))  # noqa: SLF001 - fake ones have no address
+        value = Value(self._count, tuple(local.shape), local.dtype, storage)
         self._count += 1
         return Block.of(local, local.shape, about=value, runner=self)
 

@@ -72,3 +72,5 @@ RULES: Mapping[Any, Rule] = {
     **dict.fromkeys(RESIZES, resize),
 }
 """By the function that is called. What has no rule runs on whole tensors."""
+WRITERS: frozenset[Rule] = frozenset([pointwise, drop])
+"""Rules that know of functions that write into what they are given."""

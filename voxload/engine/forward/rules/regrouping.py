@@ -18,7 +18,7 @@ RESHAPES: frozenset[Any] = frozenset(
     [
         *(getattr(torch, name) for name in ("reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "ravel")),
         *(getattr(Tensor, name) for name in ("reshape", "reshape_as", "flatten", "unflatten", "squeeze", "unsqueeze")),
-        *(getattr(Tensor, name) for name in ("view", "view_as", "ravel", "squeeze_", "unsqueeze_")),
+        *(getattr(Tensor, name) for name in ("view", "view_as", "ravel")),
     ]
 )
 """Functions that keep row-major order."""
