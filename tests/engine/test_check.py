@@ -102,6 +102,13 @@ def test_random_results_are_not_compared() -> None:
     assert "draws random numbers" in str(found)
 
 
+def test_what_is_not_verified_is_said() -> None:
+    """A head that draws random numbers in training, beside an evaluation that is compared."""
+    exchange = NoExchange(GRID.at(0))
+    with pytest.warns(UserWarning, match="RandomHead is not verified in training: forward draws random numbers"):
+        shard(RandomHead(), GRID.at(0), verify=True, exchange=exchange)
+
+
 def test_a_network_is_verified_where_it_is_split() -> None:
     """Over a volume that is smaller than the one that it is for, or the only one that it takes."""
     grid, exchange = GRID.at(1), NoExchange(GRID.at(1))

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from voxload.engine.aligned import aligned
-from voxload.engine.shapes import on_meta
+from voxload.engine.shapes import CHANNEL_NAMES, on_meta
 from voxload.engine.virtual import INPUT, RESULT, Differences, Split, differences
 
 VALUES, GRADIENTS = 1e-10, 1e-8
@@ -20,8 +20,6 @@ _BATCH = 2
 """Samples: a normalisation in training refuses a batch of one where nothing is left of the extents."""
 _CHANNELS = (1, 2, 3, 4)
 """Channels that are tried for a network that does not tell them."""
-_CHANNEL_NAMES = ("in_channels", "num_features", "num_channels")
-"""Attributes of layers that tell the channels of their input."""
 _EXTENTS = (8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Extents that are tried, in this order, for a volume that is small and is split all the same."""
 _NARROWEST = 4
@@ -52,8 +50,13 @@ class Checked:
 
     @property
     def is_equal(self) -> bool:
-        """Whether all that was compared is equal to rounding: values to 1e-10, gradients to 1e-8."""
-        return not self.difference
+        """Whether anything was compared, and all of it is equal to rounding: values to 1e-10, gradients to 1e-8."""
+        return any(self.modes.values()) and not self.difference
+
+    @property
+    def not_compared(self) -> tuple[str, ...]:
+        """The modes in which ``forward`` draws random numbers."""
+        return tuple(mode for mode, one in self.modes.items() if one is None)
 
     @property
     def difference(self) -> str:
@@ -104,7 +107,7 @@ def whole_size(model: nn.Module, shape: Sequence[int], channels: int | None = No
 
     None where it takes none; nothing is computed. Channels are looked for where they are not given.
     """
-    told = (getattr(module, name, None) for module in model.modules() for name in _CHANNEL_NAMES)
+    told = (getattr(module, name, None) for module in model.modules() for name in CHANNEL_NAMES)
     first = next((one for one in told if isinstance(one, int)), None)
     wanted = (channels,) if channels else (first, *_CHANNELS) if first else _CHANNELS
     twin = on_meta(model)

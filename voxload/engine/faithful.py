@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, fx, nn, overrides
 from torch.utils import _pytree
 
+from voxload.engine.shapes import CHANNEL_NAMES
 from voxload.errors import UsageError
 
 _MULTIPLICATIONS = 2**26
@@ -251,7 +252,7 @@ def _first_channels(model: nn.Module, graph: fx.Graph) -> Sequence[int]:
     volume = next(node for node in graph.nodes if node.op == "placeholder")
     for node in _reached(volume):
         layer = model.get_submodule(str(node.target)) if node.op == "call_module" else None
-        for name in ("in_channels", "num_features", "num_channels"):
+        for name in CHANNEL_NAMES:
             if isinstance(found := getattr(layer, name, None), int):
                 return (found,)
     return _CHANNELS

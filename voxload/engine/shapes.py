@@ -12,7 +12,7 @@ from torch.fx.passes.shape_prop import ShapeProp
 
 from voxload.errors import UsageError
 
-_CHANNEL_NAMES = ("in_channels", "num_features", "num_channels")
+CHANNEL_NAMES = ("in_channels", "num_features", "num_channels")
 """Attributes of layers that tell the channels of their input."""
 
 
@@ -59,7 +59,7 @@ def _channels(model: nn.Module, graph: fx.Graph) -> int:
     for node in graph.nodes:
         if node.op == "call_module":
             layer = model.get_submodule(str(node.target))
-            for name in _CHANNEL_NAMES:
+            for name in CHANNEL_NAMES:
                 if isinstance(getattr(layer, name, None), int):
                     return int(getattr(layer, name))
     raise UsageError(

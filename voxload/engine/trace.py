@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +16,7 @@ from torch.fx.proxy import TraceError
 
 from voxload.engine.reads import is_library
 from voxload.engine.state import State
+from voxload.engine.watched import functions_watched
 from voxload.errors import UsageError
 
 _TRACE_ERRORS = (TraceError, AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError)
@@ -43,7 +42,7 @@ def trace(model: nn.Module) -> fx.Graph:
     state = State(model)
     before = random.getstate(), torch.get_rng_state()
     tracer = _Tracer()
-    with _watched_functions():
+    with functions_watched(_refuse_function):
         try:
             graph = tracer.trace(model)
         except UsageError:
@@ -102,21 +101,11 @@ def _modes() -> tuple[bool, ...]:
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), *map(torch.is_autocast_enabled, ("cpu", "cuda"))
 
 
-@contextmanager
-def _watched_functions() -> Iterator[None]:
+def _refuse_function(apply: Any, function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Refuse custom autograd functions while a trace runs: it would enter them and lose their derivative."""
-    original = torch.autograd.Function.__dict__["apply"]
-
-    def apply(cls: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(value, fx.Proxy) for value in (*args, *kwargs.values())):
-            raise UsageError(f"custom autograd function {cls.__name__}", found="no split form", remedy=_REMEDY)
-        return original.__get__(None, cls)(*args, **kwargs)
-
-    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
-    try:
-        yield
-    finally:
-        torch.autograd.Function.apply = original  # type: ignore[method-assign]
+    if any(isinstance(value, fx.Proxy) for value in (*args, *kwargs.values())):
+        raise UsageError(f"custom autograd function {function.__name__}", found="no split form", remedy=_REMEDY)
+    return apply(*args, **kwargs)
 
 
 def _refuse_hooks(model: nn.Module) -> None:

@@ -167,6 +167,25 @@ def test_what_decides_by_values_is_refused(function: Callable[[Tensor], Any]) ->
         _planned(function, SHAPE)
 
 
+ODD: dict[str, Callable[[Tensor], Any]] = {
+    "numpy's names": lambda x: x.sum(axis=2),  # type: ignore[call-overload] # torch takes it
+    "a stack by numpy's name": lambda x: torch.stack([x, x * 2], axis=-1).sum(-1),  # type: ignore[call-arg] # likewise
+    "all by name": lambda x: functional.conv3d(input=x, weight=WEIGHT, padding=1),
+    "a list by name": lambda x: torch.cat(tensors=[x, x], dim=1),
+    "volume as the second": lambda x: functional.conv3d(torch.ones(1, 4, 3, 3, 3, dtype=x.dtype), x[:2, :, :3, :3, :3]),
+    "another type of the same bytes": lambda x: x.view(torch.int64).view(torch.float64) * x,
+}
+"""Calls in a form that rules do not look for."""
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_calls_in_another_form_run_on_the_whole(name: str) -> None:
+    """And give what they give in one process."""
+    assert _planned(ODD[name], SHAPE).fallbacks
+    errors = errors_of(Runs(ODD[name]), _gen(*SHAPE), (2, 1, 2))
+    assert max(errors.values()) <= TOLERANCE, errors
+
+
 def _written_view(x: Tensor) -> Tensor:
     y = x * 1
     y.view(2, 4, -1).add_(1)

@@ -38,13 +38,6 @@ class Move:
     """Gathers, in order."""
     sliced: Sharding | None
     """Cut that every rank takes by itself, once it has all; None where gathers do."""
-    result: Sharding
-    """Cut afterwards."""
-
-    @property
-    def sends(self) -> bool:
-        """Whether anything is sent."""
-        return any(run.owner != run.user for stage in self.stages for run in stage.plan.runs)
 
 
 def plan_move(source: Sharding, target: Sharding) -> Move:
@@ -65,7 +58,7 @@ def plan_move(source: Sharding, target: Sharding) -> Move:
         needs = tuple(pairwise(bounds)) if bounds else ((0, factor.extent),) * (len(factor.bounds) - 1)
         stages.append(Stage(now, number, place, plan_axis(axis, factor.bounds, needs, Outside.CONSTANT)))
         now = now.recut({axis: bounds})
-    return Move(tuple(stages), None if now == target else target, target)
+    return Move(tuple(stages), None if now == target else target)
 
 
 def moved(x: Tensor, move: Move, coords: Sequence[int], exchange: Exchange) -> Tensor:

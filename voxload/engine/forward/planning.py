@@ -10,7 +10,7 @@ from typing import Any
 
 from voxload.engine.forward.moving import Move, plan_move
 from voxload.engine.forward.recording import Call, Given, Recording, Value
-from voxload.engine.forward.rules import RULES, WRITERS
+from voxload.engine.forward.rules import MEETING, RULES, WRITERS
 from voxload.engine.forward.ruling import Action, NoRule, Ruling, Wishes, whole
 from voxload.engine.forward.sharding import Factor, Sharding
 from voxload.engine.forward.trees import leaves, mapped, token
@@ -34,6 +34,8 @@ _WRITING = frozenset(
         "ixor",
     )
 )
+_ALIASES = frozenset({"axis", "keepdims", "x", "x2", "out"})
+"""Names of arguments that torch takes for numpy's sake, and a place for the result: rules look for none of them."""
 GATHER_LIMIT = 64 * 2**20
 """Bytes up to which tensors are made whole for a call that has no split form."""
 
@@ -163,9 +165,8 @@ class _Planner:
         return self.cuts[leaf.number] if isinstance(leaf, Value) else leaf
 
     def _ruling(self, call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
-        rule = RULES.get(call.function, _no_rule)
         try:
-            return (rule if rule in WRITERS or not call.written else _no_rule)(call, cuts, wishes)
+            return _ruled(call, cuts, wishes)
         except NoRule as error:
             return self._fallback(call, cuts, str(error))
 
@@ -247,5 +248,16 @@ def _is_in_place(function: Any) -> bool:
     return name in _WRITING or (name.endswith("_") and not name.endswith("__"))
 
 
-def _no_rule(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
-    raise NoRule("it has no split form")
+def _ruled(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+    """Return what the rule for a function says; raises NoRule for calls that it does not know in this form."""
+    rule = RULES.get(call.function)
+    if rule is None or (call.written and rule not in WRITERS):
+        raise NoRule("it has no split form")
+    if _ALIASES & call.kwargs.keys() or not call.args:
+        raise NoRule("it names its arguments otherwise than torch's documentation does, or all of them")
+    if rule not in MEETING and not isinstance(call.args[0], Value):
+        raise NoRule("its first argument is no volume")
+    found = rule(call, cuts, wishes)
+    if [cut.shape for cut in found.results] != [value.shape for value in call.made]:
+        raise NoRule("its rule finds another shape than torch does")
+    return found

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from voxload.engine.forward.block import Block
 from voxload.engine.forward.trees import leaves, mapped
+from voxload.engine.watched import functions_watched
 from voxload.errors import UsageError
 
 
@@ -103,7 +103,7 @@ def record(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | No
     with (
         FakeTensorMode(allow_non_fake_inputs=True) as fake,
         torch.random.fork_rng(devices=[]),
-        _functions_watched(recorder),
+        functions_watched(recorder.applied),
     ):
         try:
             blocks = mapped((tuple(args), dict(kwargs or {})), lambda each: recorder.begin(each, fake))
@@ -155,6 +155,11 @@ class _Recorder:
         self.calls.append(Call(function, *taken, self.described(made), self._where(), written))
         return made
 
+    def applied(self, apply: Any, function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ARG002 - the watch's signature
+        """Let calls of custom autograd functions be written down like those of torch, which they are not."""
+        is_watched = any(isinstance(each, Block) for each in leaves((args, kwargs)))
+        return self.call(apply, args, kwargs) if is_watched else apply(*args, **kwargs)
+
     def described(self, tree: Any) -> Any:
         """Return arguments or results with what is known of tensors in their places."""
         return mapped(tree, _described)
@@ -188,24 +193,6 @@ class _Recorder:
                 return f"{self._paths[id(owner)] or 'the root'!r} ({type(owner).__name__})"
             frame = frame.f_back  # type: ignore[assignment] # the outermost has none
         return type(self._model).__name__
-
-
-@contextmanager
-def _functions_watched(recorder: _Recorder) -> Iterator[None]:
-    """Let calls of custom autograd functions be written down like those of torch, which they are not."""
-    original = torch.autograd.Function.__dict__["apply"]
-
-    def apply(cls: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
-        bound = original.__get__(None, cls)
-        if any(isinstance(each, Block) for each in leaves((args, kwargs))):
-            return recorder.call(bound, args, kwargs)
-        return bound(*args, **kwargs)
-
-    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
-    try:
-        yield
-    finally:
-        torch.autograd.Function.apply = original  # type: ignore[method-assign]
 
 
 def _described(value: Any) -> Any:

@@ -44,8 +44,6 @@ class Ruling:
     """Cut of each value that it gives."""
     action: Action
     """What is done then."""
-    keeps: bool = False
-    """Whether its result is cut as its first value, so that a wish for the one is a wish for the other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,9 @@ class _Runner:
 
     def returned(self, block: Block) -> Tensor:
         """Return a result in the cut in which it leaves the network."""
-        move = self._plan.results[block.about]
+        move = self._plan.results.get(block.about)
+        if move is None:
+            raise _unplanned("the network's result")
         return moved(block.local, move, self._here.coords, self._here.exchange)
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -61,7 +63,7 @@ class _Runner:
             return function(*bare[0], **bare[1])
         step = self._plan.steps.get(key_of(function, *mapped((args, kwargs), _described)))
         if step is None:
-            raise InternalError(f"call of {function}", found="no plan for it")
+            raise _unplanned(f"call of {getattr(function, '__name__', function)}")
         blocks = {id(each.local): each for each in leaves((args, kwargs)) if isinstance(each, Block)}
         moves, cuts = iter(step.moves), iter(step.results)
         given = mapped((args, kwargs), lambda each: self._taken(each, next(moves)) if isinstance(each, Block) else each)
@@ -83,3 +85,12 @@ def _described(leaf: Any) -> Any:
     if isinstance(leaf, Block):
         return leaf.about
     return Given(tuple(leaf.shape), leaf.dtype) if isinstance(leaf, Tensor) else leaf
+
+
+def _unplanned(subject: str) -> InternalError:
+    return InternalError(
+        subject,
+        found="no plan for it",
+        expected="the calls that forward made when it was recorded",
+        remedy="let nothing but shapes, types and training modes decide which way forward goes, on every rank",
+    )

@@ -72,5 +72,7 @@ RULES: Mapping[Any, Rule] = {
     **dict.fromkeys(RESIZES, resize),
 }
 """By the function that is called. What has no rule runs on whole tensors."""
+MEETING: frozenset[Rule] = frozenset([pointwise, concatenate, stack, multiply, einsum])
+"""Rules for functions of several tensors, of which any may be a volume; others are of their first argument."""
 WRITERS: frozenset[Rule] = frozenset([pointwise, drop])
 """Rules that know of functions that write into what they are given."""

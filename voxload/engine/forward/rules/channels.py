@@ -68,7 +68,7 @@ def prelu(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # 
     if len(cuts) > 1:
         raise NoRule("its slopes depend on the volume")
     cut = cuts[0].whole_along([1]) if len(cuts[0].dims) > 1 else cuts[0]
-    return Ruling((cut,), (cut,), Same(), keeps=True)
+    return Ruling((cut,), (cut,), Same())
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ _MATRIX = 2
 
 def multiply(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
     """Return what a product of matrices does: leading dimensions and rows may be cut; see Rule."""
+    if len(call.args) < _MATRIX:
+        raise NoRule("its second factor has a name")
     one, other = call.args[0], call.args[1]
     if min(len(one.shape), len(other.shape)) < _MATRIX:
         raise NoRule("it takes a vector")

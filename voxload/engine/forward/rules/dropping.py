@@ -57,4 +57,4 @@ class Drop:
 
 def drop(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
     """Return what dropout does: blocks stay where they are; see Rule."""
-    return Ruling(cuts, cuts, Drop(cuts[0]), keeps=True)
+    return Ruling(cuts, cuts, Drop(cuts[0]))

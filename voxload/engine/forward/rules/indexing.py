@@ -9,10 +9,9 @@ from typing import Any
 from torch import Tensor
 
 from voxload.engine.forward.recording import Call
-from voxload.engine.forward.rules.windows import Slide, slide
+from voxload.engine.forward.rules.windows import Slide, fetched, slide
 from voxload.engine.forward.ruling import Here, NoRule, Ruling, Wishes
 from voxload.engine.forward.sharding import Dim, Sharding
-from voxload.engine.gather import gather
 from voxload.engine.outside import Outside
 from voxload.engine.plan import plan_axis
 from voxload.engine.window import Window
@@ -31,12 +30,7 @@ class Index:
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:  # noqa: ARG002 - see Action
         """Fetch and index; see Action."""
-        x: Tensor = args[0]
-        for each in self.slides:
-            if each.plan is not None:
-                part = each.plan.at(here.coords[each.plan.axis], dim=each.dim)
-                x = gather(x, part, fill=0.0, exchange=here.exchange)
-        return x[self.index]
+        return fetched(args[0], self.slides, here)[self.index]
 
 
 def index(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:

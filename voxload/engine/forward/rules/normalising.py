@@ -70,7 +70,7 @@ def normalise(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
         raise NoRule("its weights depend on the volume")
     if len(cut.dims) > 2 + _SPATIAL or any(number < 2 for number, *_ in cut.cuts()):
         raise NoRule("samples or channels are cut")
-    return Ruling((cut,), (cut,), Normalise(cut.shape, cut.axes()), keeps=True)
+    return Ruling((cut,), (cut,), Normalise(cut.shape, cut.axes()))
 
 
 def _given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

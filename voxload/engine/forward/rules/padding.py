@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from voxload.engine.forward.recording import Call
-from voxload.engine.forward.rules.windows import Slide, bound, slide
+from voxload.engine.forward.rules.windows import Slide, bound, fetched, slide
 from voxload.engine.forward.ruling import Here, NoRule, Ruling, Wishes
 from voxload.engine.forward.sharding import Sharding
-from voxload.engine.gather import gather
 from voxload.engine.outside import Outside
 from voxload.engine.window import Window
 
@@ -43,10 +42,7 @@ class Pad:
         given = bound(_NAMES, args, kwargs)
         x: Tensor = given["input"]
         fill = float(given["value"] or 0.0)
-        for each in self.slides:
-            if each.plan is not None:
-                part = each.plan.at(here.coords[each.plan.axis], dim=each.dim)
-                x = gather(x, part, fill=fill, exchange=here.exchange)
+        x = fetched(x, self.slides, here, fill=fill)
         if not any(self.pads):
             return x
         if (given["mode"] or "constant") == "constant":
@@ -91,11 +87,7 @@ class Roll:
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:  # noqa: ARG002 - see Action
         """Fetch, and roll the rest; see Action."""
-        x: Tensor = args[0]
-        for each in self.slides:
-            if each.plan is not None:
-                part = each.plan.at(here.coords[each.plan.axis], dim=each.dim)
-                x = gather(x, part, fill=0.0, exchange=here.exchange)
+        x = fetched(args[0], self.slides, here)
         return torch.roll(x, [shift for shift, _ in self.own], [dim for _, dim in self.own]) if self.own else x
 
 

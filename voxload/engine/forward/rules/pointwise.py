@@ -86,7 +86,7 @@ def pointwise(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
     inputs = tuple(_under(result, value.shape) for value in call.taken)
     if made in call.taken and inputs[call.taken.index(made)] != cuts[call.taken.index(made)]:
         raise NoRule("it writes into a tensor that is cut otherwise than what it writes")
-    return Ruling(inputs, (result,), Pointwise(parts), keeps=True)
+    return Ruling(inputs, (result,), Pointwise(parts))
 
 
 def _met(shape: tuple[int, ...], cuts: tuple[Sharding, ...]) -> Sharding:

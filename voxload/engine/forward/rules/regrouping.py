@@ -53,6 +53,8 @@ class Reshape:
 def reshape(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
     """Return what a reshape does: blocks are reshaped, where dimensions begin and end between cut axes; see Rule."""
     (made,) = call.made
+    if made.dtype != call.taken[0].dtype:
+        raise NoRule("it looks at the bytes as another type")
     try:
         found = regroup(cuts[0], made.shape)
     except NoRegrouping as error:

@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from voxload.engine.forward.recording import Call
-from voxload.engine.forward.rules.windows import Slide, bound, slide
+from voxload.engine.forward.rules.windows import Slide, bound, fetched, slide
 from voxload.engine.forward.ruling import Here, NoRule, Ruling, Wishes
 from voxload.engine.forward.sharding import Sharding
-from voxload.engine.gather import gather
 from voxload.engine.resize import Resize, Rounding, mixed
 
 RESIZES: frozenset[Any] = frozenset([functional.interpolate])
@@ -37,10 +36,7 @@ class Interpolate:
         """Fetch and interpolate; see Action."""
         x: Tensor = bound(_NAMES, args, kwargs)["input"]
         rounding = Rounding.of(x)
-        for each in self.slides:
-            if each.plan is not None:
-                part = each.plan.at(here.coords[each.plan.axis], dim=each.dim)
-                x = gather(x, part, fill=0.0, exchange=here.exchange)
+        x = fetched(x, self.slides, here)
         for each, extent in zip(self.slides, self.extents, strict=True):
             start, first, count = each.first(here.coords)
             if count == 0:

@@ -81,11 +81,21 @@ def slide(cut: Sharding, dim: int, reach: Reach, wishes: Wishes, *, outside: Out
             raise NoRule("windows slide along axes that are one dimension")
         return Slide(dim, reach, None, dim_of([Factor(count)]))
     owners = collapsed(reach.owners(factor.bounds), wishes.min_width)
-    wished = wishes.cut.dims[dim] if wishes.cut is not None and wishes.cut.shape[dim] == count else ()
+    is_alike = wishes.cut is not None and len(wishes.cut.dims) == len(cut.dims) and wishes.cut.shape[dim] == count
+    wished = wishes.cut.dims[dim] if wishes.cut is not None and is_alike else ()
     if len(wished) == 1 and wished[0].axis == factor.axis:
         owners = wished[0].bounds
     plan = plan_axis(factor.axis, factor.bounds, reach.needs(owners, factor.extent), outside)
     return Slide(dim, reach, plan, (Factor(count, factor.axis, owners),))
+
+
+def fetched(x: Tensor, slides: Sequence[Slide], here: Here, *, fill: float = 0.0) -> Tensor:
+    """Return what this rank's outputs read, dimension by dimension."""
+    for each in slides:
+        if each.plan is not None:
+            part = each.plan.at(here.coords[each.plan.axis], dim=each.dim)
+            x = gather(x, part, fill=fill, exchange=here.exchange)
+    return x
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +118,7 @@ class Windowed:
         x: Tensor = given.pop("input")
         if self.casts and torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
-        for each in self.slides:
-            if each.plan is not None:
-                part = each.plan.at(here.coords[each.plan.axis], dim=each.dim)
-                x = gather(x, part, fill=self.fill, exchange=here.exchange)
+        x = fetched(x, self.slides, here, fill=self.fill)
         y: Tensor = function(self._stretched(x, here), **given)
         for each in self.slides:
             y = self._cropped(y, each, here)
