@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bench.splitting.functional import FunctionalUNet
 from voxload.models import CosmoFlow, UNet3D
 
-NETWORKS = ("cosmoflow-mlperf", "cosmoflow-lbann", "unet3d-kits19", "unet3d-lbann")
+FUNCTIONAL = "unet3d-functional"
+NETWORKS = ("cosmoflow-mlperf", "cosmoflow-lbann", "unet3d-kits19", "unet3d-lbann", FUNCTIONAL)
 WRAPPERS = ("ddp", "fsdp2", "hsdp")
 MODES = ("plain", "checkpointing", "accumulation", "compiled")
 GRIDS: tuple[tuple[int, tuple[int, int, int]], ...] = (
@@ -25,7 +27,7 @@ GRIDS: tuple[tuple[int, tuple[int, int, int]], ...] = (
 """Ranks and blocks along (d, h, w); 4 ranks with 2 blocks are two sample groups, three blocks are uneven."""
 SAMPLES = 4
 """Samples of a step where gradients are accumulated: two for each of two groups. Elsewhere half as many do."""
-_EXTENTS = {"cosmoflow-mlperf": 32, "cosmoflow-lbann": 32, "unet3d-kits19": 16, "unet3d-lbann": 16}
+_EXTENTS = {"cosmoflow-mlperf": 32, "cosmoflow-lbann": 32, "unet3d-kits19": 16, "unet3d-lbann": 16, FUNCTIONAL: 16}
 _WIDTHS = (4, 6, 8)
 _CLASSES = 3
 
@@ -55,12 +57,14 @@ class Combination:
 def everything() -> Iterator[Combination]:
     """Yield every combination."""
     for network, (world, spatial), wrapper, mode in itertools.product(NETWORKS, GRIDS, WRAPPERS, MODES):
-        if wrapper != "hsdp" or world % 2 == 0:
+        if (wrapper != "hsdp" or world % 2 == 0) and (network, mode) != (FUNCTIONAL, "compiled"):
             yield Combination(network, world, spatial, wrapper, mode)
 
 
 def covering() -> Iterator[Combination]:
-    """Yield few combinations: U-Nets on 2 and 4 ranks with the other choices in turn, and CosmoFlow in three ways.
+    """Yield few combinations: U-Nets on 2 and 4 ranks with the other choices in turn, and CosmoFlow in four ways.
+
+    The U-Net whose own forward runs on blocks is not compiled.
 
     CosmoFlow takes ten times as long; a test of its own trains it on every kind of grid, up to 8 ranks.
     """
@@ -83,6 +87,8 @@ def extent_of(network: str) -> int:
 def build(network: str) -> nn.Module:
     """Return a network in float64."""
     torch.manual_seed(7)
+    if network == FUNCTIONAL:
+        return FunctionalUNet(2, _CLASSES, _WIDTHS).double()
     family, variant = network.split("-")
     if family == "cosmoflow":
         return CosmoFlow(32, 2, 3, variant=variant, batch_norm=variant == "lbann", dropout=0.0).double()  # type: ignore[arg-type] # one of the variants

@@ -23,6 +23,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from bench.splitting.combination import Combination, build, criterion, data_of, extent_of, parts_of
+from bench.splitting.functional import Level
 from bench.splitting.reference import MOMENTUM, RATE, STEPS, Reference
 from voxload.engine import shard
 from voxload.engine.losses import VoxelLoss
@@ -97,7 +98,7 @@ def _blocks(model: nn.Module) -> Iterator[nn.Module]:
     if isinstance(features, nn.Sequential):
         yield from features
     else:
-        yield from (module for module in model.modules() if isinstance(module, EncoderBlock | DecoderBlock))
+        yield from (module for module in model.modules() if isinstance(module, EncoderBlock | DecoderBlock | Level))
 
 
 @contextlib.contextmanager

@@ -125,7 +125,7 @@ def test_what_cannot_be_compared_says_what_to_do() -> None:
     with pytest.raises(UsageError, match=r"no small volume.*verify a smaller network"):
         shard(fixed, GRID.at(0), shape=(256, 256, 256), verify=True, exchange=NoExchange(GRID.at(0)))
     with pytest.raises(UsageError, match="no split form"):
-        check(nn.Sequential(nn.Conv3d(1, 1, 1), nn.FractionalMaxPool3d(2, output_size=2)), (8, 8, 8), GRID)
+        check(nn.Sequential(nn.Conv3d(1, 1, 1), nn.LPPool3d(2, 2)), (8, 8, 8), GRID, gather_limit=0)
 
 
 def test_it_is_a_public_name() -> None:

@@ -1,9 +1,10 @@
-"""A trace that computes something else than forward is refused, by whatever forward took the wrong branch."""
+"""A trace that computes something else than forward is not used, by whatever forward took the wrong branch."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 import torch
 from torch import Tensor, fx, nn
 
-from voxload.engine import Loopback, shard
+from voxload.engine import Loopback, check, shard
 from voxload.engine.faithful import is_faithful
+from voxload.engine.sharded import Source
 from voxload.engine.trace import trace
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
@@ -37,9 +39,9 @@ class Net(nn.Module):
         return result
 
 
-def _split(model: nn.Module, shape: tuple[int, int, int] | None = (8, 8, 8)) -> nn.Module:
-    """Return the network as rank 0 of two would run it; nothing is sent when it is made."""
-    return shard(model, GRID, shape=shape, exchange=Loopback(GRID).rank(0))
+def _traced(model: nn.Module, shape: tuple[int, int, int] | None = (8, 8, 8)) -> None:
+    """Trace a network and compare the trace with it."""
+    Source(model, (True, False, False)).check(shape)
 
 
 def _shared_write(_: Net, x: Tensor) -> Tensor:
@@ -83,7 +85,19 @@ BRANCHES: dict[str, Operation] = {
 def test_another_computation_is_refused(name: str) -> None:
     """Wrong results would follow, or gradients."""
     with pytest.raises(UsageError, match="forward of Net: found"):
-        _split(Net(BRANCHES[name]))
+        _traced(Net(BRANCHES[name]))
+
+
+REFUSED = {"exact type": "another way for a block", "class name": "another way for a block", "written view": "add_"}
+"""What the network's own forward on blocks would not do either."""
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_its_own_forward_runs_instead(name: str) -> None:
+    """It takes the branch that the network takes in one process, or is refused too."""
+    torch.manual_seed(0)
+    with pytest.raises(UsageError, match=REFUSED[name]) if name in REFUSED else nullcontext():
+        assert check(Net(BRANCHES[name]), (8, 8, 8), GRID).is_equal
 
 
 @pytest.mark.parametrize("name", ["isinstance", "shared write"])
@@ -91,7 +105,7 @@ def test_another_computation_is_refused(name: str) -> None:
 def test_shapes_are_enough(name: str, shape: tuple[int, int, int] | None) -> None:
     """Whatever shape is given, and whether the network is computed or only its shapes are."""
     with pytest.raises(UsageError, match="forward of Net: found"):
-        _split(Net(BRANCHES[name]), shape)
+        _traced(Net(BRANCHES[name]), shape)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -103,15 +117,15 @@ def test_a_branch_in_one_mode_is_refused(training: bool) -> None:
         return result
 
     with pytest.raises(UsageError, match="forward of Net: found"):
-        _split(Net(operation).train(not training))
+        _traced(Net(operation).train(not training))
 
 
-def test_monai_basic_unet_is_refused_by_name() -> None:
+def test_monai_basic_unet_is_not_traced() -> None:
     """Its decoder asks torch.jit.isinstance: the trace leaves out every skip."""
     from monai.networks.nets import BasicUNet  # noqa: PLC0415 - takes seconds and 200 MiB
 
     with pytest.raises(UsageError, match="forward of BasicUNet"):
-        _split(BasicUNet(3, 1, 2, features=(4, 4, 8, 8, 8, 4)), (32, 32, 32))
+        _traced(BasicUNet(3, 1, 2, features=(4, 4, 8, 8, 8, 4)), (32, 32, 32))
 
 
 def _augmented(net: Net, x: Tensor) -> Tensor:
@@ -133,7 +147,7 @@ def test_the_same_computation_is_accepted(name: str, shape: tuple[int, int, int]
     """Writes in place that nobody else sees compute the same, and the network is left as it was."""
     net = Net(ALIKE[name])
     before, random = copy.deepcopy(net.state_dict()), torch.get_rng_state()
-    _split(net, shape)
+    _traced(net, shape)
     assert all(torch.equal(value, before[key]) for key, value in net.state_dict().items())
     assert torch.equal(torch.get_rng_state(), random)
 
@@ -142,7 +156,7 @@ def test_the_same_computation_is_accepted(name: str, shape: tuple[int, int, int]
 @pytest.mark.parametrize("make", [partial(CosmoFlow, 512), partial(UNet3D, 1, 2)], ids=["CosmoFlow", "UNet3D"])
 def test_large_networks_take_no_memory(make: Callable[[], nn.Module]) -> None:
     """What is too large to be computed is compared by shapes alone: an activation of 512^3 would be gigabytes."""
-    _split(make(), None)
+    _traced(make(), None)
 
 
 def test_a_normalisation_of_one_channel_is_compared_by_its_shape() -> None:

@@ -1,4 +1,4 @@
-"""Real ranks train four networks under DDP, FSDP and HSDP, in every way of running, as one process does in float64."""
+"""Real ranks train five networks under DDP, FSDP and HSDP, in every way of running, as one process does in float64."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.splitting.combination import NETWORKS, Combination, covering
+from bench.splitting.combination import FUNCTIONAL, NETWORKS, Combination, covering
 from bench.splitting.world import collect, prepare, run_world
 from tests.support import processes
 from tests.support.ranks import RANK, printed_by_ranks
@@ -26,9 +26,10 @@ def test_training_equals_one_process(network: str, tmp_path: Path, capsys: pytes
     assert max(value for row in worst.values() for value in row.values()) <= TOLERANCE
 
 
-def test_hybrid_shards_equal_one_process(tmp_path: Path) -> None:
-    """One U-Net under HSDP on four ranks, two groups of two blocks: the shortest of the comparisons above."""
-    chosen = [Combination("unet3d-lbann", 4, (2, 1, 1), "hsdp", "checkpointing")]
+@pytest.mark.parametrize("network", ["unet3d-lbann", FUNCTIONAL])
+def test_hybrid_shards_equal_one_process(network: str, tmp_path: Path) -> None:
+    """A U-Net under HSDP on four ranks, two groups of two blocks: the shortest of the comparisons above."""
+    chosen = [Combination(network, 4, (2, 1, 1), "hsdp", "checkpointing")]
     prepare(chosen, tmp_path)
     printed_by_ranks("bench.splitting.rank", RANK, "4", tmp_path, ranks=4)
     worst = collect(chosen, tmp_path)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from voxload.engine import Loopback, shard
+from voxload.engine.sharded import Source
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
@@ -195,12 +196,30 @@ class Keeping(Net):
 
 
 @pytest.mark.parametrize("how", ["count", "list", "previous"])
-def test_a_forward_that_keeps_something_is_refused(how: str) -> None:
+def test_a_forward_that_keeps_something_is_not_traced(how: str) -> None:
     """It would be kept when forward is traced, and never again; the model is left as it was."""
     model = Keeping(how)
     with pytest.raises(UsageError, match="found a change of"):
-        shard(model, GRID, shape=SHAPE, exchange=Loopback(GRID).rank(0))
+        Source(model, (True, False, False)).check(SHAPE)
     assert (model.seen, model.previous, model.features) == (0, None, [])
+
+
+@pytest.mark.parametrize("how", ["count", "list"])
+def test_what_forward_keeps_is_kept(how: str) -> None:
+    """Its own forward runs, in every pass."""
+    world = World(Keeping(how))
+    for _ in range(2):
+        assert torch.allclose(world.run(), world.whole(world.x), atol=1e-5)
+    assert [net.seen for net in world.nets] == [world.whole.seen] * 2
+    assert [len(net.features) for net in world.nets] == [len(world.whole.features)] * 2
+
+
+def test_volumes_of_an_earlier_pass_are_refused() -> None:
+    """No recording of one pass knows of them."""
+    world = World(Keeping("previous"))
+    assert torch.allclose(world.run(), world.whole(world.x), atol=1e-5)
+    with pytest.raises(UsageError, match="another way through forward"):
+        world.run()
 
 
 class Doubling(nn.Module):
@@ -219,17 +238,34 @@ class Doubling(nn.Module):
         return self.conv(x)
 
 
-def test_a_module_with_a_call_of_its_own_is_refused() -> None:
-    """Its split form would call forward."""
-    model = nn.Sequential(nn.Conv3d(1, 2, 3, padding=1), Doubling())
-    with pytest.raises(UsageError, match="__call__ of its own"):
-        shard(model, GRID, shape=SHAPE, exchange=Loopback(GRID).rank(0))
+def _doubling() -> nn.Module:
+    return nn.Sequential(nn.Conv3d(1, 2, 3, padding=1), Doubling())
 
 
-def test_a_layer_with_a_forward_of_its_own_is_refused() -> None:
-    """Layers of torch are taken for what their class is."""
+def _doubled() -> nn.Module:
     model = nn.Sequential(nn.Conv3d(1, 2, 3, padding=1), nn.Conv3d(2, 2, 3, padding=1))
     forward = model[1].forward
     model[1].forward = lambda x: 2 * forward(x)
-    with pytest.raises(UsageError, match="forward of its own"):
+    return model
+
+
+OWN = {"__call__ of its own": _doubling, "forward of its own": _doubled}
+
+
+@pytest.mark.parametrize("what", OWN)
+def test_modules_with_calls_of_their_own(what: str) -> None:
+    """A trace would go past them; the network's own forward does not."""
+    with pytest.raises(UsageError, match=what):
+        Source(OWN[what](), (True, False, False)).check(SHAPE)
+    torch.manual_seed(0)
+    world = World(OWN[what]())
+    assert torch.allclose(world.run(), world.whole(world.x), atol=1e-5)
+
+
+def test_a_network_with_a_forward_of_its_own_is_refused() -> None:
+    """It would be called in place of the engine's."""
+    model = Keeping("count")
+    forward = model.forward
+    model.forward = lambda x: 2 * forward(x)  # type: ignore[method-assign] # as some libraries do
+    with pytest.raises(UsageError, match="a forward of its own, which its class does not have"):
         shard(model, GRID, shape=SHAPE, exchange=Loopback(GRID).rank(0))

@@ -7,9 +7,10 @@ from typing import Any
 
 from torch import nn
 
-from voxload.engine.checked import Checked, checked, whole_size
+from voxload.engine.checked import Checked, checked
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.shard import shard
+from voxload.engine.sizes import whole_size
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 import torch
 from torch import nn
 
 from voxload.engine.aligned import aligned
-from voxload.engine.shapes import CHANNEL_NAMES, on_meta
 from voxload.engine.virtual import INPUT, RESULT, Differences, Split, differences
 
 VALUES, GRADIENTS = 1e-10, 1e-8
 """Largest relative differences of values and of gradients in float64 that are rounding."""
-_BATCH = 2
-"""Samples: a normalisation in training refuses a batch of one where nothing is left of the extents."""
-_CHANNELS = (1, 2, 3, 4)
-"""Channels that are tried for a network that does not tell them."""
-_EXTENTS = (8, 12, 16, 24, 32, 48, 64, 96, 128)
-"""Extents that are tried, in this order, for a volume that is small and is split all the same."""
-_NARROWEST = 4
-"""Voxels of a block that is cut from such a volume."""
-_MOST_VOXELS = 128**3
-"""Voxels of a volume that is computed with several times in float64, without being asked for by its extents."""
 _MODES = {"training": True, "evaluation": False}
 _HEADER = ("mode", "result", "gradient of the input", "gradients of parameters", "buffers", "verdict")
 _EQUAL, _RANDOM = "equal", "not compared: forward draws random numbers"
@@ -100,40 +88,6 @@ def checked(model: nn.Module, size: Sequence[int], spatial: Sequence[int], split
     for mode, is_training in _MODES.items():
         modes[mode] = differences(twin.train(is_training), x, spatial, split)
     return Checked(tuple(spatial), tuple(size), modes)
-
-
-def whole_size(model: nn.Module, shape: Sequence[int], channels: int | None = None) -> tuple[int, ...] | None:
-    """Return the extents (B, C, D, H, W) of a batch of volumes of this shape that `model` takes.
-
-    None where it takes none; nothing is computed. Channels are looked for where they are not given.
-    """
-    told = (getattr(module, name, None) for module in model.modules() for name in CHANNEL_NAMES)
-    first = next((one for one in told if isinstance(one, int)), None)
-    wanted = (channels,) if channels else (first, *_CHANNELS) if first else _CHANNELS
-    twin = on_meta(model)
-    for each in wanted:
-        size = (_BATCH, each, *shape)
-        try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                twin(torch.empty(size, device="meta"))
-        except Exception:  # noqa: BLE001, S112 - whatever a stranger's forward raises for a size that it does not take
-            continue
-        return size
-    return None
-
-
-def small_sizes(model: nn.Module, shape: Sequence[int] | None, spatial: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield batches to compare with: the smallest volumes that `model` takes and `spatial` can cut, rising.
-
-    The last one has the extents `shape`, for a network that takes no others. None is beyond 128^3 voxels.
-    """
-    shapes = [(extent,) * 3 for extent in _EXTENTS if extent >= _NARROWEST * max(spatial)]
-    if shape is not None:
-        shapes = [one for one in shapes if prod(one) < prod(shape)] + [(shape[0], shape[1], shape[2])]
-    for one in shapes:
-        size = whole_size(model, one) if prod(one) <= _MOST_VOXELS else None
-        if size is not None:
-            yield size
 
 
 def _worst(one: Differences) -> str:

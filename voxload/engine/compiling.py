@@ -43,5 +43,16 @@ def require_whole_graph() -> bool:
     return True
 
 
+def refuse_compiler(name: str) -> bool:
+    """Raise UsageError while a compiler follows a pass of a network of the class `name`, whose own forward runs."""
+    raise UsageError(
+        f"torch.compile of a split {name}",
+        found="a network whose own forward runs on blocks, which no compiler follows",
+        expected="one that voxload.engine.shard can trace",
+        remedy="leave it uncompiled",
+    )
+
+
 # What torch.compiler.assume_constant_result sets, which would import the whole compiler with this package.
-require_whole_graph._dynamo_marked_constant = True  # type: ignore[attr-defined] # noqa: SLF001 - as above
+for _asked in (require_whole_graph, refuse_compiler):
+    _asked._dynamo_marked_constant = True  # type: ignore[union-attr] # noqa: SLF001 - as above

@@ -11,13 +11,18 @@ from torch import fx, nn
 
 from voxload.engine.aligned import aligned
 from voxload.engine.blocks import Blocks
+from voxload.engine.forward.explaining import Explained, explained
+from voxload.engine.forward.planning import GATHER_LIMIT
+from voxload.engine.forward.plans import Cut, Plans
 from voxload.engine.network import NetworkPlan, plan_network
 from voxload.engine.plan import Part
 from voxload.engine.program import Program, Step, compile_program
 from voxload.engine.reshape import parts_of
 from voxload.engine.shapes import shapes_of
 from voxload.engine.shard import MIN_WIDTH
+from voxload.engine.sizes import BATCH
 from voxload.engine.trace import trace
+from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
 _HEADER = (
@@ -55,6 +60,7 @@ def explain(
     *,
     dtype: torch.dtype = torch.float32,
     min_width: int = MIN_WIDTH,
+    gather_limit: int = GATHER_LIMIT,
     machine: Machine | None = None,
 ) -> str:
     """Return a table of the layers that communicate when `model` runs split over `grid`; nothing is sent.
@@ -73,8 +79,8 @@ def explain(
         The grid, seen from the rank of interest.
     dtype
         Type of the activations.
-    min_width
-        As `voxload.engine.shard` takes it.
+    min_width, gather_limit
+        As `voxload.engine.shard` takes them.
     machine
         Speeds for the estimates.
 
@@ -83,14 +89,52 @@ def explain(
     UsageError
         When the network or the shape cannot be split, as `voxload.engine.shard` would.
     """
+    units = dtype, machine or Machine()
+    try:
+        rows = _traced(model, shape, grid, (min_width, units))
+    except UsageError as refusal:
+        # As in shard: what no trace can keep may still run as it is.
+        plans = Plans(model, Cut(grid, Blocks.of(grid, shape), min_width, gather_limit))
+        planned = plans.ahead(model, shape)
+        if planned is None:
+            raise refusal from None
+        rows = [_called(each, grid, units) for each in explained(planned, grid.coords)]
+    return aligned([_HEADER, *rows])
+
+
+Units = tuple[torch.dtype, Machine]
+
+
+def _traced(
+    model: nn.Module, shape: Sequence[int], grid: ProcessGrid, options: tuple[int, Units]
+) -> list[tuple[str, ...]]:
+    """Return the rows of a network of which a trace was made."""
+    min_width, units = options
     graph = trace(model)
     program = compile_program(model, graph, tuple(count > 1 for count in grid.spatial))
     plan = plan_network(program, Blocks.of(grid, shape), min_width=min_width)
     table = _Table(model, program, plan, shapes_of(model, graph, shape))
-    rows: list[tuple[str, ...]] = [_HEADER]
-    for step in program.steps:
-        rows += table.rows(step, grid, (dtype, machine or Machine()))
-    return aligned(rows)
+    return [row for step in program.steps for row in table.rows(step, grid, units)]
+
+
+def _called(each: Explained, grid: ProcessGrid, units: Units) -> tuple[str, ...]:
+    """Return the row of a call of a network whose own forward runs on blocks."""
+    dtype, machine = units
+    size = each.received.elements // BATCH * dtype.itemsize
+    wire = (machine.latency + size / machine.bandwidth) if each.received.messages else 0.0
+    is_whole = each.after.is_whole
+    return (
+        each.call.where,
+        each.name if each.fallback is None else f"{each.name} on {each.fallback.nbytes // BATCH:,} bytes made whole",
+        "x".join(map(str, each.before.shape[2:])),
+        "x".join(map(str, each.after.shape[2:])),
+        str(sum(all(each.after.block_shape(grid.coords_of(rank))) for rank in grid.group_ranks)),
+        "all" if is_whole else "x".join(map(str, each.after.block_shape(grid.coords)[2:])),
+        str(each.received.messages),
+        f"{size / _KIB:.1f}",
+        "-",
+        f"{wire * _MILLI:.3f}",
+    )
 
 
 @dataclass(frozen=True, slots=True)

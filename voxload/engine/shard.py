@@ -9,16 +9,22 @@ from typing import Any
 from torch import nn
 
 from voxload.engine.blocks import Blocks
-from voxload.engine.checked import checked, small_sizes
+from voxload.engine.checked import checked
 from voxload.engine.chooser import Chooser, Measured, Told
 from voxload.engine.exchange.p2p import exchange_of
 from voxload.engine.exchange.protocol import Exchange
+from voxload.engine.forward.onblocks import OnBlocks, on_blocks
+from voxload.engine.forward.planning import GATHER_LIMIT
+from voxload.engine.forward.plans import Cut, Plans
 from voxload.engine.join import Join
 from voxload.engine.network import plan_network
-from voxload.engine.sharded import Sharded, Source
+from voxload.engine.sharded import Sharded, Source, modes_set
+from voxload.engine.sizes import small_sizes, takes_more
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 
+_IMAGE = 2
+"""Extents of an image."""
 AUTO = "auto"
 """Name of the choice by measurement."""
 MIN_WIDTH = 4
@@ -33,6 +39,7 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
     min_width: int = MIN_WIDTH,
     join: str = Join.PAD.value,
     columns: bool = False,
+    gather_limit: int = GATHER_LIMIT,
     verify: bool = False,
     exchange: Exchange | None = None,
 ) -> nn.Module:
@@ -64,6 +71,9 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
     columns
         Whether a dense layer right behind the flatten multiplies each rank's own block with its columns of the weight
         and adds up the products, in place of gathering the volume on every rank.
+    gather_limit
+        Bytes up to which a tensor is made whole, on every rank, for an operation that has no split form; a warning
+        names it once. 0 for never.
     verify
         Whether to run the split network on virtual ranks of this process, over the smallest volume that it takes and
         the grid can cut, with every layer on all ranks, and to compare it with the model's own ``forward``, as
@@ -88,18 +98,54 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
     """
     if grid.group_size == 1 and exchange is None:
         return model
-    if isinstance(model, Sharded):
+    if isinstance(model, Sharded | OnBlocks):
         raise UsageError("shard", found="a model that is already split", expected="an ordinary module")
     whole = tuple(shape) if shape is not None else getattr(model, "input_shape", None)
-    source = Source(model, tuple(count > 1 for count in grid.spatial), columns=columns)
-    source.check(whole)
-    blocks = None
-    if whole is not None:
-        blocks = Blocks.of(grid, whole)
-        plan_network(source.program().program, blocks, min_width=min_width)
+    blocks = None if whole is None else _blocks_of(grid, whole)
+    try:
+        source = Source(model, tuple(count > 1 for count in grid.spatial), columns=columns)
+        source.check(whole)
+        if blocks is not None:
+            plan_network(source.program().program, blocks, min_width=min_width)
+        split: nn.Module = Sharded(
+            source, (grid, blocks, min_width), exchange or exchange_of(grid), chooser=_chooser_of(join)
+        )
+    except UsageError as refusal:
+        # What no trace can keep may still run as it is.
+        if columns or join != Join.PAD.value:
+            raise
+        plans = Plans(model, Cut(grid, blocks, min_width, gather_limit))
+        if whole is not None and not _is_planned(model, whole, plans):
+            raise refusal from None
+        split = on_blocks(model, plans, exchange or exchange_of(grid))
     if verify:
-        _verify(model, grid, whole, {"join": join, "columns": columns})
-    return Sharded(source, (grid, blocks, min_width), exchange or exchange_of(grid), chooser=_chooser_of(join))
+        _verify(model, grid, whole, {"join": join, "columns": columns, "gather_limit": gather_limit})
+    return split
+
+
+def _blocks_of(grid: ProcessGrid, shape: Sequence[int]) -> Blocks:
+    """Return the blocks of a volume; an image (H, W) is one of one plane."""
+    if len(shape) == _IMAGE and grid.spatial[0] > 1:
+        raise UsageError(
+            f"shape {tuple(shape)}",
+            found="two extents for a grid with several blocks along d",
+            expected="three extents, or a grid (1, h, w) for images",
+        )
+    return Blocks.of(grid, (1, *shape) if len(shape) == _IMAGE else shape)
+
+
+def _is_planned(model: nn.Module, shape: Sequence[int], plans: Plans) -> bool:
+    """Plan a pass in training and one in evaluation, so that what is refused is refused now.
+
+    Returns False for a network of one input that takes no volume of this shape. One of several inputs is planned when
+    they come.
+    """
+    modules = list(model.modules())
+    found = []
+    for mode in (True, False):
+        with modes_set(modules, (mode,) * len(modules)):
+            found.append(plans.ahead(model, shape))
+    return None not in found or takes_more(model)
 
 
 def _chooser_of(name: str) -> Chooser:

@@ -75,7 +75,7 @@ class Source:
         present = tuple(module.training for module in modules)
         wanted = present if modes is None else modes
         if wanted not in self.programs:
-            with _modes_set(modules, wanted):
+            with modes_set(modules, wanted):
                 # A trace keeps one side of "if self.training"; so each combination has a trace of its own.
                 self._graphs[wanted] = trace(self.model)
                 program = compile_program(self.model, self._graphs[wanted], self._split, columns=self._columns)
@@ -85,7 +85,7 @@ class Source:
     def compare(self, modes: tuple[bool, ...], sample: Sample) -> None:
         """Raise UsageError where what was traced in these modes is not what forward does; each is compared once."""
         if modes in self._graphs:
-            with _modes_set(list(self.model.modules()), modes):
+            with modes_set(list(self.model.modules()), modes):
                 require_faithful(self.model, self._graphs[modes], sample)
             del self._graphs[modes]
 
@@ -107,7 +107,7 @@ class Source:
         self.program()
         modules = list(self.model.modules())
         for modes, graph in list(self._graphs.items()):
-            with _modes_set(modules, modes):
+            with modes_set(modules, modes):
                 if is_faithful(self.model, graph, shape):
                     del self._graphs[modes]
 
@@ -264,7 +264,7 @@ def _entered(module: nn.Module, *values: Any, passage: Passage, region: int) -> 
 
 
 @contextmanager
-def _modes_set(modules: Sequence[nn.Module], modes: Sequence[bool]) -> Iterator[None]:
+def modes_set(modules: Sequence[nn.Module], modes: Sequence[bool]) -> Iterator[None]:
     """Set the training mode of each module by itself, for a while."""
     present = [module.training for module in modules]
     for module, mode in zip(modules, modes, strict=True):

@@ -6,7 +6,7 @@ of them is another one now, in the model or in its split form, a pass is refused
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from torch import nn
 
 from voxload.engine.reads import Place, find_reads, is_library
+from voxload.engine.twin import replaced
 from voxload.engine.values import MISSING, frozen, is_fixed
 from voxload.errors import UsageError
 
@@ -73,7 +74,7 @@ class Unchanged:
                 if not (one.is_fixed and now is one.held) and frozen(now, self._names) != one.value:
                     return _error(f"attribute {one.name!r} of {where}")
         for where, module, children in self._children:
-            if (found := _other(module, children)) is not None:
+            if (found := replaced(module._modules, children)) is not None:  # noqa: SLF001 - named_children leaves out those that are None
                 return _error(f"layer {found!r} in {where}")
         name = self._places.changed(self._names)
         return None if name is None else _error(f"{name!r}, which forward reads,")
@@ -103,18 +104,6 @@ class _Places:
     def changed(self, names: frozenset[str]) -> str | None:
         """Return the first that stands for something else."""
         return next((place.name for place, value in self._places if frozen(place.value, names) != value), None)
-
-
-def _other(module: nn.Module, then: Mapping[str, nn.Module | None]) -> str | None:
-    """Return the name of the first layer that is new, gone or another one; one that wraps the old one is none."""
-    now = module._modules  # noqa: SLF001 - as above
-    for name in now.keys() | then.keys():
-        old, new = then.get(name), now.get(name)
-        if old is new and name in now and name in then:
-            continue
-        if old is None or new is None or all(inner is not old for inner in new.modules()):
-            return name
-    return None
 
 
 def _error(what: str) -> UsageError:

@@ -14,7 +14,6 @@ from torch.utils import _pytree
 
 from voxload.engine.exchange.loopback import Loopback
 from voxload.engine.exchange.protocol import Exchange
-from voxload.engine.sharded import Sharded
 from voxload.grid import ProcessGrid
 
 Split = Callable[[nn.Module, ProcessGrid, Exchange], nn.Module]
@@ -103,47 +102,47 @@ class _Comparison:
             return None
         pulls = [torch.randn_like(each) if each.is_floating_point() else each for each in wanted]
         _pull(wanted, pulls)
-        is_cut = _is_cut(self._networks[0])
 
         def work(rank: int) -> tuple[float, Tensor]:
             block = self._block(rank, self._x).clone().requires_grad_()
             found = _tensors(self._networks[rank](block))
             if len(found) != len(wanted):
                 return inf, torch.zeros_like(block)
-            own, own_pulls = (
-                [self._block(rank, each) if is_cut else each for each in whole_ones] for whole_ones in (wanted, pulls)
-            )
-            errors = [relative_error(one.detach(), other.detach()) for one, other in zip(found, own, strict=True)]
+            errors, own_pulls = [], []
+            for one, other, pull in zip(found, wanted, pulls, strict=True):
+                is_whole = one.shape == other.shape
+                errors.append(relative_error(one.detach(), (other if is_whole else self._block(rank, other)).detach()))
+                # Every rank pulls at a whole result, and what is summed over ranks counts it once for each.
+                own_pulls.append(pull / self._ranks if is_whole else self._block(rank, pull))
             if max(errors, default=0.0) < inf:
                 _pull(found, own_pulls)
             return max(errors, default=0.0), torch.zeros_like(block) if block.grad is None else block.grad
 
         rows = self._loopback.run(work)
-        # Every rank pulls at a whole result, and what is summed over ranks counts it once for each.
-        shares = 1 if is_cut else self._ranks
         wanted_grad = torch.zeros_like(whole) if whole.grad is None else whole.grad
         scale = _largest(wanted_grad)
         gradients = {
             INPUT: max(
-                relative_error(grad / shares, self._block(rank, wanted_grad), scale=scale)
-                for rank, (_, grad) in enumerate(rows)
+                relative_error(grad, self._block(rank, wanted_grad), scale=scale) for rank, (_, grad) in enumerate(rows)
             )
         }
-        return Differences({RESULT: max(row[0] for row in rows)} | self._buffers(), gradients | self._weights(shares))
+        return Differences({RESULT: max(row[0] for row in rows)} | self._buffers(), gradients | self._weights())
 
     def _block(self, rank: int, x: Tensor) -> Tensor:
         """Return a rank's block of a whole tensor (..., D, H, W)."""
-        own: Any = (..., *self._loopback.grid.at(rank).block(x.shape[-3:]).slices)
+        count = len(self._x.shape) - 2
+        shape = (1,) * (3 - count) + tuple(x.shape[-count:])
+        own: Any = (..., *self._loopback.grid.at(rank).block(shape).slices[-count:])
         return x[own]
 
-    def _weights(self, shares: int) -> dict[str, float]:
+    def _weights(self) -> dict[str, float]:
         """Return the errors of the parameters' gradients."""
         pairs = {
             name: (self._twins[0].get_parameter(name), weight)
             for name, weight in self._plain.named_parameters()
             if weight.requires_grad
         }
-        grads = {name: (_grad(twin) / shares, _grad(weight)) for name, (twin, weight) in pairs.items()}
+        grads = {name: (_grad(twin), _grad(weight)) for name, (twin, weight) in pairs.items()}
         # One before a normalisation is zero but for rounding; the largest of all says what rounding is.
         scale = max((_largest(wanted) for _, wanted in grads.values()), default=1.0)
         return {name: relative_error(found, wanted, scale=scale) for name, (found, wanted) in grads.items()}
@@ -161,11 +160,6 @@ def _fresh(model: nn.Module) -> nn.Module:
     twin = copy.deepcopy(model)
     twin.zero_grad()
     return twin
-
-
-def _is_cut(network: nn.Module) -> bool:
-    """Tell whether each rank gets its block of the result, and not all of it."""
-    return isinstance(network, Sharded) and network.is_cut
 
 
 def _tensors(result: Any) -> list[Tensor]:

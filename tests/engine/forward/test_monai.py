@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+from tests.engine.forward.recorded import recorded
 from tests.engine.forward.test_running import errors_of
 from voxload.engine.forward.planning import plan_forward
-from voxload.engine.forward.recording import record
 from voxload.engine.forward.sharding import Factor, Sharding
 
 pytestmark = pytest.mark.long  # to import MONAI takes longer than to run most of them
@@ -67,5 +67,5 @@ def test_nothing_of_it_runs_on_the_whole(network: tuple[nn.Module, int]) -> None
     model, extent = network
     factors = [Factor(extent, axis, (0, extent // 2, extent)) for axis in range(3)]
     given = Sharding((*Sharding.whole((2, 1)).dims, *((factor,) for factor in factors)))
-    recording = record(model, (torch.empty(2, 1, extent, extent, extent),))
+    recording = recorded(model, torch.empty(2, 1, extent, extent, extent))
     assert not plan_forward(recording, [given]).fallbacks

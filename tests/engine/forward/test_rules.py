@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tests.engine.forward.recorded import recorded
 from tests.engine.forward.test_running import TOLERANCE, errors_of
 from voxload.engine import Blocks, Loopback
 from voxload.engine.forward.planning import plan_forward
-from voxload.engine.forward.recording import record
 from voxload.engine.forward.ruling import Here
 from voxload.engine.forward.running import run
 from voxload.engine.forward.sharding import Factor, Sharding
@@ -116,7 +116,7 @@ class Runs(nn.Module):
 def _planned(function: Callable[[Tensor], Any], shape: tuple[int, ...], **options: Any) -> Any:
     halves = [Factor(extent, axis, (0, extent // 2, extent)) for axis, extent in enumerate(shape[2:])]
     given = Sharding((*Sharding.whole(shape[:2]).dims, *((factor,) for factor in halves)))
-    recording = record(Runs(function).double(), (torch.empty(shape, dtype=torch.float64),))
+    recording = recorded(Runs(function).double(), torch.empty(shape, dtype=torch.float64))
     return plan_forward(recording, [given], **options)
 
 
@@ -127,6 +127,18 @@ def test_a_function_gives_split_what_it_gives_whole(name: str, spatial: tuple[in
     """Results and gradients, on blocks of different extents."""
     function, shape = (SPLIT[name], SHAPE) if name in SPLIT else (ALIGNED[name], EVEN)
     errors = errors_of(Runs(function), _gen(*shape), spatial)
+    assert max(errors.values()) <= TOLERANCE, errors
+
+
+@pytest.mark.few_cases(2)
+@pytest.mark.parametrize("spatial", [(2, 1, 2), (1, 3, 1)], ids=str)
+@pytest.mark.parametrize("name", [*SPLIT, *ALIGNED])
+def test_ranks_that_own_nothing_take_part(name: str, spatial: tuple[int, int, int]) -> None:
+    """A layer has left the volume to fewer ranks: the others send, receive, sum, and stay part of the graph."""
+    function, shape = (SPLIT[name], SHAPE) if name in SPLIT else (ALIGNED[name], EVEN)
+    larger = _gen(*shape[:2], *(2 * extent for extent in shape[2:]))
+    model = Runs(lambda x: function(functional.max_pool3d(x, 2)))
+    errors = errors_of(model, larger, spatial, min_width=6)
     assert max(errors.values()) <= TOLERANCE, errors
 
 
@@ -220,7 +232,7 @@ def test_dropout_falls_on_the_same_elements_however_a_tensor_is_cut(function: Ca
         world = Loopback(ProcessGrid(spatial, prod(spatial)))
         given = Sharding.of_volume(Blocks.of(world.grid, SHAPE[2:]), leading=SHAPE[:2])
         ones = torch.ones(SHAPE, dtype=torch.float64)
-        plan = plan_forward(record(model, (ones,)), [given])
+        plan = plan_forward(recorded(model, ones), [given])
         whole = torch.full_like(ones, torch.nan)
         for rank in range(prod(spatial)):
             coords = world.grid.coords_of(rank)

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.engine.forward.recorded import recorded
 from voxload.engine import Blocks, Loopback
 from voxload.engine.forward.planning import plan_forward, returned
-from voxload.engine.forward.recording import record
 from voxload.engine.forward.ruling import Here
 from voxload.engine.forward.running import run
 from voxload.engine.forward.sharding import Sharding
@@ -34,7 +34,7 @@ def errors_of(model: nn.Module, x: Tensor, spatial: tuple[int, int, int], **opti
     (wanted * pull).sum().backward()
     world = Loopback(ProcessGrid(spatial, prod(spatial)))
     given = Sharding.of_volume(Blocks.of(world.grid, tuple(x.shape[2:])), leading=tuple(x.shape[:2]))
-    recording = record(model, (x,))
+    recording = recorded(model, x)
     plan = plan_forward(recording, [given], **options)
     result = next(cut for cut in plan.results)
     left = returned(result, given.axes())

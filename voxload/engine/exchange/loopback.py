@@ -84,7 +84,12 @@ class Loopback:
 
     def wait_for(self, arrived: Callable[[], bool], subject: str) -> None:
         """Let other ranks run until `arrived`; raises InternalError when a rank failed or time is up."""
+        if arrived():
+            return
+        # Random numbers are the process's: each rank goes on with those that it had, as processes would.
+        state = torch.get_rng_state()
         ended = self.turn.wait_for(lambda: arrived() or self.failed is not None, self.timeout)
+        torch.set_rng_state(state)
         if arrived():
             return
         found = f"rank {self.failed} failed" if ended else f"no answer within {self.timeout:g} s"

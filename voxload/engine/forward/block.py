@@ -22,6 +22,9 @@ class Runner(Protocol):
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what a call of torch gives, for whoever called it."""
 
+    def applied(self, apply: Callable[..., Any], function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what the custom autograd `function` gives, whose own ``apply`` is given too."""
+
 
 class Block(Tensor):
     """A tensor of which this rank has a part; made by a Runner.
@@ -42,6 +45,10 @@ class Block(Tensor):
         made: Self = make(cls, tuple(shape), dtype=local.dtype, device=local.device)
         made.local, made.about, made.runner = local, about, runner
         return made
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override] # torch leaves it untyped
+        """Return what is known without its values."""
+        return f"Block({tuple(self.shape)}, dtype={self.dtype}, here={tuple(self.local.shape)})"
 
     @classmethod
     def __torch_function__(

@@ -9,11 +9,11 @@ from math import prod
 from typing import Any
 
 from voxload.engine.forward.moving import Move, plan_move
-from voxload.engine.forward.recording import Call, Given, Recording, Value
+from voxload.engine.forward.recording import Call, Given, Recording, Value, name_of
 from voxload.engine.forward.rules import MEETING, RULES, WRITERS
-from voxload.engine.forward.ruling import Action, NoRule, Ruling, Wishes, whole
+from voxload.engine.forward.ruling import Action, Kept, NoRule, Ruling, Wishes, whole
 from voxload.engine.forward.sharding import Factor, Sharding
-from voxload.engine.forward.trees import leaves, mapped, token
+from voxload.engine.forward.trees import TENSOR, leaves, mapped, token
 from voxload.engine.reach import even_bounds
 from voxload.errors import UsageError
 
@@ -40,15 +40,21 @@ GATHER_LIMIT = 64 * 2**20
 """Bytes up to which tensors are made whole for a call that has no split form."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """How one call is carried out."""
 
+    taken: tuple[Sharding, ...]
+    """Cut of each value that it takes, as it is."""
     moves: tuple[Move | None, ...]
     """What is done with each of its values before; None where nothing."""
+    inputs: tuple[Sharding, ...]
+    """Cut of each value then."""
     action: Action
     results: tuple[Sharding, ...]
     """Cut of each value that it gives."""
+    fallback: Fallback | None
+    """What of it is made whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,11 @@ class Fallback:
     nbytes: int
     """Bytes of what is made whole."""
 
+    @property
+    def name(self) -> str:
+        """The function, and the module that calls it."""
+        return f"{name_of(self.call.function)} in {self.call.where}"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForwardPlan:
@@ -67,6 +78,8 @@ class ForwardPlan:
 
     steps: Mapping[Any, Step]
     """By what tells a call from others: function, arguments, and cuts of its values."""
+    sequence: tuple[tuple[Call, Step], ...]
+    """The calls that take what is cut, in the order of the forward pass, and how they are carried out."""
     results: Mapping[Sharding, Move]
     """What is done with the results that are cut as the key says, before they are returned."""
     fallbacks: tuple[Fallback, ...]
@@ -94,18 +107,20 @@ def plan_forward(
         if isinstance(value, Value):
             cut = planner.cuts[value.number]
             results[cut] = plan_move(cut, returned(cut, axes))
-    return ForwardPlan(planner.steps, results, tuple(planner.fallbacks))
+    return ForwardPlan(planner.steps, tuple(planner.sequence), results, tuple(planner.fallbacks))
 
 
 def returned(cut: Sharding, axes: frozenset[int]) -> Sharding:
     """Return the cut in which a result leaves the network: as the grid cuts an axis of its extent, or whole.
 
     What is not cut along all `axes` that cut what was given would be on several ranks, and counted by each: it leaves
-    whole.
+    whole. So does what has fewer voxels along an axis than there are blocks.
     """
     result = cut if cut.axes() == axes else Sharding.whole(cut.shape)
     for number, _, factor in result.cuts():
         if len(cut.dims[number]) > 1 or number < 2 or factor.axis is None:
+            return Sharding.whole(cut.shape)
+        if factor.extent < len(factor.bounds) - 1:
             return Sharding.whole(cut.shape)
         bounds = even_bounds(factor.extent, len(factor.bounds) - 1)
         result = result.with_dim(number, [Factor(factor.extent, factor.axis, bounds)])
@@ -134,6 +149,7 @@ class _Planner:
         self._storages = {value.number: value.storage for value in known if value.number in self._last}
         self.cuts: dict[int, Sharding] = {}
         self.steps: dict[Any, Step] = {}
+        self.sequence: list[tuple[Call, Step]] = []
         self.fallbacks: list[Fallback] = []
 
     def plan(self, index: int, call: Call) -> None:
@@ -145,14 +161,17 @@ class _Planner:
         if not cuts:
             self.cuts |= {value.number: Sharding.whole(value.shape) for value in call.made}
             return
-        key = key_of(call.function, *mapped((args, kwargs), self._described))
+        key = key_of(met.function, *mapped((args, kwargs), self._described))
         self._refuse_writes(index, met)
         if key not in self.steps:
+            known = len(self.fallbacks)
             ruling = self._ruling(met, cuts, Wishes(self._wish(index), self._min_width))
             self._watch(met, cuts, ruling)
             pairs = zip(cuts, ruling.inputs, strict=True)
             moves = tuple(None if cut == taken else plan_move(cut, taken) for cut, taken in pairs)
-            self.steps[key] = Step(moves, ruling.action, ruling.results)
+            made_whole = self.fallbacks[-1] if len(self.fallbacks) > known else None
+            self.steps[key] = Step(cuts, moves, ruling.inputs, ruling.action, ruling.results, made_whole)
+        self.sequence.append((call, self.steps[key]))
         for value, cut in zip(call.made, self.steps[key].results, strict=True):
             self.cuts[value.number] = cut
 
@@ -162,6 +181,8 @@ class _Planner:
         return Given(leaf.shape, leaf.dtype) if is_whole else leaf
 
     def _described(self, leaf: Any) -> Any:
+        if isinstance(leaf, Given):
+            return TENSOR, leaf.shape
         return self.cuts[leaf.number] if isinstance(leaf, Value) else leaf
 
     def _ruling(self, call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
@@ -181,7 +202,7 @@ class _Planner:
         }
         if others or (isinstance(first, Given) and _is_in_place(call.function)):
             raise UsageError(
-                f"{getattr(call.function, '__name__', call.function)} in {call.where}",
+                f"{name_of(call.function)} in {call.where}",
                 found="a write into a volume that is used again under another name, such as a view of it"
                 if others
                 else "a write of what depends on the volume into a tensor that every rank has whole",
@@ -201,6 +222,11 @@ class _Planner:
 
     def _fallback(self, call: Call, cuts: tuple[Sharding, ...], reason: str) -> Ruling:
         """Return the ruling by which a call runs on whole tensors."""
+        if not call.written and call.made and all(value in call.taken for value in call.made):
+            # It gives back what it got, such as a dropout in evaluation.
+            tensors = [leaf for leaf in leaves((call.args, dict(call.kwargs))) if isinstance(leaf, Value | Given)]
+            kept = tuple(cuts[call.taken.index(value)] for value in call.made)
+            return Ruling(tuple(cuts), kept, Kept(tuple(map(tensors.index, call.made))))
         writes = bool(call.written) or any(value in call.taken for value in call.made)
         nbytes = sum(prod(value.shape) * value.dtype.itemsize for value in (*call.taken, *call.made))
         self._admit(call, f"{reason}, and writes into a volume" if writes else reason, nbytes, is_refused=writes)
@@ -210,7 +236,7 @@ class _Planner:
         """Write down what is made whole; raise UsageError beyond the limit."""
         if nbytes > self._limit or is_refused:
             raise UsageError(
-                f"{getattr(call.function, '__name__', call.function)} in {call.where}",
+                f"{name_of(call.function)} in {call.where}",
                 found=f"{reason}; whole, it takes {nbytes:,} bytes",
                 expected="a split form" if is_refused else f"at most {self._limit:,} bytes on every rank",
                 remedy="compute a new tensor instead" if is_refused else "raise gather_limit",

@@ -6,24 +6,30 @@ memory. So control flow on types, extents, attributes and training modes goes th
 
 from __future__ import annotations
 
-import copy
+import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.checkpoint import CheckpointFunction
 
+from voxload.engine.forward.asked import Asked
 from voxload.engine.forward.block import Block
-from voxload.engine.forward.trees import leaves, mapped
-from voxload.engine.watched import functions_watched
+from voxload.engine.forward.inputs import Inputs, TensorSpec
+from voxload.engine.forward.skeleton import Skeleton
+from voxload.engine.forward.trees import Leaf, leaves, mapped
+from voxload.engine.watched import Applied, functions_watched
 from voxload.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class Value(Leaf):
     """A tensor that depends on what the network was given."""
 
     number: int
@@ -35,7 +41,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Given(Leaf):
     """A tensor that does not: a weight, a buffer, or one that was made on the way."""
 
     shape: tuple[int, ...]
@@ -81,39 +87,91 @@ class Recording:
     result: Any
     """What it returned, with Value in the places of tensors."""
 
+    def described(self) -> str:
+        """Return it as text, the same in every process."""
+        return "\n".join(
+            " ".join((name_of(each.function), *map(_text, leaves((each.args, dict(each.kwargs), each.result)))))
+            for each in self.calls
+        )
 
-def record(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Recording:
-    """Return what ``model.forward`` asks of torch; modules, tensors and random numbers are left as they are.
+
+def record(skeleton: Skeleton, network: nn.Module, inputs: Inputs) -> Recording:
+    """Return what a network's forward asks of torch; modules, tensors and random numbers are left as they are.
 
     Parameters
     ----------
-    model
-        The network, in the training modes that count.
-    args, kwargs
-        What it is called with; of tensors only shape, type and device are looked at, and they are those of the whole.
+    skeleton, network
+        What the network is, in the training modes that count, and the network, for its tensors' types and devices.
+    inputs
+        What it is called with, tensors with the shapes of the whole.
 
     Raises
     ------
     UsageError
-        Where forward asks for values, which no rank has all of, or fails on shapes alone.
+        Where forward asks for values, which no rank has all of, fails on shapes alone, or goes another way for a block
+        than for a plain tensor.
     """
-    # A copy: fake tensors let writes into buffers of one number through, and forward may keep what it likes.
-    twin = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
+    given = (inputs.args, dict(inputs.kwargs))
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    twin = skeleton.filled(fake, network)
     recorder = _Recorder(twin)
-    with (
-        FakeTensorMode(allow_non_fake_inputs=True) as fake,
-        torch.random.fork_rng(devices=[]),
-        functions_watched(recorder.applied),
-    ):
+    asked, plain = Asked(), Asked()
+    with _left_alone(), fake, functions_watched(recorder.applied):
+        blocks = mapped(given, recorder.begin)
+        values = tuple(each.about for each in leaves(blocks) if isinstance(each, Block))
+        result = recorder.ran(twin, blocks, asked)
+    _run_plain(skeleton.plain(), given, plain)
+    if difference := asked.difference(plain):
+        raise UsageError(
+            f"forward of {type(twin).__name__}",
+            found=f"another way for a block of a volume than for a plain tensor: {difference}",
+            expected="the same calls of torch for every torch.Tensor",
+            remedy="ask isinstance(x, torch.Tensor), not for the very class",
+        )
+    return Recording(values, tuple(recorder.calls), recorder.described(result))
+
+
+_META = torch.device("meta")
+
+
+def _run_plain(model: nn.Module, given: Any, asked: Asked) -> None:
+    """Run a model on tensors of the very class ``torch.Tensor``, which have shapes only, as far as it gets."""
+    with _left_alone(), torch.device("meta"):
+        tensors = mapped(
+            given, lambda leaf: _made(replace(leaf, device=_META) if isinstance(leaf, TensorSpec) else leaf)
+        )
         try:
-            blocks = mapped((tuple(args), dict(kwargs or {})), lambda each: recorder.begin(each, fake))
-            given = tuple(each.about for each in leaves(blocks) if isinstance(each, Block))
-            result = twin(*blocks[0], **blocks[1])
-        except UsageError:
-            raise
-        except Exception as error:
-            raise recorder.failed(error) from error
-    return Recording(given, tuple(recorder.calls), recorder.described(result))
+            with asked:
+                model(*tensors[0], **tensors[1])
+        except Exception:  # noqa: BLE001 - some operations have no form without values, which is no fault of forward's
+            asked.is_cut_short = True
+
+
+@contextmanager
+def _left_alone() -> Iterator[None]:
+    """Put random numbers back afterwards; raise UsageError where forward drew others than torch's."""
+    before = random.getstate(), repr(np.random.get_state())  # noqa: NPY002 - that of networks that use it
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+        is_drawn = before != (random.getstate(), repr(np.random.get_state()))  # noqa: NPY002 - as above
+    finally:
+        random.setstate(before[0])
+    if is_drawn:
+        raise UsageError(
+            "forward of a split network",
+            found="random numbers of Python or numpy, which differ from rank to rank",
+            expected="those of torch, which the engine gives to all ranks alike",
+            remedy="draw them with torch, and compute with them",
+        )
+
+
+def _made(leaf: Any) -> Any:
+    """Return a tensor in the place of its description."""
+    if not isinstance(leaf, TensorSpec):
+        return leaf
+    made = torch.empty(leaf.shape, dtype=leaf.dtype, device=leaf.device)
+    return made.requires_grad_(leaf.requires_grad)
 
 
 class _Recorder:
@@ -127,38 +185,54 @@ class _Recorder:
         self._storages: dict[int, int] = {}
         self.calls: list[Call] = []
 
-    def begin(self, value: Any, fake: FakeTensorMode) -> Any:
-        """Return a block in the place of a tensor."""
-        if not isinstance(value, Tensor):
-            return value
-        local = fake.from_tensor(value.detach()).requires_grad_(value.is_floating_point())
-        return self._block(local)
+    def begin(self, leaf: Any) -> Any:
+        """Return a block in the place of a tensor's description."""
+        return self._block(_made(leaf)) if isinstance(leaf, TensorSpec) else leaf
+
+    def ran(self, model: nn.Module, given: tuple[tuple[Any, ...], dict[str, Any]], asked: Asked) -> Any:
+        """Return what forward gives, and have what it asks of torch written down; raise UsageError where it fails."""
+        try:
+            with asked:
+                return model(*given[0], **given[1])
+        except UsageError:
+            raise
+        except Exception as error:
+            raise self.failed(error) from error
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Carry out a call of torch on shapes, and write it down."""
         if function in _OF_VALUES:
             raise UsageError(
                 f"forward of {self._where()}",
-                found=f"{_name(function)}, which asks for voxels' values",
+                found=f"{name_of(function)}, which asks for voxels' values",
                 expected="the same operations whatever the values, which differ from rank to rank",
                 remedy="decide outside of forward, or compute with torch.where",
             )
         if function in OF_AUTOGRAD:
             return function(*_bare(args), **_bare(kwargs))
-        taken: tuple[tuple[Any, ...], dict[str, Any]] = self.described((args, kwargs))
-        blocks = {id(each.local): each for each in leaves((args, kwargs)) if isinstance(each, Block)}
-        before = [(each, each.local._version) for each in blocks.values()]  # noqa: SLF001 - torch has no public count of writes
+        with torch._C.DisableTorchFunction():  # noqa: SLF001 - what is asked here is not what forward asks
+            taken: tuple[tuple[Any, ...], dict[str, Any]] = self.described((args, kwargs))
+            blocks = {id(each.local): each for each in leaves((args, kwargs)) if isinstance(each, Block)}
+            before = [(each, each.local._version) for each in blocks.values()]  # noqa: SLF001 - torch has no public count of writes
         result = function(*_bare(args), **_bare(kwargs))
-        written = tuple(each.about for each, version in before if each.local._version != version)  # noqa: SLF001 - as above
-        # What is written to in place is given back, and stays the block that it was.
-        made = mapped(result, lambda each: blocks[id(each)] if id(each) in blocks else self._wrapped(each))
-        self.calls.append(Call(function, *taken, self.described(made), self._where(), written))
+        with torch._C.DisableTorchFunction():  # noqa: SLF001 - as above
+            written = tuple(each.about for each, version in before if each.local._version != version)  # noqa: SLF001 - as above
+            # What is written to in place is given back, and stays the block that it was.
+            made = mapped(result, lambda each: blocks[id(each)] if id(each) in blocks else self._wrapped(each))
+            self.calls.append(Call(function, *taken, self.described(made), self._where(), written))
         return made
 
-    def applied(self, apply: Any, function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ARG002 - the watch's signature
+    def applied(self, apply: Any, function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Let calls of custom autograd functions be written down like those of torch, which they are not."""
-        is_watched = any(isinstance(each, Block) for each in leaves((args, kwargs)))
-        return self.call(apply, args, kwargs) if is_watched else apply(*args, **kwargs)
+        if not any(isinstance(each, Block) for each in leaves((args, kwargs))):
+            return apply(*args, **kwargs)
+        if function is CheckpointFunction:
+            raise UsageError(
+                f"torch.utils.checkpoint in forward of {self._where()}",
+                found="use_reentrant=True",
+                expected="use_reentrant=False, of which the engine sees every call",
+            )
+        return self.call(Applied(function), args, kwargs)
 
     def described(self, tree: Any) -> Any:
         """Return arguments or results with what is known of tensors in their places."""
@@ -206,8 +280,16 @@ def _bare(tree: Any) -> Any:
     return mapped(tree, lambda each: each.local if isinstance(each, Block) else each)
 
 
-def _name(function: Callable[..., Any]) -> str:
-    return str(torch.overrides.resolve_name(function) or function)
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function of torch, or of a custom autograd function."""
+    if isinstance(function, Applied):
+        return function.function.__name__
+    return str(torch.overrides.resolve_name(function) or getattr(function, "__name__", function))
+
+
+def _text(leaf: Any) -> str:
+    is_plain = isinstance(leaf, Leaf | bool | int | float | complex | str | type(None) | torch.dtype | slice)
+    return repr(leaf) if is_plain else type(leaf).__name__
 
 
 def _methods(*names: str) -> frozenset[Any]:
@@ -220,6 +302,12 @@ _OF_VALUES = _methods(
 ) | {torch.equal, torch.allclose, torch.nonzero, torch.is_nonzero}
 """Functions whose result is values, or shapes that follow from values."""
 OF_AUTOGRAD: frozenset[Any] = frozenset(
-    [*(getattr(Tensor, name).__get__ for name in ("requires_grad", "grad_fn", "is_leaf")), Tensor.register_hook]
+    [
+        *(
+            getattr(Tensor, name).__get__
+            for name in ("requires_grad", "grad_fn", "is_leaf", "retains_grad", "output_nr", "_base", "_version")
+        ),
+        *(Tensor.register_hook, Tensor.register_post_accumulate_grad_hook, Tensor.retain_grad),
+    ]
 )
 """Functions that what a block stands on answers for it."""

@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from torch import Tensor
+
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.recording import Call
 from voxload.engine.forward.sharding import Sharding
+from voxload.engine.forward.trees import leaves
 
 
 class NoRule(Exception):  # noqa: N818 - says what there is not
@@ -67,6 +70,20 @@ class Same:
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:  # noqa: ARG002 - see Action
         """Call it."""
         return function(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Nothing: the blocks themselves are given back."""
+
+    places: tuple[int, ...]
+    """Which of the tensors that the call takes."""
+
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:  # noqa: ARG002 - see Action
+        """Give them back; see Action."""
+        tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        found = tuple(tensors[place] for place in self.places)
+        return found[0] if len(found) == 1 else found
 
 
 def whole(call: Call, cuts: Sequence[Sharding]) -> Ruling:

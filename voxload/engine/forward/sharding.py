@@ -8,10 +8,11 @@ from math import prod
 from typing import Any
 
 from voxload.engine.blocks import Blocks
+from voxload.engine.forward.trees import Leaf
 
 
 @dataclass(frozen=True, slots=True)
-class Factor:
+class Factor(Leaf):
     """A part of a dimension: a dimension of tokens, for one, has the factors depth, height and width, in this order."""
 
     extent: int
@@ -37,7 +38,7 @@ Dim = tuple[Factor, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Sharding:
+class Sharding(Leaf):
     """The cut of one tensor: per dimension, which positions are on which ranks.
 
     A rank's block has the positions of all its factors' spans, in the order of the whole tensor.

@@ -45,7 +45,8 @@ class Pad:
         x = fetched(x, self.slides, here, fill=fill)
         if not any(self.pads):
             return x
-        if (given["mode"] or "constant") == "constant":
+        # A rank that owns nothing has nothing to mirror, which torch refuses.
+        if (given["mode"] or "constant") == "constant" or not x.numel():
             return function(x, self.pads, "constant", fill)
         return function(x, self.pads, given["mode"])
 

@@ -1,0 +1,390 @@
+"""A network whose own forward runs on blocks: what users do with it, beside the same in one process."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from bench.splitting.functional import FunctionalUNet
+from voxload.engine import Loopback, check, explain, shard
+from voxload.engine.forward.onblocks import OnBlocks
+from voxload.errors import InternalError, UsageError
+from voxload.grid import ProcessGrid
+
+SHAPE = (6, 8, 10)
+SPATIAL = (2, 1, 2)
+GRID = ProcessGrid(SPATIAL, prod(SPATIAL))
+TOLERANCE = 1e-12
+
+
+class World:
+    """Virtual ranks with a copy of a model each."""
+
+    def __init__(self, model: nn.Module, spatial: tuple[int, int, int] = SPATIAL, **options: Any) -> None:
+        self.whole: Any = model.double()
+        self.loop = Loopback(ProcessGrid(spatial, prod(spatial)))
+        self.ranks = range(prod(spatial))
+        self.nets: list[Any] = [
+            shard(copy.deepcopy(model), self.loop.grid.at(rank), exchange=self.loop.rank(rank), **options)
+            for rank in self.ranks
+        ]
+
+    def block(self, rank: int, x: Tensor) -> Tensor:
+        """Return a rank's block of a volume or, where the grid has one block along d, of an image."""
+        shape = x.shape[-3:] if x.ndim > 4 or self.loop.grid.spatial[0] > 1 else (1, *x.shape[-2:])
+        box = self.loop.grid.at(rank).block(shape).slices
+        own: Any = (..., *box[-min(3, x.ndim - 2 if x.ndim == 4 and shape[0] == 1 else 3) :])
+        return x[own]
+
+    def run(self, *volumes: Tensor, **others: Any) -> list[Any]:
+        """Return what every rank gets of a pass over its blocks of `volumes`."""
+        blocks = [[self.block(rank, x) for x in volumes] for rank in self.ranks]
+        return self.loop.run(lambda rank: self.nets[rank](*blocks[rank], **others))
+
+    def equals(self, found: list[Any], wanted: Tensor) -> bool:
+        """Tell whether every rank has its block of a volume, or all of it."""
+        own = [one if one.shape == wanted.shape else self.block(rank, wanted) for rank, one in enumerate(found)]
+        return all(torch.allclose(one, other, rtol=0, atol=TOLERANCE) for one, other in zip(found, own, strict=True))
+
+
+def _volume(channels: int = 1, shape: tuple[int, ...] = SHAPE) -> Tensor:
+    return torch.randn(2, channels, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+
+
+class Net(nn.Module):
+    """Asks for extents, so that no trace keeps it; the test gives what it does between two convolutions."""
+
+    def __init__(self, operation: Callable[..., Any] = lambda _, x: x) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.last = nn.Conv3d(1, 2, 3, padding=1), nn.Conv3d(2, 1, 3, padding=1)
+        self.drop, self.operation, self.gain = nn.Dropout(0.5), operation, 1.0
+
+    def forward(self, x: Tensor, **others: Any) -> Any:
+        """Convolve, do what the test wants, and convolve."""
+        x = self.first(x) * (self.gain * x.shape[2])
+        return self.last(self.drop(self.operation(self, x, **others)))
+
+    def receptive_field(self) -> int:
+        """Return a number: methods of a network stay its own."""
+        return 5
+
+
+def _eval(operation: Callable[..., Any] = lambda _, x: x) -> nn.Module:
+    return Net(operation).eval()
+
+
+class Named(NamedTuple):
+    """A result with names."""
+
+    volume: Tensor
+    mean: Tensor
+
+
+@dataclass
+class Output:
+    """A result as libraries define it."""
+
+    sample: Tensor
+    parts: list[Tensor]
+
+
+def test_it_is_the_model_but_for_its_forward() -> None:
+    """Class, names, parameters, state and methods are the model's own."""
+    model: Any = _eval().double()
+    world = Loopback(GRID)
+    split: Any = shard(model, GRID.at(0), shape=SHAPE, exchange=world.rank(0))
+    assert isinstance(split, Net)
+    assert isinstance(split, OnBlocks)
+    assert type(split).__name__ == "Net"
+    assert split.receptive_field() == 5
+    assert list(split.state_dict()) == list(model.state_dict())
+    assert all(one is other for one, other in zip(split.parameters(), model.parameters(), strict=True))
+    assert split.first is model.first
+    assert "spatial=(2, 1, 2)" in repr(split)
+    split.load_state_dict(_eval().double().state_dict())
+
+
+def test_results_keep_their_form() -> None:
+    """Named tuples, data classes, dictionaries and lists; volumes are blocks, what has no extents is whole."""
+
+    class Forms(nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            y = x * x.shape[2]
+            mean = y.mean((2, 3, 4))
+            return {"named": Named(y, mean), "data": Output(y, [functional.max_pool3d(y, 2)]), "number": 3}
+
+    world, x = World(Forms(), shape=SHAPE), _volume()
+    found, wanted = world.run(x), world.whole(x)
+    assert all(type(one["named"]) is Named and type(one["data"]) is Output and one["number"] == 3 for one in found)
+    assert world.equals([one["named"].volume for one in found], wanted["named"].volume)
+    assert world.equals([one["named"].mean for one in found], wanted["named"].mean)
+    assert world.equals([one["data"].parts[0] for one in found], wanted["data"].parts[0])
+    assert found[0]["named"].volume.shape == (2, 1, 3, 8, 5)
+    assert found[0]["named"].mean.shape == (2, 1)
+
+
+def test_several_inputs() -> None:
+    """A second volume, a mask without channels, and numbers for each sample that every rank has alike."""
+
+    def operation(_: Net, x: Tensor, mask: Tensor, step: Tensor, scale: float) -> Tensor:
+        return (x * scale + step[:, None, None, None, None]) * mask[:, None]
+
+    world, x = World(_eval(operation)), _volume()
+    mask, step = _volume()[:, 0] > 0, torch.tensor([0.5, 2.0], dtype=torch.float64)
+    wanted = world.whole(x, mask=mask, step=step, scale=1.5)
+    blocks = [(world.block(rank, x), mask[:, None]) for rank in world.ranks]
+    found = world.loop.run(
+        lambda rank: world.nets[rank](
+            blocks[rank][0], mask=world.block(rank, blocks[rank][1])[:, 0], step=step, scale=1.5
+        )
+    )
+    assert world.equals(found, wanted)
+
+
+def test_volumes_that_do_not_fit_are_refused_on_all_ranks() -> None:
+    """A second volume of other extents, on one rank alone, and the whole in place of a block."""
+    world, x = World(_eval(lambda _, x, other: x + other), shape=SHAPE), _volume()
+
+    def run(rank: int) -> Any:
+        other = world.block(rank, x)[..., :-1] if rank == 1 else world.block(rank, x)
+        return world.nets[rank](world.block(rank, x), other=other)
+
+    with pytest.raises(UsageError, match="rank 1"):
+        world.loop.run(run)
+    again = World(_eval(), shape=SHAPE)
+    with pytest.raises(UsageError, match="block of rank 0"):
+        again.loop.run(lambda rank: again.nets[rank](x))
+
+
+def test_images() -> None:
+    """A volume of one plane: (B, C, H, W) over a grid of one block along d."""
+
+    class Flat(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(1, 3, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Any:
+            return functional.interpolate(self.conv(x), size=x.shape[2:], mode="bilinear")
+
+    for shape in ((8, 10), None):
+        world, x = World(Flat(), (1, 2, 2), shape=shape), _volume(1, (8, 10))
+        assert world.equals(world.run(x), world.whole(x))
+    assert check(Flat(), (9, 7), ProcessGrid((1, 2, 2), 4)).is_equal
+    with pytest.raises(UsageError, match="two extents for a grid with several blocks along d"):
+        shard(Flat(), GRID.at(0), shape=(8, 8), exchange=Loopback(GRID).rank(0))
+
+
+def test_extents_follow_from_the_blocks() -> None:
+    """Without a shape every volume has its own plan."""
+    world = World(_eval())
+    for shape in (SHAPE, (9, 5, 7), SHAPE):
+        x = _volume(1, shape)
+        assert world.equals(world.run(x), world.whole(x))
+
+
+def test_modes_and_settings_are_followed() -> None:
+    """Training modes, numbers and flags that are changed after the network was split."""
+    world, x = World(_eval(lambda net, x: x * 2 if net.training else x), shape=SHAPE), _volume()
+    for net in (world.whole, *world.nets):
+        net.drop.p = 0.0
+    for change in (lambda net: net.train(), lambda net: setattr(net, "gain", 3.0), lambda net: net.eval()):
+        for net in (world.whole, *world.nets):
+            change(net)
+        assert world.equals(world.run(x), world.whole(x))
+
+
+def test_a_setting_on_one_rank_is_an_error_on_all() -> None:
+    """The others would wait for messages that do not come."""
+    world = World(_eval(), shape=SHAPE)
+    world.nets[1].gain = 3.0
+    with pytest.raises(InternalError, match="rank 1"):
+        world.run(_volume())
+
+
+class Wrapper(nn.Module):
+    """As activation checkpointing wraps a layer."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Any:
+        """Call it."""
+        return checkpoint(self.inner, x, use_reentrant=False)
+
+
+def test_layers_may_be_wrapped_and_not_replaced() -> None:
+    """The layer itself is still there."""
+    world, x = World(_eval(), shape=SHAPE), _volume()
+    for net in world.nets:
+        net.last = Wrapper(net.last)
+    assert world.equals(world.run(x), world.whole(x))
+    for net in world.nets:
+        net.last = nn.Conv3d(2, 1, 3, padding=1).double()
+    with pytest.raises(UsageError, match="layer 'last' changed"):
+        world.run(x)
+
+
+SCALES = {"now": 2.0}
+
+
+def test_another_way_than_the_recorded_one_is_refused() -> None:
+    """Hooks that come later, and what lies outside of the network."""
+    world, x = World(_eval(lambda _, x: x * SCALES["now"]), shape=SHAPE), _volume()
+    assert world.equals(world.run(x), world.whole(x))
+    SCALES["now"] = 3.0
+    with pytest.raises(UsageError, match=r"mul.*another way through forward than the one that was recorded"):
+        world.run(x)
+    SCALES["now"] = 2.0
+    late = World(_eval(), shape=SHAPE)
+    for net in late.nets:
+        net.first.register_forward_hook(lambda _module, _args, y: y - y.mean())
+    with pytest.raises(UsageError, match=r"register hooks before voxload\.engine\.shard"):
+        late.run(x)
+
+
+def test_less_than_what_was_recorded_is_refused() -> None:
+    """A call that is left out would leave other ranks waiting, or give other voxels."""
+    world, x = World(_eval(lambda _, x: x.relu() if SCALES["now"] == 2.0 else x), shape=SHAPE), _volume()
+    SCALES["now"] = 3.0
+    try:
+        with pytest.raises(UsageError, match="another way through forward"):
+            world.run(x)
+    finally:
+        SCALES["now"] = 2.0
+
+
+def test_hooks_of_the_result_see_what_this_rank_has() -> None:
+    """Those of the model itself see the whole, as in one process."""
+    model = _eval()
+    model.register_forward_pre_hook(lambda _module, args: (args[0] - args[0].mean(),))
+    world, x, seen = World(model, shape=SHAPE), _volume(), []
+    world.nets[0].register_forward_hook(lambda _module, args, y: seen.append((args[0].shape, y.shape)))
+    assert world.equals(world.run(x), world.whole(x))
+    assert seen == [((2, 1, 3, 8, 5), (2, 1, 3, 8, 5))]
+
+
+def test_dropout_is_the_same_however_a_volume_is_cut() -> None:
+    """And in a checkpointed part, whose numbers are drawn twice; the process's own numbers go on behind one draw."""
+    results = []
+    for spatial, wraps in ((SPATIAL, False), ((1, 4, 1), False), ((2, 2, 1), True)):
+        world, x = World(Net().train(), spatial, shape=SHAPE), _volume()
+        for net in world.nets:
+            net.drop = Wrapper(net.drop) if wraps else net.drop
+        torch.manual_seed(5)
+        blocks = [world.block(rank, x).requires_grad_() for rank in world.ranks]
+
+        def work(rank: int, world: World = world, blocks: list[Tensor] = blocks) -> tuple[Tensor, int]:
+            torch.manual_seed(5)
+            found = world.nets[rank](blocks[rank])
+            (found * blocks[rank].detach()).sum().backward()
+            torch.randint(2**62, ())
+            return found.detach(), int(torch.randint(2**62, ()))
+
+        rows = world.loop.run(work)
+        whole, grad = torch.full_like(x, torch.nan), torch.full_like(x, torch.nan)
+        for rank, (found, _) in enumerate(rows):
+            world.block(rank, whole).copy_(found)
+            world.block(rank, grad).copy_(blocks[rank].grad)  # type: ignore[arg-type] # it has one
+        results.append((whole, grad))
+        assert len({number for _, number in rows}) == 1
+    for whole, grad in results[1:]:
+        torch.testing.assert_close(whole, results[0][0], rtol=0, atol=TOLERANCE)
+        torch.testing.assert_close(grad, results[0][1], rtol=0, atol=TOLERANCE)
+
+
+def test_gradients_of_gradients() -> None:
+    """As of penalties on gradients."""
+    world, x = World(_eval(lambda _, x: x.sigmoid() * x), shape=SHAPE), _volume()
+
+    def penalty(net: Any, given: Tensor) -> Tensor:
+        (slope,) = torch.autograd.grad(net(given).square().sum(), given, create_graph=True)
+        result: Tensor = slope.square().sum()
+        return result
+
+    whole = x.clone().requires_grad_()
+    penalty(world.whole, whole).backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
+    blocks = [world.block(rank, x).clone().requires_grad_() for rank in world.ranks]
+    world.loop.run(lambda rank: penalty(world.nets[rank], blocks[rank]).backward())  # type: ignore[no-untyped-call] # likewise
+    assert whole.grad is not None
+    for rank, block in enumerate(blocks):
+        torch.testing.assert_close(block.grad, world.block(rank, whole.grad), rtol=1e-10, atol=1e-10)
+
+
+def test_autocast() -> None:
+    """Convolutions in bfloat16 of the values that one process gives them."""
+    world, x = World(_eval(), shape=SHAPE), _volume().float()
+    for net in (world.whole, *world.nets):
+        net.float()
+
+    def run(rank: int) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return world.nets[rank](world.block(rank, x))
+
+    with torch.autocast("cpu", torch.bfloat16):
+        wanted = world.whole(x)
+    for rank, found in enumerate(world.loop.run(run)):
+        assert found.dtype == wanted.dtype == torch.bfloat16
+        torch.testing.assert_close(found, world.block(rank, wanted), rtol=2e-2, atol=2e-1)
+
+
+def test_a_copy_is_a_network_of_its_own() -> None:
+    """As averages of weights are kept."""
+    world, x = World(_eval(), shape=SHAPE), _volume()
+    wanted = world.whole(x)
+    twins = [copy.deepcopy(net) for net in world.nets]
+    for net in world.nets:
+        net.gain = 7.0
+        nn.init.zeros_(net.last.weight)
+    world.nets = twins
+    assert world.equals(world.run(x), wanted)
+    for net in twins:
+        net.gain = 2.0
+    assert world.equals(world.run(x), 2 * (wanted - world.whole.last.bias.view(1, 1, 1, 1, 1))) is False
+
+
+def test_what_runs_whole_is_told_once(recwarn: pytest.WarningsRecorder) -> None:
+    """On the first rank of a group, by name and bytes; explain lists it."""
+    model = _eval(lambda _, x: x.sort(2).values)
+    world = World(model, shape=SHAPE)
+    for _ in range(2):
+        assert world.equals(world.run(_volume()), world.whole(_volume()))
+    told = [str(each.message) for each in recwarn if "whole on every rank" in str(each.message)]
+    assert told == [
+        "torch.Tensor.sort in 'the root' (Net) takes 46,080 bytes whole on every rank: it has no split form"
+    ]
+    table = explain(model, SHAPE, GRID)
+    assert "torch.Tensor.sort on 23,040 bytes made whole" in table
+    assert "functional.conv3d" in table
+
+
+def test_it_is_not_compiled() -> None:
+    """A compiler follows plain tensors alone."""
+    split = shard(_eval(), GRID.at(0), shape=SHAPE, exchange=Loopback(GRID).rank(0))
+    with pytest.raises(Exception, match="leave it uncompiled"):
+        torch.compile(split, backend="eager", fullgraph=True)(torch.zeros(2, 1, 3, 8, 5))
+
+
+def test_statistics_over_processes_are_refused() -> None:
+    """The engine's own are those of the whole volumes of a group."""
+    model = nn.Sequential(Net(), nn.SyncBatchNorm(1))
+    with pytest.raises(UsageError, match=r"layer '1' \(SyncBatchNorm\).*leave convert_sync_batchnorm away"):
+        shard(model, GRID.at(0), exchange=Loopback(GRID).rank(0))
+
+
+@pytest.mark.few_cases(2)
+@pytest.mark.parametrize("spatial", [(2, 1, 1), (2, 1, 2), (1, 3, 1)], ids=str)
+def test_a_network_of_functions(spatial: tuple[int, int, int]) -> None:
+    """A U-Net as many are written, on uneven extents, with layers on fewer ranks."""
+    assert check(FunctionalUNet(2, 3, (4, 6, 8)), (14, 12, 17), ProcessGrid(spatial, prod(spatial))).is_equal

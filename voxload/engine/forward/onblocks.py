@@ -1,0 +1,111 @@
+"""OnBlocks: a network of the user's class whose forward runs on blocks."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import cache
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from voxload.engine.compiling import refuse_compiler
+from voxload.engine.exchange.protocol import Exchange
+from voxload.engine.forward.block import Block
+from voxload.engine.forward.passes import Passes
+from voxload.engine.forward.plans import Plans
+from voxload.engine.forward.trees import leaves
+from voxload.errors import UsageError
+
+_PASSES, _HOOKED, _KIND = "_voxload_passes", "_voxload_hooks", "_voxload_kind"
+_HOOKS = (
+    *("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks", "_forward_hooks_with_kwargs"),
+    *("_forward_hooks_always_called", "_backward_pre_hooks", "_backward_hooks"),
+)
+"""Where a module has its hooks around forward and backward."""
+
+
+class OnBlocks(nn.Module):
+    """What `on_blocks` puts before the user's class; everything but forward is that class's."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the network's result for the samples of which tensors among the arguments are this rank's blocks."""
+        forward = super().forward
+        if torch.compiler.is_compiling():
+            refuse_compiler(type(self).__name__)
+        if any(isinstance(leaf, Block) for leaf in leaves((args, kwargs))):
+            return forward(*args, **kwargs)  # called again from within
+        passes: Passes = self.__dict__[_PASSES]
+        return passes.run(self, self._hooked if self.__dict__[_HOOKED] else forward, args, kwargs)
+
+    def _hooked(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the user's forward with the hooks that the model had when it was split, which are part of it."""
+        hooks = self.__dict__[_HOOKED]
+        inner = object.__new__(getattr(type(self), _KIND))
+        inner.__dict__.update(self.__dict__ | hooks)
+        result = inner(*args, **kwargs)
+        self.__dict__.update({name: value for name, value in inner.__dict__.items() if name not in hooks})
+        return result
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # The class is made here, and is found by that of the user's.
+        return _empty, (getattr(type(self), _KIND),), self.__dict__
+
+    def extra_repr(self) -> str:
+        """Return the grid, for ``print``."""
+        grid = self.__dict__[_PASSES].plans.cut.grid
+        return ", ".join(filter(None, (super().extra_repr(), f"spatial={grid.spatial}, rank={grid.rank}")))
+
+
+def on_blocks(model: nn.Module, plans: Plans, exchange: Exchange) -> nn.Module:
+    """Return `model` made to run split: of its class, with its very layers, parameters, buffers and attributes.
+
+    Hooks that the model has see the whole, as in one process; those that are put onto the result later see what this
+    rank gives and gets.
+
+    `plans` are those of the model.
+
+    Raises
+    ------
+    UsageError
+        When the model has a forward that its class does not have, which would be called past the engine, or layers
+        whose statistics are sums over processes, which know nothing of blocks.
+    """
+    for path, module in model.named_modules():
+        if isinstance(module, nn.SyncBatchNorm):
+            raise UsageError(
+                f"layer {path!r} (SyncBatchNorm)",
+                found="statistics over processes in a network whose own forward runs on blocks",
+                expected="nn.BatchNorm3d, whose statistics are those of the whole volumes of a sample group",
+                remedy="leave convert_sync_batchnorm away",
+            )
+    if "forward" in vars(model):
+        raise UsageError(
+            type(model).__name__,
+            found="a forward of its own, which its class does not have",
+            expected="the forward of its class",
+            remedy="put it into a module around this one",
+        )
+    network = cast("nn.Module", _empty(type(model)))
+    held = dict(vars(model))
+    hooks = {name: held[name] for name in _HOOKS}
+    network.__dict__.update(held | {name: OrderedDict() for name in hooks})
+    network.__dict__[_HOOKED] = hooks if any(hooks.values()) else {}
+    network.__dict__[_PASSES] = Passes(plans, exchange)
+    return network
+
+
+def passes_of(network: nn.Module) -> Passes:
+    """Return the passes of a network that `on_blocks` made."""
+    passes: Passes = network.__dict__[_PASSES]
+    return passes
+
+
+@cache
+def _class(kind: type) -> type:
+    """Return the class of networks of the class `kind` that run on blocks."""
+    return type(kind.__name__, (OnBlocks, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__, _KIND: kind})
+
+
+def _empty(kind: type) -> Any:
+    return object.__new__(_class(kind))

@@ -1,0 +1,129 @@
+"""Passes: the forward passes of one split network: the ranks agree, a plan is made or found, and carried out."""
+
+from __future__ import annotations
+
+import copy
+import random
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from voxload.engine.blocks import Blocks
+from voxload.engine.exchange.protocol import Exchange
+from voxload.engine.forward.inputs import Inputs
+from voxload.engine.forward.planning import Fallback
+from voxload.engine.forward.plans import Plans
+from voxload.engine.forward.ruling import Here
+from voxload.engine.forward.running import WATCH, run
+from voxload.engine.forward.trees import leaves
+from voxload.engine.handshake import Greeting, agreed
+from voxload.errors import UsageError
+
+_SEEDS = 2**62
+"""Number of seeds for a pass's random numbers."""
+_IMAGE = 4
+"""Dimensions of a batch of images."""
+
+
+class Passes:
+    """The forward passes of one network.
+
+    Parameters
+    ----------
+    plans
+        Its plans.
+    exchange
+        Carries the messages.
+    """
+
+    def __init__(self, plans: Plans, exchange: Exchange) -> None:
+        self.plans, self.exchange = plans, exchange
+        self._told: set[str] = set()
+        WATCH.hold(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Passes:
+        return Passes(copy.deepcopy(self.plans, memo), self.exchange)
+
+    def run(
+        self, network: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Return what `forward`, that of the user's class, gives of this rank's blocks; see `voxload.engine.shard`."""
+        inputs = Inputs.of(args, kwargs)
+        planned, refusal = None, None
+        if self.plans.cut.blocks is not None:
+            try:
+                planned = self.plans.of(network, inputs, self.plans.cut.blocks)
+            except UsageError as error:
+                refusal = error
+        # All ranks hear of what one of them has to refuse before any of them sends a voxel.
+        blocks, seed = self._agreed(inputs, args, kwargs, 0 if planned is None else planned.digest, refusal)
+        if refusal is not None:
+            raise refusal
+        planned = planned or self.plans.of(network, inputs, blocks)
+        self._tell(planned.plan.fallbacks)
+        grid = self.plans.cut.grid
+        here = Here(grid.coords, grid.spatial, self.exchange)
+        with _seeded(seed, inputs.tensors[0].device):
+            return run(forward, args, kwargs, planned.cuts, plan=planned.plan, here=here)
+
+    def _agreed(
+        self,
+        inputs: Inputs,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        digest: int,
+        refusal: UsageError | None,
+    ) -> tuple[Blocks, int]:
+        """Return the cut of the volume and the seed that the ranks of the group agree on."""
+        first = next((leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)), torch.empty(0))
+        volume = first.unsqueeze(2) if first.ndim == _IMAGE else first  # an image is a volume of one plane
+        device = first.device.type
+        casts = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        try:
+            given = inputs.described()
+        except UsageError as error:
+            given, refusal = "", refusal or error
+        flags = repr((torch.is_grad_enabled(), casts, given, str(refusal or "")))
+        greeting = Greeting.of(
+            volume,
+            network=digest or zlib.crc32(self.plans.settings.encode()),
+            modes=zlib.crc32(flags.encode()),
+            seed=int(torch.randint(_SEEDS, ())),
+        )
+        rows = self.exchange.share(greeting.numbers)
+        found = agreed(rows, self.plans.cut.grid, self.plans.cut.blocks)
+        if refusal is not None:
+            raise refusal
+        return found
+
+    def _tell(self, fallbacks: Sequence[Fallback]) -> None:
+        """Warn of calls that run on whole tensors, each once, on the first rank of a group."""
+        for each in fallbacks:
+            if each.name not in self._told:
+                self._told.add(each.name)
+                if not any(self.plans.cut.grid.coords):
+                    warnings.warn(
+                        f"{each.name} takes {each.nbytes:,} bytes whole on every rank: {each.reason}",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Give all ranks of a group the same random numbers for a pass, and this rank its own ones back."""
+    state = random.getstate()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.default_generator.manual_seed(seed)
+        if device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(state)

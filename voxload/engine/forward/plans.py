@@ -1,0 +1,129 @@
+"""Plans: the plans of one network, for as many shapes and modes as it runs with; nothing is sent."""
+
+from __future__ import annotations
+
+import copy
+import zlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from voxload.engine.blocks import Blocks
+from voxload.engine.forward.inputs import Inputs, TensorSpec
+from voxload.engine.forward.planning import GATHER_LIMIT, ForwardPlan, plan_forward
+from voxload.engine.forward.recording import Recording, record
+from voxload.engine.forward.sharding import Sharding
+from voxload.engine.forward.skeleton import Skeleton
+from voxload.engine.forward.trees import token
+from voxload.engine.sizes import whole_size
+from voxload.grid import ProcessGrid
+
+_PLANS = 32
+"""Plans that are kept, for as many shapes, modes and numbers that forward is called with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a network is to be split."""
+
+    grid: ProcessGrid
+    """This rank's view of the grid."""
+    blocks: Blocks | None
+    """Cut of the volume; None where the blocks say it, pass by pass."""
+    min_width: int = 0
+    """An axis whose blocks would have fewer voxels than this goes to fewer ranks."""
+    gather_limit: int = GATHER_LIMIT
+    """Bytes up to which tensors are made whole for a call that has no split form."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planned:
+    """The plan of passes with inputs of one kind."""
+
+    recording: Recording
+    """What forward asks of torch."""
+    plan: ForwardPlan
+    """How that is carried out."""
+    cuts: tuple[Sharding, ...]
+    """Cuts of the tensors that forward is called with."""
+    digest: int
+    """A number that differs where anything of it does."""
+
+
+class Plans:
+    """The plans of one network.
+
+    Parameters
+    ----------
+    model
+        The network as it was given.
+    cut
+        How it is split.
+
+    Raises
+    ------
+    UsageError
+        When the network cannot be copied.
+    """
+
+    def __init__(self, model: nn.Module, cut: Cut) -> None:
+        self.cut = cut
+        self._skeleton = Skeleton(model)
+        self._plans: OrderedDict[Any, Planned] = OrderedDict()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Plans:
+        twin = copy.copy(self)
+        twin.__dict__["_skeleton"] = copy.deepcopy(self._skeleton, memo)
+        twin.__dict__["_plans"] = self._plans.copy()
+        return twin
+
+    @property
+    def settings(self) -> str:
+        """What of the network all ranks must have alike, as text."""
+        return self._skeleton.settings
+
+    def of(self, network: nn.Module, inputs: Inputs, blocks: Blocks) -> Planned:
+        """Return the plan for inputs like these where the volume is cut into `blocks`; made at its first use.
+
+        `network` is the one that runs, in the modes in which it will. Raises UsageError for what is refused.
+        """
+        self._skeleton.follow(network)
+        cuts = inputs.cuts(blocks)
+        device = inputs.tensors[0].device.type
+        casts = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        whole = inputs.whole(cuts)
+        key = (
+            token((whole.args, dict(whole.kwargs))),
+            blocks,
+            self._skeleton.version,
+            torch.is_grad_enabled(),
+            casts,
+            tuple(whole.tensors),
+        )
+        if key in self._plans:
+            self._plans.move_to_end(key)
+            return self._plans[key]
+        recording = record(self._skeleton, network, whole)
+        plan = plan_forward(recording, cuts, min_width=self.cut.min_width, gather_limit=self.cut.gather_limit)
+        digest = zlib.crc32(repr((recording.described(), cuts, self.cut.min_width, self.cut.gather_limit)).encode())
+        self._plans[key] = Planned(recording, plan, cuts, digest)
+        if len(self._plans) > _PLANS:
+            self._plans.popitem(last=False)
+        return self._plans[key]
+
+    def ahead(self, network: nn.Module, shape: Sequence[int]) -> Planned | None:
+        """Return the plan for a batch of two volumes of this shape, in the network's present modes.
+
+        None where the network takes no single volume of this shape. Raises UsageError for what is refused.
+        """
+        size, blocks = whole_size(network, shape), self.cut.blocks
+        if size is None or blocks is None:
+            return None
+        weight = next(iter(network.parameters()), torch.empty(0))
+        own = blocks.box(self.cut.grid.coords).shape[-len(shape) :]
+        spec = TensorSpec((*size[:2], *own), weight.dtype, weight.device)
+        return self.of(network, Inputs((spec,), {}), blocks)

@@ -1,0 +1,65 @@
+"""Sizes: batches of volumes that a network takes, found out on shapes alone."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import torch
+from torch import nn
+
+from voxload.engine.shapes import CHANNEL_NAMES, on_meta
+
+BATCH = 2
+"""Samples: a normalisation in training refuses a batch of one where nothing is left of the extents."""
+_CHANNELS = (1, 2, 3, 4)
+"""Channels that are tried for a network that does not tell them."""
+_EXTENTS = (8, 12, 16, 24, 32, 48, 64, 96, 128)
+"""Extents that are tried, in this order, for a volume that is small and is split all the same."""
+_NARROWEST = 4
+"""Voxels of a block that is cut from such a volume."""
+_MOST_VOXELS = 128**3
+"""Voxels of a volume that is computed with several times in float64, without being asked for by its extents."""
+
+
+def whole_size(model: nn.Module, shape: Sequence[int], channels: int | None = None) -> tuple[int, ...] | None:
+    """Return the extents (B, C, D, H, W) of a batch of volumes of this shape that `model` takes.
+
+    None where it takes none; nothing is computed. Channels are looked for where they are not given. What asks for
+    values takes it as far as can be told.
+    """
+    told = (getattr(module, name, None) for module in model.modules() for name in CHANNEL_NAMES)
+    first = next((one for one in told if isinstance(one, int)), None)
+    wanted = (channels,) if channels else (first, *_CHANNELS) if first else _CHANNELS
+    twin = on_meta(model)
+    for each in wanted:
+        size = (BATCH, each, *shape)
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]), torch.device("meta"):
+                twin(torch.empty(size))
+        except Exception as error:  # noqa: BLE001 - whatever a stranger's forward raises for a size that it does not take
+            if "meta" not in str(error):
+                continue
+        return size
+    return None
+
+
+def small_sizes(model: nn.Module, shape: Sequence[int] | None, spatial: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield batches to compare with: the smallest volumes that `model` takes and `spatial` can cut, rising.
+
+    The last one has the extents `shape`, for a network that takes no others. None is beyond 128^3 voxels.
+    """
+    shapes = [(extent,) * 3 for extent in _EXTENTS if extent >= _NARROWEST * max(spatial)]
+    if shape is not None:
+        shapes = [one for one in shapes if prod(one) < prod(shape)] + [(shape[0], shape[1], shape[2])]
+    for one in shapes:
+        size = whole_size(model, one) if prod(one) <= _MOST_VOXELS else None
+        if size is not None:
+            yield size
+
+
+def takes_more(model: nn.Module) -> bool:
+    """Tell whether forward can be given more than one argument."""
+    parameters = list(inspect.signature(type(model).forward).parameters.values())[1:]
+    return len(parameters) > 1 or any(each.kind in {each.VAR_POSITIONAL, each.VAR_KEYWORD} for each in parameters)
