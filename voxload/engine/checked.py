@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from voxload.engine.aligned import aligned
+from voxload.engine.forward.plans import plans_shared
 from voxload.engine.virtual import INPUT, RESULT, Differences, Split, differences
 
 VALUES, GRADIENTS = 1e-10, 1e-8
@@ -23,7 +24,8 @@ _EQUAL, _RANDOM = "equal", "not compared: forward draws random numbers"
 class Checked:
     """How far a network that runs split is from itself in one process, in float64.
 
-    >>> from voxload.engine.virtual import Differences
+    >>> from voxload.engine.forward.plans import plans_shared
+    from voxload.engine.virtual import Differences
     >>> print(Checked((2, 1, 1), (2, 1, 8, 8, 8), {"evaluation": Differences({"result": 0.0}, {})}))
     mode        result  gradient of the input  gradients of parameters  buffers  verdict
     evaluation  0.0e+00  0.0e+00                -                        -        equal
@@ -85,8 +87,9 @@ def checked(model: nn.Module, size: Sequence[int], spatial: Sequence[int], split
     for module in twin.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):  # noqa: SLF001 - what torch's dropout layers have in common
             module.p = 0.0
-    for mode, is_training in _MODES.items():
-        modes[mode] = differences(twin.train(is_training), x, spatial, split)
+    with plans_shared():
+        for mode, is_training in _MODES.items():
+            modes[mode] = differences(twin.train(is_training), x, spatial, split)
     return Checked(tuple(spatial), tuple(size), modes)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
+from voxload.engine.forward.trees import PLAIN
 from voxload.errors import InternalError
 
 
@@ -74,6 +75,9 @@ class Block(Tensor):
     ) -> Any:
         """Refuse what came past `__torch_function__`."""
         raise InternalError(f"operation {func}", found="a block below the level of torch's functions")
+
+
+PLAIN.add(Block)
 
 
 def runner_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Runner:

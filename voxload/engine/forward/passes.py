@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +18,12 @@ from voxload.engine.blocks import Blocks
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.inputs import Inputs
 from voxload.engine.forward.planning import Fallback
-from voxload.engine.forward.plans import Plans
+from voxload.engine.forward.plans import Planned, Plans
 from voxload.engine.forward.ruling import Here
 from voxload.engine.forward.running import WATCH, run
 from voxload.engine.forward.trees import leaves
 from voxload.engine.handshake import Greeting, agreed
+from voxload.engine.plan import Part
 from voxload.errors import UsageError
 
 _SEEDS = 2**62
@@ -43,6 +45,7 @@ class Passes:
 
     def __init__(self, plans: Plans, exchange: Exchange) -> None:
         self.plans, self.exchange = plans, exchange
+        self._parts: WeakKeyDictionary[Planned, dict[tuple[int, int], Part]] = WeakKeyDictionary()
         self._told: set[str] = set()
         WATCH.hold(self)
 
@@ -67,7 +70,7 @@ class Passes:
         planned = planned or self.plans.of(network, inputs, blocks)
         self._tell(planned.plan.fallbacks)
         grid = self.plans.cut.grid
-        here = Here(grid.coords, grid.spatial, self.exchange)
+        here = Here(grid.coords, grid.spatial, self.exchange, self._parts.setdefault(planned, {}))
         with _seeded(seed, inputs.tensors[0].device):
             return run(forward, args, kwargs, planned.cuts, plan=planned.plan, here=here)
 

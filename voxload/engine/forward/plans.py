@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +42,7 @@ class Cut:
     """Bytes up to which tensors are made whole for a call that has no split form."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Planned:
     """The plan of passes with inputs of one kind."""
 
@@ -52,6 +54,23 @@ class Planned:
     """Cuts of the tensors that forward is called with."""
     digest: int
     """A number that differs where anything of it does."""
+
+
+class Known(OrderedDict[Any, Planned | None]):
+    """Plans that were made, by what they are for."""
+
+
+_SHARED: ContextVar[Known | None] = ContextVar("shared", default=None)
+
+
+@contextmanager
+def plans_shared() -> Iterator[None]:
+    """Let all networks that are split meanwhile, in this thread, have one set of plans: of copies of one network."""
+    before = _SHARED.set(Known())
+    try:
+        yield
+    finally:
+        _SHARED.reset(before)
 
 
 class Plans:
@@ -73,7 +92,8 @@ class Plans:
     def __init__(self, model: nn.Module, cut: Cut) -> None:
         self.cut = cut
         self._skeleton = Skeleton(model)
-        self._plans: OrderedDict[Any, Planned] = OrderedDict()
+        shared = _SHARED.get()
+        self._plans = Known() if shared is None else shared
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Plans:
         twin = copy.copy(self)
@@ -99,27 +119,35 @@ class Plans:
         key = (
             token((whole.args, dict(whole.kwargs))),
             blocks,
-            self._skeleton.version,
+            self._skeleton.key,
             torch.is_grad_enabled(),
             casts,
             tuple(whole.tensors),
         )
-        if key in self._plans:
+        known = self._plans.get(key)
+        if known is not None:
             self._plans.move_to_end(key)
-            return self._plans[key]
+            return known
         recording = record(self._skeleton, network, whole)
         plan = plan_forward(recording, cuts, min_width=self.cut.min_width, gather_limit=self.cut.gather_limit)
         digest = zlib.crc32(repr((recording.described(), cuts, self.cut.min_width, self.cut.gather_limit)).encode())
-        self._plans[key] = Planned(recording, plan, cuts, digest)
+        made = self._plans[key] = Planned(recording, plan, cuts, digest)
         if len(self._plans) > _PLANS:
             self._plans.popitem(last=False)
-        return self._plans[key]
+        return made
 
     def ahead(self, network: nn.Module, shape: Sequence[int]) -> Planned | None:
         """Return the plan for a batch of two volumes of this shape, in the network's present modes.
 
         None where the network takes no single volume of this shape. Raises UsageError for what is refused.
         """
+        self._skeleton.follow(network)
+        key = tuple(shape), self._skeleton.key
+        if key not in self._plans:
+            self._plans[key] = self._ahead(network, shape)
+        return self._plans[key]
+
+    def _ahead(self, network: nn.Module, shape: Sequence[int]) -> Planned | None:
         size, blocks = whole_size(network, shape), self.cut.blocks
         if size is None or blocks is None:
             return None

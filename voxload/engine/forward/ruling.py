@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -12,6 +12,7 @@ from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.recording import Call
 from voxload.engine.forward.sharding import Sharding
 from voxload.engine.forward.trees import leaves
+from voxload.engine.plan import AxisPlan, Part
 
 
 class NoRule(Exception):  # noqa: N818 - says what there is not
@@ -28,6 +29,16 @@ class Here:
     """Blocks of a sample group, per axis of the grid."""
     exchange: Exchange
     """Carries the messages."""
+    parts: dict[tuple[int, int], Part] = field(default_factory=dict)
+    """This rank's parts of gathers so far; those of a plan's are kept from pass to pass."""
+
+    def part(self, plan: AxisPlan, dim: int) -> Part:
+        """Return this rank's part of a gather along a dimension of a tensor, for as long as `plan` lives."""
+        key = id(plan), dim
+        found = self.parts.get(key)
+        if found is None:
+            found = self.parts[key] = plan.at(self.coords[plan.axis], dim=dim)
+        return found
 
 
 class Action(Protocol):

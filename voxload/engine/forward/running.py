@@ -143,7 +143,8 @@ class _Runner:
 
 def _applied(apply: Callable[..., Any], function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Hand a call of a custom autograd function that takes blocks to whoever made them."""
-    block = next((each for each in leaves((args, kwargs)) if isinstance(each, Block)), None)
+    # Torch takes derivatives of tensors among the arguments themselves alone; what tuples hold is not looked for.
+    block = next((each for each in args if type(each) is Block), None)
     return apply(*args, **kwargs) if block is None else block.runner.applied(apply, function, args, kwargs)
 
 

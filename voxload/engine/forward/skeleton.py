@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed import ProcessGroup
 
+from voxload.engine.forward.trees import token
 from voxload.engine.twin import replaced
 from voxload.engine.values import frozen, is_fixed
 from voxload.errors import UsageError
@@ -54,8 +55,8 @@ class Skeleton:
         self._devices = {name: tensor.device for name, tensor in _tensors(model)}
         self._children = [dict(module._modules) for module in model.modules()]  # noqa: SLF001 - named_children leaves out those that are None
         self._values: list[Any] = []
-        self.version = 0
-        """Counts the changes of settings, such as training modes, that `follow` has seen."""
+        self.key: Any = None
+        """Equal for equal settings, such as training modes, as `follow` saw them last."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Skeleton:
         # The layers of the network whose copy this belongs to were copied before it.
@@ -93,7 +94,7 @@ class Skeleton:
                 if is_fixed(value):
                     attributes[name] = value
         self._values = found
-        self.version += 1
+        self.key = token(found)
 
     @property
     def settings(self) -> str:

@@ -9,6 +9,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
+PLAIN: set[type] = {int, float, bool, str, type(None), slice}
+PLAIN |= {torch.dtype, torch.device, torch.Tensor, torch.nn.Parameter}
+"""Classes of leaves: the first that are looked for, since most are of them."""
+_HASHED = frozenset({int, str, type(None)})
 TENSOR = "tensor"
 """What `token` is given for a tensor that every rank has whole, with its shape."""
 
@@ -22,6 +26,8 @@ class Leaf:
 def mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
     """Return a tree with what `function` gives of every leaf; shapes become tuples, named tuples stay what they are."""
     kind = type(tree)
+    if kind in PLAIN:
+        return function(tree)
     if isinstance(tree, tuple):
         parts = [mapped(each, function) for each in tree]
         if hasattr(kind, "n_sequence_fields"):  # torch's own, such as what max and sort give
@@ -41,7 +47,9 @@ def mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
 
 def leaves(tree: Any) -> Iterator[Any]:
     """Yield the leaves of a tree, in order."""
-    if isinstance(tree, tuple | list):
+    if type(tree) in PLAIN:
+        yield tree
+    elif isinstance(tree, tuple | list):
         for each in tree:
             yield from leaves(each)
     elif type(tree) is dict:
@@ -64,6 +72,8 @@ def _fields(tree: Any) -> dict[str, Any]:
 
 def token(tree: Any) -> Any:
     """Return a tree as something that can be compared and hashed; trees that are equal give equals."""
+    if type(tree) in _HASHED:
+        return tree
     if isinstance(tree, tuple | list):
         return tuple(map(token, tree))
     if isinstance(tree, dict):

@@ -93,8 +93,7 @@ def fetched(x: Tensor, slides: Sequence[Slide], here: Here, *, fill: float = 0.0
     """Return what this rank's outputs read, dimension by dimension."""
     for each in slides:
         if each.plan is not None:
-            part = each.plan.at(here.coords[each.plan.axis], dim=each.dim)
-            x = gather(x, part, fill=fill, exchange=here.exchange)
+            x = gather(x, here.part(each.plan, each.dim), fill=fill, exchange=here.exchange)
     return x
 
 
