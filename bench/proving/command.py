@@ -42,7 +42,7 @@ def main(words: Sequence[str] | None = None) -> int:
     machine = describe(options.device)
     print(", ".join(f"{name} {value}" for name, value in machine.items()), flush=True)
     parts = chosen(options.only)
-    gpus = int(machine["gpus"]) if options.device == _CUDA else len(parts)
+    gpus = int(machine["gpus"]) if options.device == _CUDA else max(part.gpus for part in parts)
     for part in parts:  # at once, and not when its turn comes
         if why := part.lacks(_is_there, gpus=gpus):
             print(f"{part.name}: skipped, it {why}", flush=True)

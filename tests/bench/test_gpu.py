@@ -179,10 +179,8 @@ def test_what_fails_points_at_its_line(printed: str, place: str, tmp_path: Path)
 def test_any_part_may_be_killed(name: str, tmp_path: Path) -> None:
     """Each part, killed before its first word, is a row that failed."""
     part = chosen([name])[0]
-    assert command.main(["--device", "cpu", "--only", name, "--output", str(tmp_path), "--fault", f"{name}=kill"]) in {
-        0,
-        1,
-    }
+    words = ["--device", "cpu", "--only", name, "--output", str(tmp_path), "--fault", f"{name}=kill"]
+    assert command.main([*words, "--limit", "1800", "--seconds", "1800"]) in {0, 1}
     verdicts = {row.verdict: row.why for row in _rows(tmp_path).values()}
     if part.options:  # on the host it has nothing to measure, and is not begun
         assert set(verdicts) == {Verdict.SKIPPED}

@@ -206,9 +206,27 @@ def test_modes_and_settings_are_followed() -> None:
 
 def test_a_setting_on_one_rank_is_an_error_on_all() -> None:
     """The others would wait for messages that do not come."""
+    for shape in (SHAPE, None):
+        world = World(_eval(), shape=shape)
+        world.nets[1].gain = 3.0
+        with pytest.raises(InternalError, match=r"rank [01]"):
+            world.run(_volume())
+
+
+def test_another_function_on_one_rank_is_an_error_on_all() -> None:
+    """No text tells functions apart; what they ask of torch does, before anything is sent."""
+    for shape in (SHAPE, None):
+        world = World(_eval(lambda _, x: x.relu()), shape=shape)
+        world.nets[1].operation = lambda _, x: x.sigmoid()
+        with pytest.raises(InternalError, match=r"rank [01]"):
+            world.run(_volume())
+
+
+def test_a_weight_that_is_frozen_on_one_rank_is_an_error_on_all() -> None:
+    """Backward passes would wait for each other."""
     world = World(_eval(), shape=SHAPE)
-    world.nets[1].gain = 3.0
-    with pytest.raises(InternalError, match="rank 1"):
+    world.nets[1].last.weight.requires_grad_(requires_grad=False)
+    with pytest.raises(UsageError, match="rank 1: found other settings of train, no_grad or requires_grad"):
         world.run(_volume())
 
 

@@ -55,6 +55,8 @@ SPLIT: dict[str, Callable[[Tensor], Any]] = {
     "ellipsis and a new axis": lambda x: x[..., None, 1:].squeeze(-2),
     "rolled": lambda x: torch.roll(x, (2, -3), (2, 4)),
     "halves of the channels": lambda x: torch.cat([each * (place + 1) for place, each in enumerate(x.chunk(2, 1))], 1),
+    "with coordinates as channels": lambda x: torch.cat([PLANE.expand(2, 1, 6, 7, 8), x, x * 2], 1),
+    "stacked with a table": lambda x: torch.stack([x, PLANE.expand(2, 4, 6, 7, 8)], -1).sum(-1),
     "stacked": lambda x: torch.stack([x, x * 2], 1).sum(1),
     "channels last and a dense layer": lambda x: functional.linear(
         x.permute(0, 2, 3, 4, 1), COLUMN.expand(3, 4)
@@ -86,6 +88,9 @@ SPLIT: dict[str, Callable[[Tensor], Any]] = {
 ALIGNED: dict[str, Callable[[Tensor], Any]] = {
     "pixel unshuffle": lambda x: x.view(2, 4, 4, 2, 2, 2, 4, 2).permute(0, 1, 3, 5, 7, 2, 4, 6).reshape(2, 32, 4, 2, 4),
     "windows": lambda x: _windows(torch.roll(x, (1, 1, 1), (2, 3, 4))).softmax(-1).sum((1, 2)),
+    "windows put back and rolled": lambda x: torch.roll(
+        x.view(2, 4, 4, 2, 2, 2, 4, 2).mul(2).reshape(x.shape), (1, 1, 1), (2, 3, 4)
+    ),
     "samples and depth as one": lambda x: (
         functional.conv2d(x.movedim(2, 1).flatten(0, 1), WEIGHT[..., 0], padding=1).reshape(2, 8, 4, 4, 8).movedim(1, 2)
     ),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import random
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,7 +23,7 @@ from voxload.engine.forward.running import WATCH, run
 from voxload.engine.forward.trees import leaves
 from voxload.engine.handshake import Greeting, agreed
 from voxload.engine.plan import Part
-from voxload.errors import UsageError
+from voxload.errors import InternalError, UsageError
 
 _SEEDS = 2**62
 """Number of seeds for a pass's random numbers."""
@@ -64,45 +63,54 @@ class Passes:
             except UsageError as error:
                 refusal = error
         # All ranks hear of what one of them has to refuse before any of them sends a voxel.
-        blocks, seed = self._agreed(inputs, args, kwargs, 0 if planned is None else planned.digest, refusal)
+        trained = tuple(weight.requires_grad for weight in network.parameters())
+        flags = (trained, str(refusal or ""))
+        digest = 0 if planned is None else planned.digest
+        blocks, seed = self._agreed(inputs, (args, kwargs), digest, flags)
         if refusal is not None:
             raise refusal
-        planned = planned or self.plans.of(network, inputs, blocks)
+        if planned is None:
+            planned = self.plans.of(network, inputs, blocks)
+            self._compare(planned.digest)
         self._tell(planned.plan.fallbacks)
         grid = self.plans.cut.grid
         here = Here(grid.coords, grid.spatial, self.exchange, self._parts.setdefault(planned, {}))
         with _seeded(seed, inputs.tensors[0].device):
             return run(forward, args, kwargs, planned.cuts, plan=planned.plan, here=here)
 
-    def _agreed(
-        self,
-        inputs: Inputs,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        digest: int,
-        refusal: UsageError | None,
-    ) -> tuple[Blocks, int]:
+    def _agreed(self, inputs: Inputs, given: Any, digest: int, flags: Any) -> tuple[Blocks, int]:
         """Return the cut of the volume and the seed that the ranks of the group agree on."""
-        first = next((leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)), torch.empty(0))
+        first = next((leaf for leaf in leaves(given) if isinstance(leaf, Tensor)), torch.empty(0))
         volume = first.unsqueeze(2) if first.ndim == _IMAGE else first  # an image is a volume of one plane
         device = first.device.type
         casts = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        refusal: UsageError | None = None
         try:
-            given = inputs.described()
+            described = inputs.described()
         except UsageError as error:
-            given, refusal = "", refusal or error
-        flags = repr((torch.is_grad_enabled(), casts, given, str(refusal or "")))
+            described, refusal = str(error), error
+        modes = repr((torch.is_grad_enabled(), casts, described, flags))
         greeting = Greeting.of(
             volume,
             network=digest or zlib.crc32(self.plans.settings.encode()),
-            modes=zlib.crc32(flags.encode()),
+            modes=zlib.crc32(modes.encode()),
             seed=int(torch.randint(_SEEDS, ())),
         )
-        rows = self.exchange.share(greeting.numbers)
-        found = agreed(rows, self.plans.cut.grid, self.plans.cut.blocks)
+        found = agreed(self.exchange.share(greeting.numbers), self.plans.cut.grid, self.plans.cut.blocks)
         if refusal is not None:
             raise refusal
         return found
+
+    def _compare(self, digest: int) -> None:
+        """Raise InternalError on all ranks where the plans of this pass, which followed from the blocks, differ."""
+        for rank, (other,) in zip(self.plans.cut.grid.group_ranks, self.exchange.share([digest]), strict=True):
+            if other != digest:
+                raise InternalError(
+                    f"rank {rank}",
+                    found=f"another network or plan than on rank {self.plans.cut.grid.rank}",
+                    expected="the same on all ranks of a sample group",
+                    remedy="build the same model, of the same version of voxload, on every rank",
+                )
 
     def _tell(self, fallbacks: Sequence[Fallback]) -> None:
         """Warn of calls that run on whole tensors, each once, on the first rank of a group."""
@@ -120,13 +128,8 @@ class Passes:
 @contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Give all ranks of a group the same random numbers for a pass, and this rank its own ones back."""
-    state = random.getstate()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(seed)
         if device.type == "cuda":
             torch.cuda.manual_seed(seed)
-        random.seed(seed)
-        try:
-            yield
-        finally:
-            random.setstate(state)
+        yield

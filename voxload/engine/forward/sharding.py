@@ -143,17 +143,24 @@ class Sharding(Leaf):
 
 
 def dim_of(factors: Iterable[Factor]) -> Dim:
-    """Return a dimension of these factors, so that equal cuts are equal: whole neighbours as one, and none of extent 1.
+    """Return a dimension of these factors, so that equal cuts are equal.
+
+    Whole neighbours are one factor, a cut one and the whole one within it are one that is cut, and there are none of
+    extent 1.
 
     >>> dim_of([Factor(2), Factor(3), Factor(1)])
     (Factor(extent=6, axis=None, bounds=()),)
+    >>> print(*dim_of([Factor(4, 0, (0, 1, 4)), Factor(2)]))
+    8 cut at 0,2,8
     """
     found: list[Factor] = []
     for factor in factors:
         if factor.axis is None and factor.extent == 1:
             continue
-        if found and factor.axis is None and found[-1].axis is None:
-            found[-1] = Factor(found[-1].extent * factor.extent)
+        if found and factor.axis is None:
+            outer, inner = found[-1], factor.extent
+            bounds = tuple(bound * inner for bound in outer.bounds)
+            found[-1] = Factor(outer.extent * inner, outer.axis, bounds)
         else:
             found.append(factor)
     return tuple(found)

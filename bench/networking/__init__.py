@@ -1,0 +1,1 @@
+"""Networks of the field on blocks: what each gives split, beside what it gives in one process."""

@@ -1,0 +1,53 @@
+"""Outcome: what became of one network on one grid, and the line of the table that a network's outcomes make."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.documented import table_row
+from bench.networking.network import Network
+
+VALUES, GRADIENTS = 1e-10, 1e-8
+"""Largest relative differences in float64 that are rounding."""
+
+
+class Verdict(enum.Enum):
+    """What became of it."""
+
+    EXACT = "exact"
+    """Equal to one process, forward and backward, in training and in evaluation."""
+    REFUSED = "refused"
+    """Not run, with a reason."""
+    WRONG = "wrong"
+    """Anything else than one process gives."""
+    CRASHED = "crashed"
+    """Neither a result nor a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One network on one grid."""
+
+    spatial: tuple[int, ...]
+    verdict: Verdict
+    result: float = 0.0
+    """Worst relative error of results and buffers."""
+    gradient: float = 0.0
+    """Of gradients."""
+    why: str = ""
+    """The reason of a refusal, or the last line of a crash."""
+
+
+HEADER = ("network", "verdict", "results", "gradients", "whole at 128^3")
+
+
+def row(network: Network, outcomes: Sequence[Outcome], whole: str) -> str:
+    """Return the line of a network: the worst of its grids."""
+    order = list(Verdict)
+    worst = max(outcomes, key=lambda each: order.index(each.verdict))
+    exact = [each for each in outcomes if each.verdict in {Verdict.EXACT, Verdict.WRONG}]
+    figures = [f"{max((getattr(each, name) for each in exact), default=0.0):.0e}" for name in ("result", "gradient")]
+    verdict = worst.verdict.value + (f": {worst.why}" if worst.why else "")
+    return table_row([f"{network.library} {network.name}", verdict, *(figures if exact else ("", "")), whole])

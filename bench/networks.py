@@ -1,0 +1,86 @@
+"""Claim: networks of the field run on blocks as they are written, equal to one process, or say why they do not.
+
+Each network runs in a process of its own, in float64, whole and split over virtual ranks, forward and backward, in
+training and in evaluation, on uneven extents. Prints a table: what became of it, the worst relative errors of results
+(at most 1e-10) and of gradients (at most 1e-8), and what it makes whole of a volume of 128^3 on eight blocks.
+
+    python bench/networks.py [--only NAME]... [--grid D,H,W]... [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.documented import ROOT, table_row
+from bench.networking.network import Network
+from bench.networking.outcome import HEADER, Outcome, Verdict, row
+from bench.networking.zoo import NETWORKS
+
+GRIDS = ("2,1,1", "2,1,2", "2,2,2")
+_LIMIT = 3600
+"""Seconds after which a network is given up as one that hangs."""
+
+
+def compared(network: Network, grids: Sequence[str]) -> tuple[list[Outcome], str]:
+    """Return what became of a network on each grid, and what it makes whole of a large volume."""
+    command = [sys.executable, "-m", "bench.networking.child", network.name, *grids]
+    try:
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_LIMIT, check=False)
+        printed, said = ended.stdout, ended.stderr
+    except subprocess.TimeoutExpired:
+        printed, said = "", f"no end within {_LIMIT} s"
+    lines: list[dict[str, Any]] = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    outcomes = [
+        Outcome(**(line | {"spatial": tuple(line["spatial"]), "verdict": Verdict(line["verdict"])}))
+        for line in lines
+        if "verdict" in line
+    ]
+    whole = next((line["whole"] for line in lines if "whole" in line), "not told")
+    for words in grids[len(outcomes) :]:
+        last = (said.strip().splitlines() or ["ended without a word"])[-1]
+        outcomes.append(Outcome(tuple(map(int, words.split(","))), Verdict.CRASHED, why=last))
+    return outcomes, whole
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Compare and print; returns 1 where anything is wrong or crashed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="networks whose name holds this")
+    parser.add_argument("--grid", action="append", metavar="D,H,W", help=f"blocks per axis ({' '.join(GRIDS)})")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all outcomes")
+    options = parser.parse_args(words)
+    chosen = [
+        each
+        for each in NETWORKS
+        if not options.only or any(part in f"{each.library} {each.name}" for part in options.only)
+    ]
+    grids = options.grid or GRIDS
+    print("\n".join((table_row(list(HEADER)), table_row(["---"] * len(HEADER)))), flush=True)
+    found: dict[str, Any] = {}
+    for network in chosen:
+        if not network.is_there:
+            print(table_row([f"{network.library} {network.name}", f"{network.library} is not installed", "", "", ""]))
+            continue
+        outcomes, whole = compared(network, grids)
+        print(row(network, outcomes, whole), flush=True)
+        found[network.name] = {
+            "library": network.library,
+            "grids": {",".join(map(str, each.spatial)): [each.verdict.value, each.why] for each in outcomes},
+            "whole": whole,
+        }
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    bad = {Verdict.WRONG.value, Verdict.CRASHED.value}
+    return int(any(verdict in bad for each in found.values() for verdict, _ in each["grids"].values()))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

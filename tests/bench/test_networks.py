@@ -1,0 +1,72 @@
+"""The table of networks: what is exact, refused or wrong is called so, and a process that ends early is a crash."""
+
+from __future__ import annotations
+
+import pytest
+from torch import Tensor, nn
+
+from bench.networking import child
+from bench.networking.network import Network
+from bench.networking.outcome import Outcome, Verdict, row
+from bench.networking.own import Causal, DeepSupervision, Excited, Patches
+from bench.networking.zoo import NETWORKS
+from bench.networks import compared
+from voxload.engine.exchange.loopback import LoopbackRank
+
+
+def _network(build: type[nn.Module], step: int = 4) -> Network:
+    return Network("voxload", build.__name__, build, step=step)
+
+
+@pytest.mark.parametrize("build", [Causal, DeepSupervision, Excited, Patches])
+def test_networks_that_no_trace_keeps_are_exact(build: type[nn.Module]) -> None:
+    """Ours, on uneven extents."""
+    outcome = child.compared(_network(build), (2, 1, 2) if build is Patches else (1, 2, 1))
+    assert outcome.verdict is Verdict.EXACT, outcome
+    assert outcome.gradient > 0
+
+
+class Branches(nn.Module):
+    """Decides by a value."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the volume, or its negative."""
+        return x if bool(x.mean() > 0) else -x
+
+
+def test_a_refusal_has_its_reason() -> None:
+    """It is the engine's own."""
+    outcome = child.compared(_network(Branches), (2, 1, 1))
+    assert outcome.verdict is Verdict.REFUSED
+    assert outcome.why
+
+
+def test_an_engine_that_is_wrong_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums over one rank alone."""
+
+    def nothing(_seat: LoopbackRank, tensor: Tensor, *, world: bool) -> None:
+        """Sum over nobody else."""
+
+    monkeypatch.setattr(LoopbackRank, "reduce", nothing)
+    assert child.compared(_network(Excited), (2, 1, 1)).verdict is Verdict.WRONG
+
+
+def test_a_process_that_ends_early_is_a_crash() -> None:
+    """One that is not in the zoo."""
+    outcomes, whole = compared(_network(Branches), ["2,1,1", "1,2,1"])
+    assert [each.verdict for each in outcomes] == [Verdict.CRASHED] * 2
+    assert "StopIteration" in outcomes[0].why
+    assert whole == "not told"
+
+
+def test_the_worst_grid_counts() -> None:
+    """A line of the table."""
+    good = Outcome((2, 1, 1), Verdict.EXACT, 1e-15, 2e-12)
+    assert row(_network(Causal), [good, good], "nothing") == "| voxload Causal | exact | 1e-15 | 2e-12 | nothing |"
+    bad = Outcome((2, 2, 2), Verdict.REFUSED, why="no")
+    assert "refused: no" in row(_network(Causal), [good, bad], "nothing")
+
+
+def test_names_tell_networks_apart() -> None:
+    """A process is given one by its name."""
+    assert len({each.name for each in NETWORKS}) == len(NETWORKS)
