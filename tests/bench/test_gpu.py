@@ -185,7 +185,10 @@ def test_any_part_may_be_killed(name: str, tmp_path: Path) -> None:
     if part.options:  # on the host it has nothing to measure, and is not begun
         assert set(verdicts) == {Verdict.SKIPPED}
     else:
-        assert verdicts == {Verdict.FAILED: "killed by signal 9"}
+        (why,) = verdicts.values()
+        assert set(verdicts) == {Verdict.FAILED}
+        # On a busy machine a rank of several may be given up before the part comes to its first word.
+        assert why == "killed by signal 9" or (part.gpus > 1 and why.startswith("rank "))
 
 
 @pytest.mark.long
