@@ -32,9 +32,11 @@ def compared(network: Network, spatial: Any) -> Outcome:
     except UsageError as error:
         return Outcome(spatial, Verdict.REFUSED, why=str(error))
     modes = [one for one in found.modes.values() if one is not None]
+    if not modes:
+        return Outcome(spatial, Verdict.RANDOM, why="forward draws random numbers")
     result, gradient = (max(max(each.values(), default=0.0) for each in ones) for ones in _figures(modes))
-    is_exact = bool(modes) and result <= VALUES and gradient <= GRADIENTS
-    why = "" if is_exact else found.difference or "forward draws random numbers"
+    is_exact = result <= VALUES and gradient <= GRADIENTS
+    why = "" if is_exact else found.difference
     return Outcome(spatial, Verdict.EXACT if is_exact else Verdict.WRONG, result, gradient, why)
 
 

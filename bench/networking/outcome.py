@@ -18,6 +18,8 @@ class Verdict(enum.Enum):
 
     EXACT = "exact"
     """Equal to one process, forward and backward, in training and in evaluation."""
+    RANDOM = "not compared"
+    """Its forward draws random numbers in both modes."""
     REFUSED = "refused"
     """Not run, with a reason."""
     WRONG = "wrong"

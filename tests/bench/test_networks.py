@@ -34,6 +34,19 @@ class Branches(nn.Module):
         return x if bool(x.mean() > 0) else -x
 
 
+class Draws(nn.Module):
+    """Draws in every mode."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the volume and noise."""
+        return x + nn.functional.dropout(x, 0.5)
+
+
+def test_what_draws_random_numbers_is_not_compared() -> None:
+    """Two runs of it differ by nature."""
+    assert child.compared(_network(Draws), (2, 1, 1)).verdict is Verdict.RANDOM
+
+
 def test_a_refusal_has_its_reason() -> None:
     """It is the engine's own."""
     outcome = child.compared(_network(Branches), (2, 1, 1))
