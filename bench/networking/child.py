@@ -47,7 +47,7 @@ def _figures(modes: list[Any]) -> tuple[list[dict[str, float]], list[dict[str, f
 def whole_at_large(network: Network) -> str:
     """Return what a network makes whole of a volume of 128^3 on eight blocks, as text."""
     grid = ProcessGrid(_HALVES, prod(_HALVES))
-    model = (network.large or network.build)().train()
+    model = network.build().train()
     try:
         planned = Plans(model, Cut(grid, Blocks.of(grid, LARGE))).ahead(model, LARGE)
     except UsageError as error:

@@ -25,8 +25,6 @@ class Network:
     """Smallest extent, in steps."""
     channels: int = 1
     """Channels of the volume."""
-    large: Callable[[], nn.Module] | None = None
-    """Makes the one for volumes of 128^3, where its shape is a part of it."""
 
     @property
     def is_there(self) -> bool:

@@ -11,7 +11,7 @@ from torch import fx, nn
 
 from voxload.engine.aligned import aligned
 from voxload.engine.blocks import Blocks
-from voxload.engine.forward.explaining import Explained, explained
+from voxload.engine.forward.explaining import Explained, Traffic, explained
 from voxload.engine.forward.planning import GATHER_LIMIT
 from voxload.engine.forward.plans import Cut, Plans
 from voxload.engine.network import NetworkPlan, plan_network
@@ -20,6 +20,7 @@ from voxload.engine.program import Program, Step, compile_program
 from voxload.engine.reshape import parts_of
 from voxload.engine.shapes import shapes_of
 from voxload.engine.shard import MIN_WIDTH
+from voxload.engine.sharded import Source
 from voxload.engine.sizes import BATCH
 from voxload.engine.trace import trace
 from voxload.errors import UsageError
@@ -110,6 +111,8 @@ def _traced(
 ) -> list[tuple[str, ...]]:
     """Return the rows of a network of which a trace was made."""
     min_width, units = options
+    # As shard decides: what a trace does not compute as forward does is none that is run.
+    Source(model, tuple(count > 1 for count in grid.spatial)).check(shape)
     graph = trace(model)
     program = compile_program(model, graph, tuple(count > 1 for count in grid.spatial))
     plan = plan_network(program, Blocks.of(grid, shape), min_width=min_width)
@@ -135,16 +138,6 @@ def _called(each: Explained, grid: ProcessGrid, units: Units) -> tuple[str, ...]
         "-",
         f"{wire * _MILLI:.3f}",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """What one rank receives."""
-
-    messages: int
-    """Messages."""
-    elements: int
-    """Numbers, for one sample."""
 
 
 def traffic(parts: Sequence[Part], extents: Sequence[int], channels: int) -> Traffic:

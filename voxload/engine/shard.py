@@ -107,9 +107,7 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
         source.check(whole)
         if blocks is not None:
             plan_network(source.program().program, blocks, min_width=min_width)
-        split: nn.Module = Sharded(
-            source, (grid, blocks, min_width), exchange or exchange_of(grid), chooser=_chooser_of(join)
-        )
+        chooser = _chooser_of(join)
     except UsageError as refusal:
         # What no trace can keep may still run as it is.
         if columns or join != Join.PAD.value:
@@ -117,7 +115,9 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
         plans = Plans(model, Cut(grid, blocks, min_width, gather_limit))
         if whole is not None and not _is_planned(model, whole, plans):
             raise refusal from None
-        split = on_blocks(model, plans, exchange or exchange_of(grid))
+        split: nn.Module = on_blocks(model, plans, exchange or exchange_of(grid))
+    else:
+        split = Sharded(source, (grid, blocks, min_width), exchange or exchange_of(grid), chooser=chooser)
     if verify:
         _verify(model, grid, whole, {"join": join, "columns": columns, "gather_limit": gather_limit})
     return split

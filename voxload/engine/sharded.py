@@ -179,11 +179,6 @@ class Sharded(nn.Module):
         passage = Passage(plan, compiled.regions, self._exchange, self._chooser, seed)
         return compiled.regions.forwards[0](self, x, passage)
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether each rank gets its block of the result, and not all of it."""
-        return self._source.program(tuple(module.training for module in self._mirrored)).program.steps[-1].is_cut
-
     def agreed(self, x: Tensor, compiled: Compiled | None = None, *, modes: int = 0) -> tuple[Blocks, Tensor]:
         """Return the cut of the volume and the seed that the ranks of the group agree on for a pass over `x`.
 

@@ -9,6 +9,7 @@ from math import prod
 import torch
 from torch import nn
 
+from voxload.engine.drawn import numbers_kept
 from voxload.engine.shapes import CHANNEL_NAMES, on_meta
 
 BATCH = 2
@@ -36,7 +37,7 @@ def whole_size(model: nn.Module, shape: Sequence[int], channels: int | None = No
     for each in wanted:
         size = (BATCH, each, *shape)
         try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]), torch.device("meta"):
+            with torch.no_grad(), numbers_kept(), torch.device("meta"):
                 twin(torch.empty(size))
         except Exception as error:  # noqa: BLE001 - whatever a stranger's forward raises for a size that it does not take
             if "meta" not in str(error):
@@ -50,9 +51,10 @@ def small_sizes(model: nn.Module, shape: Sequence[int] | None, spatial: Sequence
 
     The last one has the extents `shape`, for a network that takes no others. None is beyond 128^3 voxels.
     """
-    shapes = [(extent,) * 3 for extent in _EXTENTS if extent >= _NARROWEST * max(spatial)]
+    count = 3 if shape is None else len(shape)
+    shapes: list[tuple[int, ...]] = [(extent,) * count for extent in _EXTENTS if extent >= _NARROWEST * max(spatial)]
     if shape is not None:
-        shapes = [one for one in shapes if prod(one) < prod(shape)] + [(shape[0], shape[1], shape[2])]
+        shapes = [*(one for one in shapes if prod(one) < prod(shape)), tuple(shape)]
     for one in shapes:
         size = whole_size(model, one) if prod(one) <= _MOST_VOXELS else None
         if size is not None:

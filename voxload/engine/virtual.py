@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree
 
 from voxload.engine.exchange.loopback import Loopback
 from voxload.engine.exchange.protocol import Exchange
+from voxload.engine.forward.trees import leaves
+from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
 Split = Callable[[nn.Module, ProcessGrid, Exchange], nn.Module]
@@ -98,6 +99,12 @@ class _Comparison:
         """Run both, forward and backward."""
         whole, state = self._x.clone().requires_grad_(), torch.get_rng_state()
         wanted = _tensors(self._plain(whole))
+        if not wanted:
+            raise UsageError(
+                f"result of {type(self._plain).__name__}",
+                found="no tensor in it",
+                expected="tensors, in tuples, lists, dictionaries or data classes",
+            )
         if not torch.equal(state, torch.get_rng_state()):
             return None
         pulls = [torch.randn_like(each) if each.is_floating_point() else each for each in wanted]
@@ -164,7 +171,7 @@ def _fresh(model: nn.Module) -> nn.Module:
 
 def _tensors(result: Any) -> list[Tensor]:
     """Return the tensors in a network's result."""
-    return [each for each in _pytree.tree_leaves(result) if isinstance(each, Tensor)]
+    return [each for each in leaves(result) if isinstance(each, Tensor)]
 
 
 def _pull(results: Sequence[Tensor], pulls: Sequence[Tensor]) -> None:

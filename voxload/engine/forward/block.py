@@ -63,7 +63,10 @@ class Block(Tensor):
         if func in ASKED:
             with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - as torch's documentation has it
                 return func(*args, **kwargs or {})
-        return runner_of(args, kwargs or {}).call(func, args, kwargs or {})
+        runner = runner_of(args, kwargs or {})
+        if runner is None:
+            raise InternalError("call of torch", found="no block among its arguments")
+        return runner.call(func, args, kwargs or {})
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override] # torch calls a class method as its documentation has it
@@ -80,8 +83,8 @@ class Block(Tensor):
 PLAIN.add(Block)
 
 
-def runner_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Runner:
-    """Return the runner of the first block among arguments, in lists and tuples too."""
+def runner_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Runner | None:
+    """Return the runner of the first block among arguments, in what holds them too; None where there is none."""
     waiting = [*kwargs.values(), *reversed(args)]
     while waiting:
         one = waiting.pop()
@@ -89,7 +92,9 @@ def runner_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Runner:
             return one.runner
         if isinstance(one, list | tuple):
             waiting += reversed(one)
-    raise InternalError("call of torch", found="no block among its arguments")
+        elif isinstance(one, dict):
+            waiting += one.values()
+    return None
 
 
 _PROPERTIES = (

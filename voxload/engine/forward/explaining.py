@@ -21,7 +21,7 @@ class Traffic:
     messages: int = 0
     """Messages."""
     elements: int = 0
-    """Numbers, for all samples."""
+    """Numbers."""
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(self.messages + other.messages, self.elements + other.elements)

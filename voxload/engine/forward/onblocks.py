@@ -95,12 +95,6 @@ def on_blocks(model: nn.Module, plans: Plans, exchange: Exchange) -> nn.Module:
     return network
 
 
-def passes_of(network: nn.Module) -> Passes:
-    """Return the passes of a network that `on_blocks` made."""
-    passes: Passes = network.__dict__[_PASSES]
-    return passes
-
-
 @cache
 def _class(kind: type) -> type:
     """Return the class of networks of the class `kind` that run on blocks."""

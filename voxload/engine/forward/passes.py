@@ -72,9 +72,11 @@ class Passes:
         if planned is None:
             planned = self.plans.of(network, inputs, blocks)
             self._compare(planned.digest)
-        self._tell(planned.plan.fallbacks)
+        if planned not in self._parts:
+            self._parts[planned] = {}
+            self._tell(planned.plan.fallbacks)
         grid = self.plans.cut.grid
-        here = Here(grid.coords, grid.spatial, self.exchange, self._parts.setdefault(planned, {}))
+        here = Here(grid.coords, grid.spatial, self.exchange, self._parts[planned])
         with _seeded(seed, inputs.tensors[0].device):
             return run(forward, args, kwargs, planned.cuts, plan=planned.plan, here=here)
 

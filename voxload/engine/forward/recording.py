@@ -6,21 +6,20 @@ memory. So control flow on types, extents, attributes and training modes goes th
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import CheckpointFunction
 
+from voxload.engine.drawn import numbers_kept
 from voxload.engine.forward.asked import Asked
-from voxload.engine.forward.block import Block
+from voxload.engine.forward.block import Block, runner_of
 from voxload.engine.forward.inputs import Inputs, TensorSpec
 from voxload.engine.forward.skeleton import Skeleton
 from voxload.engine.forward.trees import Leaf, leaves, mapped
@@ -150,14 +149,9 @@ def _run_plain(model: nn.Module, given: Any, asked: Asked) -> None:
 @contextmanager
 def _left_alone() -> Iterator[None]:
     """Put random numbers back afterwards; raise UsageError where forward drew others than torch's."""
-    before = random.getstate(), repr(np.random.get_state())  # noqa: NPY002 - that of networks that use it
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-        is_drawn = before != (random.getstate(), repr(np.random.get_state()))  # noqa: NPY002 - as above
-    finally:
-        random.setstate(before[0])
-    if is_drawn:
+    with numbers_kept() as drawn:
+        yield
+    if drawn.others:
         raise UsageError(
             "forward of a split network",
             found="random numbers of Python or numpy, which differ from rank to rank",
@@ -224,7 +218,7 @@ class _Recorder:
 
     def applied(self, apply: Any, function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Let calls of custom autograd functions be written down like those of torch, which they are not."""
-        if not any(isinstance(each, Block) for each in leaves((args, kwargs))):
+        if runner_of(args, kwargs) is None:
             return apply(*args, **kwargs)
         if function is CheckpointFunction:
             raise UsageError(

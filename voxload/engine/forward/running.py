@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from voxload.engine.forward.block import Block
+from voxload.engine.forward.block import Block, runner_of
 from voxload.engine.forward.moving import Move, moved
 from voxload.engine.forward.planning import ForwardPlan, Step, key_of
 from voxload.engine.forward.recording import OF_AUTOGRAD, name_of
@@ -143,9 +143,8 @@ class _Runner:
 
 def _applied(apply: Callable[..., Any], function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Hand a call of a custom autograd function that takes blocks to whoever made them."""
-    # Torch takes derivatives of tensors among the arguments themselves alone; what tuples hold is not looked for.
-    block = next((each for each in args if type(each) is Block), None)
-    return apply(*args, **kwargs) if block is None else block.runner.applied(apply, function, args, kwargs)
+    runner = runner_of(args, kwargs)
+    return apply(*args, **kwargs) if runner is None else runner.applied(apply, function, args, kwargs)
 
 
 WATCH = Watch(_applied)
