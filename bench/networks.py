@@ -62,6 +62,8 @@ def main(words: Sequence[str] | None = None) -> int:
         for each in NETWORKS
         if not options.only or any(part in f"{each.library} {each.name}" for part in options.only)
     ]
+    if not chosen:
+        parser.error(f"no network's name holds {' or '.join(map(repr, options.only))}")
     grids = options.grid or GRIDS
     print("\n".join((table_row(list(HEADER)), table_row(["---"] * len(HEADER)))), flush=True)
     found: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from bench.networking.network import Network
 from bench.networking.outcome import Outcome, Verdict, row
 from bench.networking.own import Causal, DeepSupervision, Excited, Patches
 from bench.networking.zoo import NETWORKS
-from bench.networks import compared
+from bench.networks import compared, main
 from voxload.engine.exchange.loopback import LoopbackRank
 
 
@@ -78,6 +78,13 @@ def test_the_worst_grid_counts() -> None:
     assert row(_network(Causal), [good, good], "nothing") == "| voxload Causal | exact | 1e-15 | 2e-12 | nothing |"
     bad = Outcome((2, 2, 2), Verdict.REFUSED, why="no")
     assert "refused: no" in row(_network(Causal), [good, bad], "nothing")
+
+
+def test_a_name_that_none_has_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty table would look like one without faults."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["--only", "no such network"])
+    assert "no network's name holds 'no such network'" in capsys.readouterr().err
 
 
 def test_names_tell_networks_apart() -> None:

@@ -128,6 +128,13 @@ def test_what_cannot_be_compared_says_what_to_do() -> None:
         check(nn.Sequential(nn.Conv3d(1, 1, 1), nn.LPPool3d(2, 2)), (8, 8, 8), GRID, gather_limit=0)
 
 
+@pytest.mark.parametrize("call", [check, voxload.engine.explain, lambda model, _, grid: shard(model, grid)])
+def test_what_is_no_network_is_said(call: Any) -> None:
+    """Not an attribute that it lacks."""
+    with pytest.raises(UsageError, match=r"model: found str, expected a torch\.nn\.Module"):
+        call("unet3d", (8, 8, 8), GRID)
+
+
 def test_it_is_a_public_name() -> None:
     """As the documentation has it."""
     assert voxload.engine.check is check

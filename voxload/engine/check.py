@@ -10,7 +10,7 @@ from torch import nn
 from voxload.engine.checked import Checked, checked
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.shard import shard
-from voxload.engine.sizes import whole_size
+from voxload.engine.sizes import require_module, whole_size
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
@@ -54,6 +54,7 @@ def check(
     >>> check(layers, (8, 8, 8), ProcessGrid((2, 1, 2), 4)).is_equal
     True
     """
+    require_module(model)
     size = whole_size(model, shape, channels)
     if size is None:
         raise UsageError(

@@ -21,7 +21,7 @@ from voxload.engine.reshape import parts_of
 from voxload.engine.shapes import shapes_of
 from voxload.engine.shard import MIN_WIDTH
 from voxload.engine.sharded import Source
-from voxload.engine.sizes import BATCH
+from voxload.engine.sizes import BATCH, require_module
 from voxload.engine.trace import trace
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
@@ -90,6 +90,7 @@ def explain(
     UsageError
         When the network or the shape cannot be split, as `voxload.engine.shard` would.
     """
+    require_module(model)
     units = dtype, machine or Machine()
     try:
         rows = _traced(model, shape, grid, (min_width, units))

@@ -19,7 +19,7 @@ from voxload.engine.forward.plans import Cut, Plans
 from voxload.engine.join import Join
 from voxload.engine.network import plan_network
 from voxload.engine.sharded import Sharded, Source, modes_set
-from voxload.engine.sizes import small_sizes, takes_more
+from voxload.engine.sizes import require_module, small_sizes, takes_more
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 
@@ -96,6 +96,7 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
     InternalError on all ranks of the group when their blocks, types, modes or networks do not fit together,
     and InternalError in bounded time when a rank is lost. One thread at a time may use it.
     """
+    require_module(model)
     if grid.group_size == 1 and exchange is None:
         return model
     if isinstance(model, Sharded | OnBlocks):

@@ -11,6 +11,7 @@ from torch import nn
 
 from voxload.engine.drawn import numbers_kept
 from voxload.engine.shapes import CHANNEL_NAMES, on_meta
+from voxload.errors import UsageError
 
 BATCH = 2
 """Samples: a normalisation in training refuses a batch of one where nothing is left of the extents."""
@@ -59,6 +60,12 @@ def small_sizes(model: nn.Module, shape: Sequence[int] | None, spatial: Sequence
         size = whole_size(model, one) if prod(one) <= _MOST_VOXELS else None
         if size is not None:
             yield size
+
+
+def require_module(model: object) -> None:
+    """Raise UsageError for what is no network."""
+    if not isinstance(model, nn.Module):
+        raise UsageError("model", found=type(model).__name__, expected="a torch.nn.Module")
 
 
 def takes_more(model: nn.Module) -> bool:
