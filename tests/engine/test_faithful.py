@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, fx, nn
 
-from voxload.engine import Loopback, check, shard
+from voxload.engine import Loopback, check, explain, shard
 from voxload.engine.faithful import is_faithful
 from voxload.engine.sharded import Source
 from voxload.engine.trace import trace
@@ -126,6 +126,12 @@ def test_monai_basic_unet_is_not_traced() -> None:
 
     with pytest.raises(UsageError, match="forward of BasicUNet"):
         _traced(BasicUNet(3, 1, 2, features=(4, 4, 8, 8, 8, 4)), (32, 32, 32))
+
+
+def test_explain_shows_what_is_run() -> None:
+    """The calls of its own forward, and no trace that is not used; of a trace that is, its layers."""
+    assert "functional.conv3d" in explain(Net(BRANCHES["isinstance"]), (8, 8, 8), GRID)
+    assert "functional.conv3d" not in explain(Net(_augmented), (8, 8, 8), GRID)
 
 
 def _augmented(net: Net, x: Tensor) -> Tensor:
