@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.documented import ROOT, table_row
 from bench.networking.network import Network
-from bench.networking.outcome import HEADER, Outcome, Verdict, row
+from bench.networking.outcome import HEADER, Outcome, Verdict, read_outcomes, row, write_outcomes
 from bench.networking.zoo import NETWORKS
 
 GRIDS = ("2,1,1", "2,1,2", "2,2,2")
@@ -31,18 +31,14 @@ _LIMIT = 3600
 
 def compared(network: Network, grids: Sequence[str]) -> tuple[list[Outcome], str]:
     """Return what became of a network on each grid, and what it makes whole of a large volume."""
-    command = [sys.executable, "-m", "bench.networking.child", network.name, *grids]
+    command = [sys.executable, "-m", "bench.networking.child", network.title, *grids]
     try:
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_LIMIT, check=False)
         printed, said = ended.stdout, ended.stderr
     except subprocess.TimeoutExpired:
         printed, said = "", f"no end within {_LIMIT} s"
     lines: list[dict[str, Any]] = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-    outcomes = [
-        Outcome(**(line | {"spatial": tuple(line["spatial"]), "verdict": Verdict(line["verdict"])}))
-        for line in lines
-        if "verdict" in line
-    ]
+    outcomes = [Outcome.read(line) for line in lines if "verdict" in line]
     whole = next((line["whole"] for line in lines if "whole" in line), "not told")
     for words in grids[len(outcomes) :]:
         last = (said.strip().splitlines() or ["ended without a word"])[-1]
@@ -55,33 +51,26 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="networks whose name holds this")
     parser.add_argument("--grid", action="append", metavar="D,H,W", help=f"blocks per axis ({' '.join(GRIDS)})")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all outcomes")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="put outcomes into this file, beside those of other networks"
+    )
     options = parser.parse_args(words)
-    chosen = [
-        each
-        for each in NETWORKS
-        if not options.only or any(part in f"{each.library} {each.name}" for part in options.only)
-    ]
+    chosen = [each for each in NETWORKS if not options.only or any(part in each.title for part in options.only)]
     if not chosen:
         parser.error(f"no network's name holds {' or '.join(map(repr, options.only))}")
     grids = options.grid or GRIDS
     print("\n".join((table_row(list(HEADER)), table_row(["---"] * len(HEADER)))), flush=True)
-    found: dict[str, Any] = {}
+    bad = False
     for network in chosen:
         if not network.is_there:
-            print(table_row([f"{network.library} {network.name}", f"{network.library} is not installed", "", "", ""]))
+            print(table_row([network.title, f"{network.library} is not installed", "", "", ""]), flush=True)
             continue
         outcomes, whole = compared(network, grids)
-        print(row(network, outcomes, whole), flush=True)
-        found[network.name] = {
-            "library": network.library,
-            "grids": {",".join(map(str, each.spatial)): [each.verdict.value, each.why] for each in outcomes},
-            "whole": whole,
-        }
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
-    bad = {Verdict.WRONG.value, Verdict.CRASHED.value}
-    return int(any(verdict in bad for each in found.values() for verdict, _ in each["grids"].values()))
+        print(row(network.title, outcomes, whole), flush=True)
+        bad |= any(each.verdict in {Verdict.WRONG, Verdict.CRASHED} for each in outcomes)
+        if options.json:
+            write_outcomes(options.json, read_outcomes(options.json) | {network.title: (outcomes, whole)})
+    return int(bad)
 
 
 if __name__ == "__main__":

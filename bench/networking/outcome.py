@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 from bench.documented import table_row
-from bench.networking.network import Network
 
 VALUES, GRADIENTS = 1e-10, 1e-8
 """Largest relative differences in float64 that are rounding."""
@@ -41,15 +43,44 @@ class Outcome:
     why: str = ""
     """The reason of a refusal, or the last line of a crash."""
 
+    def document(self) -> dict[str, Any]:
+        """Return it for a file."""
+        return asdict(self) | {"verdict": self.verdict.value}
+
+    @classmethod
+    def read(cls, document: dict[str, Any]) -> Outcome:
+        """Return what a file says."""
+        return cls(**document | {"spatial": tuple(document["spatial"]), "verdict": Verdict(document["verdict"])})
+
 
 HEADER = ("network", "verdict", "results", "gradients", "whole at 128^3")
 
 
-def row(network: Network, outcomes: Sequence[Outcome], whole: str) -> str:
+def row(title: str, outcomes: Sequence[Outcome], whole: str) -> str:
     """Return the line of a network: the worst of its grids."""
     order = list(Verdict)
     worst = max(outcomes, key=lambda each: order.index(each.verdict))
     exact = [each for each in outcomes if each.verdict in {Verdict.EXACT, Verdict.WRONG}]
     figures = [f"{max((getattr(each, name) for each in exact), default=0.0):.0e}" for name in ("result", "gradient")]
     verdict = worst.verdict.value + (f": {worst.why}" if worst.why else "")
-    return table_row([f"{network.library} {network.name}", verdict, *(figures if exact else ("", "")), whole])
+    return table_row([title, verdict, *(figures if exact else ("", "")), whole])
+
+
+Outcomes = dict[str, tuple[list[Outcome], str]]
+"""By the titles of networks: what became of each on its grids, and what it makes whole."""
+
+
+def read_outcomes(path: Path) -> Outcomes:
+    """Return what a file holds; nothing where there is none."""
+    if not path.exists():
+        return {}
+    documents = json.loads(path.read_text(encoding="utf-8"))
+    return {title: ([Outcome.read(one) for one in each["grids"]], each["whole"]) for title, each in documents.items()}
+
+
+def write_outcomes(path: Path, outcomes: Outcomes) -> None:
+    """Write them."""
+    documents = {
+        title: {"grids": [one.document() for one in ones], "whole": whole} for title, (ones, whole) in outcomes.items()
+    }
+    path.write_text(json.dumps(documents, indent=1) + "\n", encoding="utf-8")

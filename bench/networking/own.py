@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.networking.network import Network
+from bench.networking.network import Network, uneven
 from bench.splitting.functional import FunctionalUNet
 from voxload.models import UNet3D
 
@@ -79,12 +79,56 @@ class Causal(nn.Module):
         return result
 
 
+class Tokens(nn.Module):
+    """Attention of all patches to each other, with a table of positions and a token for the class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.positions = nn.Conv3d(1, 8, 4, 4), nn.Parameter(torch.randn(1, 8, 4, 4, 4))
+        self.token = nn.Parameter(torch.randn(1, 1, 8))
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.head = nn.ConvTranspose3d(8, 1, 4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a volume, and what the token has become."""
+        y = self.embed(x)
+        y = y + functional.interpolate(self.positions, size=y.shape[2:], mode="trilinear", align_corners=False)
+        tokens = torch.cat([self.token.expand(x.shape[0], -1, -1), y.flatten(2).transpose(1, 2)], 1)
+        tokens = self.layer(tokens)
+        return self.head(tokens[:, 1:].transpose(1, 2).reshape(y.shape)), tokens[:, 0]
+
+
+class Modes(nn.Module):
+    """A Fourier layer that keeps few modes, beside a convolution."""
+
+    def __init__(self, modes: int = 3) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4, 2 * modes, 2 * modes, modes, 2))
+        self.lift, self.skip, self.head, self.modes = nn.Conv3d(1, 4, 1), nn.Conv3d(4, 4, 1), nn.Conv3d(4, 1, 1), modes
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a volume of one channel."""
+        y, m = self.lift(x), self.modes
+        waves = torch.fft.rfftn(y, dim=(2, 3, 4))
+        weight = torch.view_as_complex(self.weight)
+        mixed = torch.zeros_like(waves)
+        for d, own_d in ((slice(m), slice(m)), (slice(-m, None), slice(m, None))):
+            for h, own_h in ((slice(m), slice(m)), (slice(-m, None), slice(m, None))):
+                part = waves[:, :, d, h, :m]
+                mixed[:, :, d, h, :m] = torch.einsum("bidhw,iodhw->bodhw", part, weight[:, :, own_d, own_h])
+        y = functional.gelu(torch.fft.irfftn(mixed, s=y.shape[2:], dim=(2, 3, 4)) + self.skip(y))
+        result: Tensor = self.head(y)
+        return result
+
+
 OWN = (
-    Network("voxload", "UNet3D", lambda: UNet3D(1, 2, widths=(4, 8)), step=2, least=4),
-    Network("voxload", "functions alone", lambda: FunctionalUNet(1, 2, (4, 8)), step=2, least=4),
-    Network("voxload", "deep supervision, a dictionary", DeepSupervision, step=2, least=4),
-    Network("voxload", "shifted windows, pixel shuffle", Patches, step=4),
-    Network("voxload", "squeeze and excitation, coordinates", Excited, step=3, least=3),
-    Network("voxload", "causal convolutions", Causal, step=3, least=3),
+    Network("voxload", "UNet3D", lambda _: UNet3D(1, 2, widths=(4, 8)), uneven(2, 4)),
+    Network("voxload", "functions alone", lambda _: FunctionalUNet(1, 2, (4, 8)), uneven(2, 4)),
+    Network("voxload", "deep supervision, a dictionary", lambda _: DeepSupervision(), (9, 8, 11)),
+    Network("voxload", "shifted windows, pixel shuffle", lambda _: Patches(), uneven(4)),
+    Network("voxload", "squeeze and excitation, coordinates", lambda _: Excited(), (9, 7, 11), channels=1),
+    Network("voxload", "causal convolutions", lambda _: Causal(), (9, 7, 11)),
+    Network("voxload", "attention over all tokens", lambda _: Tokens(), uneven(4)),
+    Network("voxload", "Fourier layer of few modes", lambda _: Modes(), (9, 8, 11)),
 )
 """Ours."""

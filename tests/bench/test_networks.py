@@ -14,8 +14,8 @@ from bench.networks import compared, main
 from voxload.engine.exchange.loopback import LoopbackRank
 
 
-def _network(build: type[nn.Module], step: int = 4) -> Network:
-    return Network("voxload", build.__name__, build, step=step)
+def _network(build: type[nn.Module]) -> Network:
+    return Network("voxload", build.__name__, lambda _: build(), (12, 8, 16))
 
 
 @pytest.mark.parametrize("build", [Causal, DeepSupervision, Excited, Patches])
@@ -75,9 +75,9 @@ def test_a_process_that_ends_early_is_a_crash() -> None:
 def test_the_worst_grid_counts() -> None:
     """A line of the table."""
     good = Outcome((2, 1, 1), Verdict.EXACT, 1e-15, 2e-12)
-    assert row(_network(Causal), [good, good], "nothing") == "| voxload Causal | exact | 1e-15 | 2e-12 | nothing |"
+    assert row("voxload Causal", [good, good], "nothing") == "| voxload Causal | exact | 1e-15 | 2e-12 | nothing |"
     bad = Outcome((2, 2, 2), Verdict.REFUSED, why="no")
-    assert "refused: no" in row(_network(Causal), [good, bad], "nothing")
+    assert "refused: no" in row("voxload Causal", [good, bad], "nothing")
 
 
 def test_a_name_that_none_has_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,4 +89,4 @@ def test_a_name_that_none_has_is_an_error(capsys: pytest.CaptureFixture[str]) ->
 
 def test_names_tell_networks_apart() -> None:
     """A process is given one by its name."""
-    assert len({each.name for each in NETWORKS}) == len(NETWORKS)
+    assert len({each.title for each in NETWORKS}) == len(NETWORKS)

@@ -138,3 +138,92 @@ def test_what_is_no_network_is_said(call: Any) -> None:
 def test_it_is_a_public_name() -> None:
     """As the documentation has it."""
     assert voxload.engine.check is check
+
+
+class Noise(nn.Module):
+    """Adds noise that is drawn for the whole volume, in both modes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv3d(1, 2, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Any:
+        """Return noise around what the convolution gives."""
+        y = self.conv(x)
+        return y + torch.randn_like(y) * torch.rand(y.shape[0], 1, 1, 1, 1, dtype=y.dtype, device=y.device)
+
+
+@pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
+def test_random_numbers_are_drawn_as_in_one_process() -> None:
+    """From one seed; what draws them in another way, as dropout does, is not compared instead of called wrong."""
+    found = check(Noise(), (9, 4, 10), GRID, min_width=0, channels=1)
+    assert found.is_equal, str(found)
+    assert not found.not_compared
+
+
+class Single(nn.Module):
+    """Normalises in single precision, whatever it is given, and makes single complex numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.turn = nn.Conv3d(1, 2, 3, padding=1), nn.Parameter(torch.randn(2, 1, 1, 1, dtype=torch.cfloat))
+
+    def forward(self, x: Tensor) -> Any:
+        """Return real numbers of the type of the volume."""
+        y = self.conv(x)
+        y = y * torch.rsqrt(y.float().square().mean((2, 3, 4), keepdim=True) + 1e-3).to(y.dtype)
+        turned = torch.zeros(y.shape, dtype=torch.complex64) + y.to(torch.float32) * self.turn
+        return turned.real.type_as(x) + turned.imag.type_as(x)
+
+
+def test_single_precision_within_is_no_difference() -> None:
+    """It would be one of 1e-7, which is no fault of the engine's."""
+    found = check(Single(), (9, 4, 10), GRID, min_width=0, channels=1)
+    assert found.is_equal, str(found)
+
+
+def test_a_running_mean_of_rounding_is_no_difference() -> None:
+    """Behind a normalisation a mean is zero; how far it is from that is measured by the spread beside it."""
+    layers = nn.Sequential(nn.BatchNorm3d(2), nn.Conv3d(2, 3, 1, bias=False), nn.BatchNorm3d(3))
+    found = check(layers, (9, 4, 10), GRID, min_width=0)
+    assert found.is_equal, str(found)
+
+
+class Timed(nn.Module):
+    """Takes time steps, and a second volume."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.dense = nn.Conv3d(3, 2, 3, padding=1), nn.Linear(1, 2)
+
+    def forward(self, x: Tensor, steps: Tensor, other: Tensor, scale: float) -> Any:
+        """Return a volume."""
+        shift: Tensor = self.dense(steps[:, None].to(x.dtype) * scale)
+        return self.conv(torch.cat([x, other], 1)) + shift[:, :, None, None, None]
+
+
+def test_what_forward_takes_beside_the_volume_is_compared_too() -> None:
+    """Volumes are cut, vectors and numbers are whole."""
+    args = (torch.tensor([1, 7]), torch.randn(2, 2, 9, 4, 10), 0.5)
+    found = check(Timed(), (9, 4, 10), GRID, min_width=0, channels=1, args=args)
+    assert found.is_equal, str(found)
+
+
+class InPlace(nn.Module):
+    """Cannot go back: what its gradient needs is written over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Any:
+        """Return what no gradient can be taken of."""
+        y = (x * self.scale).exp()
+        y.mul_(x.shape[2])
+        return y
+
+
+def test_a_network_that_fails_by_itself_is_told_so() -> None:
+    """It is no fault of the engine's."""
+    with pytest.raises(UsageError, match="fails without voxload too"):
+        check(InPlace(), (9, 4, 10), GRID, min_width=0, channels=1)

@@ -16,7 +16,13 @@ from voxload.grid import ProcessGrid
 
 
 def check(
-    model: nn.Module, shape: Sequence[int], grid: ProcessGrid, *, channels: int | None = None, **options: Any
+    model: nn.Module,
+    shape: Sequence[int],
+    grid: ProcessGrid,
+    *,
+    channels: int | None = None,
+    args: Sequence[Any] = (),
+    **options: Any,
 ) -> Checked:
     """Run `model` whole and split over the blocks of `grid`, and return how far they are apart; print it for a table.
 
@@ -35,6 +41,9 @@ def check(
         The grid; only its spatial blocks count.
     channels
         Channels of the volume; by default what the network's first layer takes.
+    args
+        What forward takes beside the volume, for a batch of two: tensors of its extents are cut like it, all others,
+        such as time steps, are whole. Floating-point tensors are taken in float64.
     options
         What else `voxload.engine.shard` takes, such as ``min_width=0``, with which every layer runs on all ranks
         however small the volume is.
@@ -55,7 +64,7 @@ def check(
     True
     """
     require_module(model)
-    size = whole_size(model, shape, channels)
+    size = whole_size(model, shape, channels, args=args)
     if size is None:
         raise UsageError(
             f"check of {type(model).__name__}",
@@ -67,4 +76,4 @@ def check(
     def split(twin: nn.Module, own: ProcessGrid, exchange: Exchange) -> nn.Module:
         return shard(twin, own, shape=shape, exchange=exchange, **options)
 
-    return checked(model, size, grid.spatial, split)
+    return checked(model, size, grid.spatial, split, args=args)

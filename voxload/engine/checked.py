@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from voxload.engine.aligned import aligned
+from voxload.engine.doubled import doubled
 from voxload.engine.forward.plans import plans_shared
+from voxload.engine.forward.trees import mapped
 from voxload.engine.virtual import INPUT, RESULT, Differences, Split, differences
 
 VALUES, GRADIENTS = 1e-10, 1e-8
@@ -24,8 +27,7 @@ _EQUAL, _RANDOM = "equal", "not compared: forward draws random numbers"
 class Checked:
     """How far a network that runs split is from itself in one process, in float64.
 
-    >>> from voxload.engine.forward.plans import plans_shared
-    from voxload.engine.virtual import Differences
+    >>> from voxload.engine.virtual import Differences
     >>> print(Checked((2, 1, 1), (2, 1, 8, 8, 8), {"evaluation": Differences({"result": 0.0}, {})}))
     mode        result  gradient of the input  gradients of parameters  buffers  verdict
     evaluation  0.0e+00  0.0e+00                -                        -        equal
@@ -36,7 +38,7 @@ class Checked:
     size: tuple[int, ...]
     """Extents of the batch, (B, C, D, H, W)."""
     modes: Mapping[str, Differences | None]
-    """By "training" and "evaluation"; None where ``forward`` draws random numbers, which differ by nature."""
+    """By "training" and "evaluation"; None where random numbers that ``forward`` draws differ by nature."""
 
     @property
     def is_equal(self) -> bool:
@@ -60,10 +62,13 @@ class Checked:
         return aligned([_HEADER, *(_row(mode, one) for mode, one in self.modes.items())])
 
 
-def checked(model: nn.Module, size: Sequence[int], spatial: Sequence[int], split: Split) -> Checked:
+def checked(
+    model: nn.Module, size: Sequence[int], spatial: Sequence[int], split: Split, *, args: Sequence[Any] = ()
+) -> Checked:
     """Compare `model` with what `split` makes of it, on one volume of random numbers, in float64 on the host.
 
-    Dropout layers drop nothing in this. The model, its gradients and torch's random numbers are left as they are.
+    Dropout layers drop nothing in this, and what forward itself casts to single precision is cast to double. The model,
+    its gradients and torch's random numbers are left as they are.
 
     Parameters
     ----------
@@ -75,6 +80,8 @@ def checked(model: nn.Module, size: Sequence[int], spatial: Sequence[int], split
         Blocks along (d, h, w).
     split
         What makes the network of one rank.
+    args
+        What forward takes beside the volume; floating-point tensors are taken in float64.
 
     Raises
     ------
@@ -83,13 +90,15 @@ def checked(model: nn.Module, size: Sequence[int], spatial: Sequence[int], split
     """
     modes: dict[str, Differences | None] = {}
     x = torch.randn(*size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    twin = copy.deepcopy(model).to("cpu", torch.float64)
+    twin = copy.deepcopy(model)
+    twin._apply(doubled)  # type: ignore[no-untyped-call] # noqa: SLF001 - `to` makes complex weights real ones
+    more = mapped(tuple(args), lambda leaf: doubled(leaf) if isinstance(leaf, Tensor) else leaf)
     for module in twin.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):  # noqa: SLF001 - what torch's dropout layers have in common
             module.p = 0.0
     with plans_shared():
         for mode, is_training in _MODES.items():
-            modes[mode] = differences(twin.train(is_training), x, spatial, split)
+            modes[mode] = differences(twin.train(is_training), x, spatial, split, args=more)
     return Checked(tuple(spatial), tuple(size), modes)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from math import prod
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from voxload.engine.drawn import numbers_kept
+from voxload.engine.forward.trees import mapped
 from voxload.engine.shapes import CHANNEL_NAMES, on_meta
 from voxload.errors import UsageError
 
@@ -25,21 +27,24 @@ _MOST_VOXELS = 128**3
 """Voxels of a volume that is computed with several times in float64, without being asked for by its extents."""
 
 
-def whole_size(model: nn.Module, shape: Sequence[int], channels: int | None = None) -> tuple[int, ...] | None:
+def whole_size(
+    model: nn.Module, shape: Sequence[int], channels: int | None = None, *, args: Sequence[Any] = ()
+) -> tuple[int, ...] | None:
     """Return the extents (B, C, D, H, W) of a batch of volumes of this shape that `model` takes.
 
-    None where it takes none; nothing is computed. Channels are looked for where they are not given. What asks for
-    values takes it as far as can be told.
+    None where it takes none; nothing is computed. Channels are looked for where they are not given; `args` are what
+    forward takes beside the volume. What asks for values takes it as far as can be told.
     """
     told = (getattr(module, name, None) for module in model.modules() for name in CHANNEL_NAMES)
     first = next((one for one in told if isinstance(one, int)), None)
     wanted = (channels,) if channels else (first, *_CHANNELS) if first else _CHANNELS
     twin = on_meta(model)
+    more = mapped(tuple(args), lambda leaf: leaf.to("meta") if isinstance(leaf, Tensor) else leaf)
     for each in wanted:
         size = (BATCH, each, *shape)
         try:
             with torch.no_grad(), numbers_kept(), torch.device("meta"):
-                twin(torch.empty(size))
+                twin(torch.empty(size), *more)
         except Exception as error:  # noqa: BLE001 - whatever a stranger's forward raises for a size that it does not take
             if "meta" not in str(error):
                 continue

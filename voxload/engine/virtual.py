@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from voxload.engine.doubled import Doubled
 from voxload.engine.exchange.loopback import Loopback
 from voxload.engine.exchange.protocol import Exchange
-from voxload.engine.forward.trees import leaves
+from voxload.engine.forward.passes import pass_seed
+from voxload.engine.forward.trees import leaves, mapped
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
@@ -22,6 +24,10 @@ Split = Callable[[nn.Module, ProcessGrid, Exchange], nn.Module]
 RESULT, INPUT = "result", "gradient of the input"
 """Names of the quantities that every network has."""
 _TINY = 1e-300
+_SEED = 0
+"""Of the random numbers from which each pass draws its own seed."""
+_ROUNDING = 1e-8
+"""Largest relative difference that is rounding, whatever it is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +45,13 @@ class Differences:
         return self.values | self.gradients
 
 
-def differences(model: nn.Module, x: Tensor, spatial: Sequence[int], split: Split) -> Differences | None:
+def differences(
+    model: nn.Module, x: Tensor, spatial: Sequence[int], split: Split, *, args: Sequence[Any] = ()
+) -> Differences | None:
     """Return how far `model` split over virtual ranks is from `model` itself, for the volume `x`.
 
-    None where ``forward`` draws random numbers: two runs of it differ by nature.
+    One process and the ranks draw from one seed, as the ranks of a sample group do. None where the two differ and
+    ``forward`` draws random numbers: they may have been drawn in another way, such as dropout's by positions.
 
     Every rank gets its block, pulls at its part of the result with the same random numbers as one process does, and
     has buffers of its own. Gradients of the parameters are summed over the ranks.
@@ -57,9 +66,11 @@ def differences(model: nn.Module, x: Tensor, spatial: Sequence[int], split: Spli
         Blocks along (d, h, w): one sample group of so many ranks.
     split
         What makes the network of a rank; `voxload.engine.shard` with its settings. It may raise.
+    args
+        What forward takes beside the volume: tensors of its extents are cut like it, others are whole.
     """
     with torch.random.fork_rng(devices=[]):
-        return _Comparison(model, x, spatial, split).run()
+        return _Comparison(model, x, spatial, split, args=args).run()
 
 
 def relative_error(found: Tensor, wanted: Tensor, *, scale: float | None = None) -> float:
@@ -82,8 +93,10 @@ def relative_error(found: Tensor, wanted: Tensor, *, scale: float | None = None)
 class _Comparison:
     """One comparison."""
 
-    def __init__(self, model: nn.Module, x: Tensor, spatial: Sequence[int], split: Split) -> None:
-        self._x, self._ranks = x, prod(spatial)
+    def __init__(
+        self, model: nn.Module, x: Tensor, spatial: Sequence[int], split: Split, *, args: Sequence[Any] = ()
+    ) -> None:
+        self._x, self._args, self._ranks = x, tuple(args), prod(spatial)
         self._loopback = Loopback(ProcessGrid(tuple(spatial), self._ranks))  # type: ignore[arg-type] # three numbers
         self._plain = _fresh(model)
         # Parameters are shared by the ranks, who take turns: their gradients add up by themselves.
@@ -97,22 +110,36 @@ class _Comparison:
 
     def run(self) -> Differences | None:
         """Run both, forward and backward."""
-        whole, state = self._x.clone().requires_grad_(), torch.get_rng_state()
-        wanted = _tensors(self._plain(whole))
+        whole = self._x.clone().requires_grad_()
+        torch.manual_seed(_SEED)
+        torch.manual_seed(pass_seed())
+        state = torch.get_rng_state()
+        with Doubled():
+            wanted = _tensors(self._plain(whole, *self._args))
         if not wanted:
             raise UsageError(
                 f"result of {type(self._plain).__name__}",
                 found="no tensor in it",
                 expected="tensors, in tuples, lists, dictionaries or data classes",
             )
-        if not torch.equal(state, torch.get_rng_state()):
-            return None
+        draws = not torch.equal(state, torch.get_rng_state())
         pulls = [torch.randn_like(each) if each.is_floating_point() else each for each in wanted]
-        _pull(wanted, pulls)
+        with Doubled():
+            try:
+                _pull(wanted, pulls)
+            except RuntimeError as error:
+                raise UsageError(
+                    f"backward pass of {type(self._plain).__name__}",
+                    found=f"{type(error).__name__} in one process: {next(iter(str(error).splitlines()), '')}",
+                    expected="gradients of all its results, to compare with",
+                    remedy="mend the network; it fails without voxload too",
+                ) from error
 
         def work(rank: int) -> tuple[float, Tensor]:
             block = self._block(rank, self._x).clone().requires_grad_()
-            found = _tensors(self._networks[rank](block))
+            args = mapped(self._args, lambda each: self._block(rank, each) if self._is_volume(each) else each)
+            torch.manual_seed(_SEED)
+            found = _tensors(self._networks[rank](block, *args))
             if len(found) != len(wanted):
                 return inf, torch.zeros_like(block)
             errors, own_pulls = [], []
@@ -125,7 +152,11 @@ class _Comparison:
                 _pull(found, own_pulls)
             return max(errors, default=0.0), torch.zeros_like(block) if block.grad is None else block.grad
 
-        rows = self._loopback.run(work)
+        def doubled(rank: int) -> tuple[float, Tensor]:
+            with Doubled():
+                return work(rank)
+
+        rows = self._loopback.run(doubled)
         wanted_grad = torch.zeros_like(whole) if whole.grad is None else whole.grad
         scale = _largest(wanted_grad)
         gradients = {
@@ -133,7 +164,13 @@ class _Comparison:
                 relative_error(grad, self._block(rank, wanted_grad), scale=scale) for rank, (_, grad) in enumerate(rows)
             )
         }
-        return Differences({RESULT: max(row[0] for row in rows)} | self._buffers(), gradients | self._weights())
+        found = Differences({RESULT: max(row[0] for row in rows)} | self._buffers(), gradients | self._weights())
+        return None if draws and max(found.all.values()) > _ROUNDING else found
+
+    def _is_volume(self, value: Any) -> bool:
+        """Tell whether an argument is a volume of the extents of the first one."""
+        extents = self._x.shape[2:]
+        return isinstance(value, Tensor) and value.shape[-len(extents) :] == extents
 
     def _block(self, rank: int, x: Tensor) -> Tensor:
         """Return a rank's block of a whole tensor (..., D, H, W)."""
@@ -156,10 +193,16 @@ class _Comparison:
 
     def _buffers(self) -> dict[str, float]:
         """Return the errors of the buffers, such as running statistics, of the rank where they are largest."""
-        return {
-            name: max(relative_error(twin.get_buffer(name), buffer) for twin in self._twins)
-            for name, buffer in self._plain.named_buffers()
-        }
+        found = {}
+        for path, module in self._plain.named_modules():
+            own = {f"{path}.{name}" if path else name: each for name, each in module.named_buffers(recurse=False)}
+            # A running mean behind a normalisation is zero but for rounding; the variance beside it says what that is.
+            scale = max((_largest(each) for each in own.values() if each.is_floating_point()), default=0.0)
+            for name, wanted in own.items():
+                scaled = scale if wanted.is_floating_point() else None
+                pairs = ((twin.get_buffer(name), wanted) for twin in self._twins)
+                found[name] = max(relative_error(one, other, scale=scaled) for one, other in pairs)
+        return found
 
 
 def _fresh(model: nn.Module) -> nn.Module:

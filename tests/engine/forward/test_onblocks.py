@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from bench.splitting.functional import FunctionalUNet
 from tests.engine.forward.onblocks_world import GRID, SHAPE, SPATIAL, TOLERANCE, Net, World, evaluated, volume
 from voxload.engine import Loopback, check, explain, shard
+from voxload.engine.forward.block import Block
 from voxload.engine.forward.onblocks import OnBlocks
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
@@ -311,3 +312,47 @@ def test_what_runs_whole_is_told_once(recwarn: pytest.WarningsRecorder) -> None:
 def test_a_network_of_functions(spatial: tuple[int, int, int]) -> None:
     """A U-Net as many are written, on uneven extents, with layers on fewer ranks."""
     assert check(FunctionalUNet(2, 3, (4, 6, 8)), (14, 12, 17), ProcessGrid(spatial, prod(spatial))).is_equal
+
+
+@pytest.mark.parametrize("is_reshaped", [False, True])
+def test_a_block_does_not_share_memory_that_the_whole_does_not(is_reshaped: bool) -> None:
+    """A block of one voxel along an axis is laid out as its transpose: what copies the whole would keep the block."""
+
+    def operation(_: Net, x: Tensor) -> Tensor:
+        turned = x.transpose(2, 3)
+        y = turned.flatten(2) if is_reshaped else turned.contiguous()
+        y.relu_()
+        return x - y.view(turned.shape).transpose(2, 3)
+
+    found = check(Net(operation), (2, 6, 4), ProcessGrid((2, 1, 1), 2), min_width=0)
+    assert found.is_equal, str(found)
+
+
+def test_a_view_that_is_used_after_a_write_is_refused_and_one_that_is_made_after_it_is_not() -> None:
+    """Blocks of views are copies where voxels had to move."""
+
+    def before(_: Net, x: Tensor) -> Tensor:
+        view = x[:, :, 1:3]
+        x[:, :, 2] = 0
+        return x * view.sum((2, 3, 4), keepdim=True)
+
+    def after(_: Net, x: Tensor) -> Tensor:
+        x[:, :, 2] = 0
+        return x * x[:, :, 1:3].sum((2, 3, 4), keepdim=True)
+
+    with pytest.raises(UsageError, match="used again under another name"):
+        check(Net(before), SHAPE, GRID, min_width=0)
+    with pytest.raises(UsageError, match="a view of the volume into the volume"):
+        check(Net(lambda _, x: x.__setitem__((..., slice(2)), x[..., 2:4]) or x), SHAPE, GRID, min_width=0)
+    assert check(Net(after), SHAPE, GRID, min_width=0).is_equal
+
+
+def test_words_in_the_place_of_volumes_are_asked_for() -> None:
+    """As caches of video networks do: no tensor is a word."""
+
+    def operation(_: Net, x: Tensor) -> Tensor:
+        return x * 2 if x != "first" and not x == "second" and x != None else x * 3  # noqa: E711, SIM201 - so it is written
+
+    found = check(Net(operation), SHAPE, GRID, min_width=0)
+    assert found.is_equal, str(found)
+    assert Block.__module__ == "torch"  # by which opt_einsum tells whose tensors they are

@@ -82,9 +82,34 @@ SPLIT: dict[str, Callable[[Tensor], Any]] = {
     "attention of channels": lambda x: (
         torch.matmul(x.movedim(1, -1)[..., None], x.movedim(1, -1)[..., None, :]).sum(-1).movedim(-1, 1)
     ),
+    "written into channels": lambda x: _stored(x, (slice(None), 0), x[:, 1] * 2),
+    "written into slices": lambda x: _stored(
+        x, (..., slice(2, 5), slice(None), slice(1, None, 2)), x[:, :, 1:4, :, :4]
+    ),
+    "written into one plane": lambda x: _stored(x, (slice(None), slice(None), 3), x[:, :, 5] * 2),
+    "written into one place": lambda x: _stored(x, (..., 2, 3, 1), x[..., 0, 0, 0]),
+    "written into planes of planes": lambda x: _stored(x, (..., slice(1, 3), 2, slice(None)), x[:, :, 4:, 6]),
+    "written from a table": lambda x: _stored(x, (slice(None), slice(None), 4), PLANE),
+    "written from a number": lambda x: _stored(x, (slice(None), slice(None), slice(4, 6), 2), 1.5),
+    "written with a new axis": lambda x: _stored(x, (slice(None), None, 2, slice(1, 2)), x[:, None, 0, 2:3]),
+    "written one after the other": lambda x: _blended(x * 1),
     "flattened": lambda x: functional.linear(x.flatten(1), torch.ones(1, 1, dtype=x.dtype).expand(2, x[0].numel())),
 }
 """Functions that move no more than they must."""
+
+
+def _stored(x: Tensor, where: tuple[Any, ...], value: Any) -> Tensor:
+    y = x * 1
+    y[where] = value
+    return y
+
+
+def _blended(y: Tensor) -> Tensor:
+    for place in range(3):
+        y[:, :, place] = y[:, :, place].clone() * (place / 3) + y[:, :, place - 3].clone() * (1 - place / 3)
+    return y
+
+
 ALIGNED: dict[str, Callable[[Tensor], Any]] = {
     "pixel unshuffle": lambda x: x.view(2, 4, 4, 2, 2, 2, 4, 2).permute(0, 1, 3, 5, 7, 2, 4, 6).reshape(2, 32, 4, 2, 4),
     "windows": lambda x: _windows(torch.roll(x, (1, 1, 1), (2, 3, 4))).softmax(-1).sum((1, 2)),
@@ -209,9 +234,9 @@ def _written_view(x: Tensor) -> Tensor:
     return y
 
 
-def _written_part(x: Tensor) -> Tensor:
+def _written_where(x: Tensor) -> Tensor:
     y = x * 1
-    y[:, 0] = 0
+    y[y > 0] = 0
     return y
 
 
@@ -221,11 +246,23 @@ def _written_table(x: Tensor) -> Tensor:
     return table
 
 
-@pytest.mark.parametrize("function", [_written_view, _written_part, _written_table])
+@pytest.mark.parametrize("function", [_written_view, _written_where, _written_table])
 def test_writes_that_would_be_lost_are_refused(function: Callable[[Tensor], Tensor]) -> None:
-    """Into a view that may be a copy of a block, into a part, and into a tensor that every rank has whole."""
+    """Into a view that may be a copy of a block, by a mask, and into a tensor that every rank has whole."""
     with pytest.raises(UsageError, match=r"a write (into a volume|of what depends)|a split form"):
         _planned(function, SHAPE)
+
+
+@pytest.mark.parametrize("spatial", [(2, 1, 2), (1, 3, 1)], ids=str)
+def test_what_is_whole_takes_what_is_cut_by_slices(spatial: tuple[int, int, int]) -> None:
+    """The volume is made whole for it, on every rank."""
+
+    def function(x: Tensor) -> Tensor:
+        return _stored(torch.zeros(SHAPE, dtype=x.dtype), (..., slice(2)), x[..., 4:6]) * x
+
+    assert [each.call.function for each in _planned(function, SHAPE).fallbacks] == [Tensor.__setitem__]
+    errors = errors_of(Runs(function), _gen(*SHAPE), spatial)
+    assert max(errors.values()) <= TOLERANCE, errors
 
 
 @pytest.mark.parametrize("function", [functional.dropout, functional.dropout3d])

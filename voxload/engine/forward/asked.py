@@ -9,6 +9,9 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from voxload.engine.forward.trees import leaves
 
+_DEVICE: Any = Tensor.device.__get__
+"""What is asked for a tensor's device: fake tensors answer by themselves, and no mode sees it."""
+
 
 class Asked(TorchFunctionMode):
     """Writes down calls of torch while it is entered: functions, shapes of tensors, and arguments that are none."""
@@ -21,6 +24,8 @@ class Asked(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         """Write one call down and carry it out."""
+        if func == _DEVICE:
+            return func(*args, **(kwargs or {}))
         given = [_text(leaf) for leaf in leaves((args, kwargs or {}))]
         self.calls.append((str(resolve_name(func) or getattr(func, "__name__", func)), " ".join(given)))
         return func(*args, **(kwargs or {}))

@@ -63,6 +63,9 @@ class Block(Tensor):
         if func in ASKED:
             with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - as torch's documentation has it
                 return func(*args, **kwargs or {})
+        if func in _COMPARISONS and isinstance(args[1], str | None):
+            # Nothing is what a word is. Torch answers NotImplemented, at which it asks every argument again.
+            return func is Tensor.__ne__
         runner = runner_of(args, kwargs or {})
         if runner is None:
             raise InternalError("call of torch", found="no block among its arguments")
@@ -81,6 +84,9 @@ class Block(Tensor):
 
 
 PLAIN.add(Block)
+# Where a class lives tells its library to some, such as opt_einsum, who call numpy for those that they do not know.
+Block.__module__ = "torch"
+_COMPARISONS: frozenset[Any] = frozenset([Tensor.__eq__, Tensor.__ne__])
 
 
 def runner_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Runner | None:

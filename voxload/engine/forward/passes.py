@@ -96,7 +96,7 @@ class Passes:
             volume,
             network=digest or zlib.crc32(self.plans.settings.encode()),
             modes=zlib.crc32(modes.encode()),
-            seed=int(torch.randint(_SEEDS, ())),
+            seed=pass_seed(),
         )
         found = agreed(self.exchange.share(greeting.numbers), self.plans.cut.grid, self.plans.cut.blocks)
         if refusal is not None:
@@ -125,6 +125,11 @@ class Passes:
                         RuntimeWarning,
                         stacklevel=2,
                     )
+
+
+def pass_seed() -> int:
+    """Draw the seed of a pass from this process's random numbers; that of a group's first rank counts for all."""
+    return int(torch.randint(_SEEDS, ()))
 
 
 @contextmanager

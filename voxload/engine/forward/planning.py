@@ -14,26 +14,10 @@ from voxload.engine.forward.rules import MEETING, RULES, WRITERS
 from voxload.engine.forward.ruling import Action, Kept, NoRule, Ruling, Wishes, whole
 from voxload.engine.forward.sharding import Factor, Sharding
 from voxload.engine.forward.trees import TENSOR, leaves, mapped, token
+from voxload.engine.forward.writing import Writes
 from voxload.engine.reach import even_bounds
 from voxload.errors import UsageError
 
-_WRITING = frozenset(
-    f"__{name}__"
-    for name in (
-        "setitem",
-        "iadd",
-        "isub",
-        "imul",
-        "itruediv",
-        "idiv",
-        "ifloordiv",
-        "imod",
-        "ipow",
-        "iand",
-        "ior",
-        "ixor",
-    )
-)
 _ALIASES = frozenset({"axis", "keepdims", "x", "x2", "out"})
 """Names of arguments that torch takes for numpy's sake, and a place for the result: rules look for none of them."""
 GATHER_LIMIT = 64 * 2**20
@@ -55,6 +39,8 @@ class Step:
     """Cut of each value that it gives."""
     fallback: Fallback | None
     """What of it is made whole."""
+    copies: bool = False
+    """Whether what it gives must not share memory with what it takes: something of either is written into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +93,7 @@ def plan_forward(
         if isinstance(value, Value):
             cut = planner.cuts[value.number]
             results[cut] = plan_move(cut, returned(cut, axes))
-    return ForwardPlan(planner.steps, tuple(planner.sequence), results, tuple(planner.fallbacks))
+    return planner.planned(results)
 
 
 def returned(cut: Sharding, axes: frozenset[int]) -> Sharding:
@@ -141,15 +127,11 @@ class _Planner:
         for index, call in enumerate(recording.calls):
             for value in call.taken:
                 self._users[value.number].append(index)
-        self._last: dict[int, int] = {number: users[-1] for number, users in self._users.items()}
-        self._last |= {
-            value.number: len(recording.calls) for value in leaves(recording.result) if isinstance(value, Value)
-        }
-        known = (*recording.given, *(value for call in recording.calls for value in call.made))
-        self._storages = {value.number: value.storage for value in known if value.number in self._last}
+        self._writes = Writes(recording)
+        self._copies: set[Any] = set()
         self.cuts: dict[int, Sharding] = {}
         self.steps: dict[Any, Step] = {}
-        self.sequence: list[tuple[Call, Step]] = []
+        self.sequence: list[tuple[Call, Any]] = []
         self.fallbacks: list[Fallback] = []
 
     def plan(self, index: int, call: Call) -> None:
@@ -162,7 +144,7 @@ class _Planner:
             self.cuts |= {value.number: Sharding.whole(value.shape) for value in call.made}
             return
         key = key_of(met.function, *mapped((args, kwargs), self._described))
-        self._refuse_writes(index, met)
+        self._writes.refuse(index, met)
         if key not in self.steps:
             known = len(self.fallbacks)
             ruling = self._ruling(met, cuts, Wishes(self._wish(index), self._min_width))
@@ -171,9 +153,17 @@ class _Planner:
             moves = tuple(None if cut == taken else plan_move(cut, taken) for cut, taken in pairs)
             made_whole = self.fallbacks[-1] if len(self.fallbacks) > known else None
             self.steps[key] = Step(cuts, moves, ruling.inputs, ruling.action, ruling.results, made_whole)
-        self.sequence.append((call, self.steps[key]))
+        if self._writes.copies(met):
+            self._copies.add(key)
+        self.sequence.append((call, key))
         for value, cut in zip(call.made, self.steps[key].results, strict=True):
             self.cuts[value.number] = cut
+
+    def planned(self, results: Mapping[Sharding, Move]) -> ForwardPlan:
+        """Return the plan of the calls so far."""
+        steps = {key: replace(step, copies=key in self._copies) for key, step in self.steps.items()}
+        sequence = tuple((call, steps[key]) for call, key in self.sequence)
+        return ForwardPlan(steps, sequence, results, tuple(self.fallbacks))
 
     def _lowered(self, leaf: Any) -> Any:
         """Return an argument, whole values as tensors that are given."""
@@ -190,25 +180,6 @@ class _Planner:
             return _ruled(call, cuts, wishes)
         except NoRule as error:
             return self._fallback(call, cuts, str(error))
-
-    def _refuse_writes(self, index: int, call: Call) -> None:
-        """Raise UsageError where what is written would not be seen where the whole's forward sees it."""
-        first = call.args[0] if call.args else None
-        others = {
-            number
-            for value in call.written
-            for number, storage in self._storages.items()
-            if storage == value.storage and number != value.number and self._last[number] > index
-        }
-        if others or (isinstance(first, Given) and _is_in_place(call.function)):
-            raise UsageError(
-                f"{name_of(call.function)} in {call.where}",
-                found="a write into a volume that is used again under another name, such as a view of it"
-                if others
-                else "a write of what depends on the volume into a tensor that every rank has whole",
-                expected="a volume that has one name when it is written into",
-                remedy="compute a new tensor instead",
-            )
 
     def _watch(self, call: Call, cuts: tuple[Sharding, ...], ruling: Ruling) -> None:
         """Count what a call with a split form takes whole along an axis that was cut."""
@@ -266,12 +237,6 @@ class _Planner:
                     waiting += fresh
                     seen.update(fresh)
         return None
-
-
-def _is_in_place(function: Any) -> bool:
-    """Tell whether a function writes into its first argument, by its name."""
-    name = str(getattr(function, "__name__", ""))
-    return name in _WRITING or (name.endswith("_") and not name.endswith("__"))
 
 
 def _ruled(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:

@@ -151,7 +151,7 @@ class Plans:
         size, blocks = whole_size(network, shape), self.cut.blocks
         if size is None or blocks is None:
             return None
-        weight = next(iter(network.parameters()), torch.empty(0))
+        weight = next((each for each in network.parameters() if each.is_floating_point()), torch.empty(0))
         own = blocks.box(self.cut.grid.coords).shape[-len(shape) :]
         spec = TensorSpec((*size[:2], *own), weight.dtype, weight.device)
         return self.of(network, Inputs((spec,), {}), blocks)

@@ -14,6 +14,7 @@ from voxload.engine.forward.recording import OF_AUTOGRAD, name_of
 from voxload.engine.forward.ruling import Here
 from voxload.engine.forward.sharding import Sharding
 from voxload.engine.forward.trees import TENSOR, leaves, mapped
+from voxload.engine.forward.writing import apart
 from voxload.engine.watched import Applied, Watch
 from voxload.errors import UsageError
 
@@ -87,6 +88,7 @@ class _Runner:
         if step is None:
             return self._cast(function, args, kwargs)
         blocks = {id(each.local): each for each in leaves((args, kwargs)) if isinstance(each, Block)}
+        sources = [each.local for each in blocks.values()] if step.copies else []
         moves, cuts = iter(step.moves), iter(step.results)
         given = mapped((args, kwargs), lambda each: self._taken(each, next(moves)) if isinstance(each, Block) else each)
         result = step.action.run(function, given[0], given[1], self._here)
@@ -95,7 +97,9 @@ class _Runner:
             if not isinstance(each, Tensor):
                 return each
             cut = next(cuts)
-            return blocks[id(each)] if id(each) in blocks else self.wrapped(each, cut)
+            if id(each) in blocks and not step.copies:
+                return blocks[id(each)]
+            return self.wrapped(apart(each, sources) if step.copies else each, cut)
 
         return mapped(result, wrap)
 

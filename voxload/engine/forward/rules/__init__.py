@@ -31,6 +31,7 @@ from voxload.engine.forward.rules.reducing import MAXIMA as EXTREMA
 from voxload.engine.forward.rules.reducing import MEANS as AVERAGES
 from voxload.engine.forward.rules.regrouping import ORDERS, RESHAPES, reorder, reshape
 from voxload.engine.forward.rules.resizing import RESIZES, resize
+from voxload.engine.forward.rules.storing import STORES, store
 from voxload.engine.forward.rules.windows import (
     CONVOLUTIONS,
     MAXIMA,
@@ -70,9 +71,10 @@ RULES: Mapping[Any, Rule] = {
     **dict.fromkeys(SUMS | AVERAGES | EXTREMA | MINIMA, reduce),
     **dict.fromkeys(ADAPTIVE, adapt),
     **dict.fromkeys(RESIZES, resize),
+    **dict.fromkeys(STORES, store),
 }
 """By the function that is called. What has no rule runs on whole tensors."""
-MEETING: frozenset[Rule] = frozenset([pointwise, concatenate, stack, multiply, einsum])
+MEETING: frozenset[Rule] = frozenset([pointwise, concatenate, stack, multiply, einsum, store])
 """Rules for functions of several tensors, of which any may be a volume; others are of their first argument."""
-WRITERS: frozenset[Rule] = frozenset([pointwise, drop])
+WRITERS: frozenset[Rule] = frozenset([pointwise, drop, store])
 """Rules that know of functions that write into what they are given."""

@@ -40,7 +40,7 @@ def index(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
     slides: list[Slide] = []
     taken: list[Any] = []
     number = 0
-    for one in _expanded(call.args[1], len(cut.dims)):
+    for one in expanded(call.args[1], len(cut.dims)):
         if one is None:
             dims.append(())
             taken.append(None)
@@ -82,7 +82,7 @@ def _everywhere(cut: Sharding, number: int, place: int) -> Slide:
     return Slide(number, Window(1), plan, ())
 
 
-def _expanded(given: Any, count: int) -> list[Any]:
+def expanded(given: Any, count: int) -> list[Any]:
     """Return an index with an entry for every dimension; raises NoRule for tensors and lists."""
     entries = list(given) if isinstance(given, tuple) else [given]
     if any(

@@ -45,6 +45,7 @@ def _functions() -> Iterator[Callable[..., Any]]:
     names = [*_NAMES, *(f"{name}_" for name in _NAMES), *(f"__{name}__" for name in _SPECIAL)]
     for place in (torch, Tensor, functional):
         yield from (getattr(place, name) for name in names if callable(getattr(place, name, None)))
+    yield from (getattr(Tensor, name).__get__ for name in ("real", "imag", "data"))
 
 
 FUNCTIONS: frozenset[Any] = frozenset(_functions())
@@ -81,9 +82,9 @@ def pointwise(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
     parts = tuple(
         (place, cut)
         for place, leaf in enumerate(arguments)
-        if isinstance(leaf, Given) and not (cut := _under(result, leaf.shape)).is_whole
+        if isinstance(leaf, Given) and not (cut := under(result, leaf.shape)).is_whole
     )
-    inputs = tuple(_under(result, value.shape) for value in call.taken)
+    inputs = tuple(under(result, value.shape) for value in call.taken)
     if made in call.taken and inputs[call.taken.index(made)] != cuts[call.taken.index(made)]:
         raise NoRule("it writes into a tensor that is cut otherwise than what it writes")
     return Ruling(inputs, (result,), Pointwise(parts))
@@ -104,7 +105,7 @@ def _met(shape: tuple[int, ...], cuts: tuple[Sharding, ...]) -> Sharding:
     return Sharding(tuple(dims))
 
 
-def _under(result: Sharding, shape: tuple[int, ...]) -> Sharding:
+def under(result: Sharding, shape: tuple[int, ...]) -> Sharding:
     """Return the cut that a tensor of this shape must have to meet, by broadcasting, what is cut as `result` is."""
     offset = len(result.dims) - len(shape)
     whole = Sharding.whole(shape)
