@@ -1,4 +1,4 @@
-"""Drawn: the random numbers of this process, put back after a network's forward was only tried."""
+"""Drawn: the random numbers of this process, and its settings, put back after a network's forward was only tried."""
 
 from __future__ import annotations
 
@@ -32,3 +32,14 @@ def numbers_kept() -> Iterator[Drawn]:
         drawn.others = (python, repr(numpy)) != (random.getstate(), repr(np.random.get_state()))  # noqa: NPY002 - as above
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002 - as above
+
+
+@contextmanager
+def slow_paths() -> Iterator[None]:
+    """Let torch's transformers take no fast path, which is for tensors of its own class that have values."""
+    is_fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(is_fast)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from voxload.engine.drawn import numbers_kept
+from voxload.engine.drawn import numbers_kept, slow_paths
 from voxload.engine.forward.trees import mapped
 from voxload.engine.shapes import CHANNEL_NAMES, on_meta
 from voxload.errors import UsageError
@@ -43,7 +43,7 @@ def whole_size(
     for each in wanted:
         size = (BATCH, each, *shape)
         try:
-            with torch.no_grad(), numbers_kept(), torch.device("meta"):
+            with torch.no_grad(), numbers_kept(), slow_paths(), torch.device("meta"):
                 twin(torch.empty(size), *more)
         except Exception as error:  # noqa: BLE001 - whatever a stranger's forward raises for a size that it does not take
             if "meta" not in str(error):

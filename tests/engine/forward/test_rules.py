@@ -29,6 +29,7 @@ def _gen(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
+MASK = torch.ones(SHAPE[2] * SHAPE[3] * SHAPE[4], SHAPE[2] * SHAPE[3] * SHAPE[4], dtype=torch.bool).tril(100).triu(-50)
 WEIGHT, COLUMN, PLANE = _gen(4, 4, 3, 3, 3), _gen(4), _gen(7, 8)
 SPLIT: dict[str, Callable[[Tensor], Any]] = {
     "arithmetic": lambda x: (x * 2 + 1) / (x.abs() + 1) - x**2,
@@ -82,6 +83,12 @@ SPLIT: dict[str, Callable[[Tensor], Any]] = {
     "attention of channels": lambda x: (
         torch.matmul(x.movedim(1, -1)[..., None], x.movedim(1, -1)[..., None, :]).sum(-1).movedim(-1, 1)
     ),
+    "softmax over the volume": lambda x: x.flatten(2).softmax(-1).view(x.shape) + x.log_softmax(4),
+    "softmax over one axis": lambda x: (
+        functional.softmax(x, 2) * functional.softmax(x * 2, dim=-2, dtype=torch.float64)
+    ),
+    "layer norm of the volume": lambda x: functional.layer_norm(x, (7, 8), PLANE, PLANE.cos(), 1e-3),
+    "layer norm of channels and volume": lambda x: functional.layer_norm(x, SHAPE[1:]),
     "written into channels": lambda x: _stored(x, (slice(None), 0), x[:, 1] * 2),
     "written into slices": lambda x: _stored(
         x, (..., slice(2, 5), slice(None), slice(1, None, 2)), x[:, :, 1:4, :, :4]
@@ -98,6 +105,15 @@ SPLIT: dict[str, Callable[[Tensor], Any]] = {
 """Functions that move no more than they must."""
 
 
+def _heads(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values of two heads, the tokens of which are voxels."""
+    tokens = x.flatten(2).transpose(1, 2)
+    query, key, value = (
+        (tokens * scale).view(x.shape[0], -1, 2, x.shape[1] // 2).transpose(1, 2) for scale in (1, 2, 3)
+    )
+    return query, key, value + 1
+
+
 def _stored(x: Tensor, where: tuple[Any, ...], value: Any) -> Tensor:
     y = x * 1
     y[where] = value
@@ -110,6 +126,18 @@ def _blended(y: Tensor) -> Tensor:
     return y
 
 
+GATHERED: dict[str, Callable[[Tensor], Any]] = {
+    "attention of planes": lambda x: functional.scaled_dot_product_attention(*_heads(x.movedim(2, 1))).sum(-1),
+    "attention of all tokens": lambda x: functional.scaled_dot_product_attention(*_heads(x)).flatten(2),
+    "attention to the past": lambda x: functional.scaled_dot_product_attention(*_heads(x), is_causal=True, scale=0.7),
+    "attention with a mask": lambda x: functional.scaled_dot_product_attention(*_heads(x), attn_mask=MASK),
+    "attention with a table": lambda x: functional.scaled_dot_product_attention(*_heads(x), MASK.double()[None, :, :1]),
+    "attention of the volume to itself": lambda x: functional.scaled_dot_product_attention(*(_heads(x)[:1] * 3)),
+    "attention of a part of it": lambda x: functional.scaled_dot_product_attention(
+        _heads(x[:, :, 2:])[0], *_heads(x)[1:]
+    ),
+}
+"""Functions that make a part of what they take whole."""
 ALIGNED: dict[str, Callable[[Tensor], Any]] = {
     "pixel unshuffle": lambda x: x.view(2, 4, 4, 2, 2, 2, 4, 2).permute(0, 1, 3, 5, 7, 2, 4, 6).reshape(2, 32, 4, 2, 4),
     "windows": lambda x: _windows(torch.roll(x, (1, 1, 1), (2, 3, 4))).softmax(-1).sum((1, 2)),
@@ -152,10 +180,10 @@ def _planned(function: Callable[[Tensor], Any], shape: tuple[int, ...], **option
 
 @pytest.mark.few_cases(2)
 @pytest.mark.parametrize("spatial", [(2, 1, 2), (1, 3, 1)], ids=str)
-@pytest.mark.parametrize("name", [*SPLIT, *ALIGNED])
+@pytest.mark.parametrize("name", [*SPLIT, *ALIGNED, *GATHERED])
 def test_a_function_gives_split_what_it_gives_whole(name: str, spatial: tuple[int, int, int]) -> None:
     """Results and gradients, on blocks of different extents."""
-    function, shape = (SPLIT[name], SHAPE) if name in SPLIT else (ALIGNED[name], EVEN)
+    function, shape = (ALIGNED[name], EVEN) if name in ALIGNED else ((SPLIT | GATHERED)[name], SHAPE)
     errors = errors_of(Runs(function), _gen(*shape), spatial)
     assert max(errors.values()) <= TOLERANCE, errors
 

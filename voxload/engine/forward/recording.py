@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import CheckpointFunction
 
-from voxload.engine.drawn import numbers_kept
+from voxload.engine.drawn import numbers_kept, slow_paths
 from voxload.engine.forward.asked import Asked
 from voxload.engine.forward.block import Block, runner_of
 from voxload.engine.forward.inputs import Inputs, TensorSpec
@@ -149,7 +149,7 @@ def _run_plain(model: nn.Module, given: Any, asked: Asked) -> None:
 @contextmanager
 def _left_alone() -> Iterator[None]:
     """Put random numbers back afterwards; raise UsageError where forward drew others than torch's."""
-    with numbers_kept() as drawn:
+    with numbers_kept() as drawn, slow_paths():
         yield
     if drawn.others:
         raise UsageError(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from voxload.engine.forward.rules.attending import ATTENTION, attend
 from voxload.engine.forward.rules.channels import (
+    ALONG,
     EXPANSIONS,
-    LAYER_NORM,
     LINEAR,
     PRELU,
     REPEATS,
-    SOFTMAX,
+    RMS_NORM,
     along,
     expand,
     layer_norm,
@@ -31,6 +32,7 @@ from voxload.engine.forward.rules.reducing import MAXIMA as EXTREMA
 from voxload.engine.forward.rules.reducing import MEANS as AVERAGES
 from voxload.engine.forward.rules.regrouping import ORDERS, RESHAPES, reorder, reshape
 from voxload.engine.forward.rules.resizing import RESIZES, resize
+from voxload.engine.forward.rules.sharing import LAYER_NORM, SOFTMAX, norm, softmax
 from voxload.engine.forward.rules.storing import STORES, store
 from voxload.engine.forward.rules.windows import (
     CONVOLUTIONS,
@@ -56,8 +58,10 @@ RULES: Mapping[Any, Rule] = {
     **dict.fromkeys(MEANS, mean),
     **dict.fromkeys(NAMES, normalise),
     **dict.fromkeys(LINEAR, linear),
-    **dict.fromkeys(SOFTMAX, along),
-    **dict.fromkeys(LAYER_NORM, layer_norm),
+    **dict.fromkeys(ALONG, along),
+    **dict.fromkeys(RMS_NORM, layer_norm),
+    **dict.fromkeys(SOFTMAX, softmax),
+    **dict.fromkeys(LAYER_NORM, norm),
     **dict.fromkeys(EXPANSIONS, expand),
     **dict.fromkeys(REPEATS, repeat),
     **dict.fromkeys(DROPOUTS, drop),
@@ -72,6 +76,7 @@ RULES: Mapping[Any, Rule] = {
     **dict.fromkeys(ADAPTIVE, adapt),
     **dict.fromkeys(RESIZES, resize),
     **dict.fromkeys(STORES, store),
+    **dict.fromkeys(ATTENTION, attend),
 }
 """By the function that is called. What has no rule runs on whole tensors."""
 MEETING: frozenset[Rule] = frozenset([pointwise, concatenate, stack, multiply, einsum, store])

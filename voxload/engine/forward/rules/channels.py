@@ -16,13 +16,12 @@ from voxload.engine.forward.ruling import Here, NoRule, Ruling, Same, Wishes
 from voxload.engine.forward.sharding import Sharding
 
 LINEAR: frozenset[Any] = frozenset([functional.linear])
-SOFTMAX: frozenset[Any] = frozenset(
-    [getattr(place, name) for place in (torch, Tensor, functional) for name in ("softmax", "log_softmax")]
-    + [functional.normalize, functional.glu, torch.cumsum, Tensor.cumsum, functional.softmin]
+ALONG: frozenset[Any] = frozenset(
+    [functional.normalize, functional.glu, torch.cumsum, Tensor.cumsum, functional.softmin]
 )
 """Functions along one dimension, which stays."""
 PRELU: frozenset[Any] = frozenset([functional.prelu, torch.prelu])
-LAYER_NORM: frozenset[Any] = frozenset([functional.layer_norm, functional.rms_norm])
+RMS_NORM: frozenset[Any] = frozenset([functional.rms_norm])
 EXPANSIONS: frozenset[Any] = frozenset([Tensor.expand, Tensor.expand_as])
 REPEATS: frozenset[Any] = frozenset([Tensor.repeat])
 _PLACES: Mapping[str, int] = {"normalize": 2}

@@ -79,12 +79,12 @@ def reduce(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  #
     result = _reduced(cut, dims, keeps=keeps)
     if not any(number in dims for number, *_ in cut.cuts()):
         return Ruling((cut,), (result,), Same())
-    partial = Sharding(tuple(_partial(each) if number in dims else each for number, each in enumerate(cut.dims)))
+    partial = Sharding(tuple(partial_of(each) if number in dims else each for number, each in enumerate(cut.dims)))
     elements = prod(cut.shape[number] for number in dims) if call.function in MEANS else 0
     return Ruling((cut,), (result,), Reduce(dims, elements, plan_move(partial, partial.whole_along(dims)), keeps))
 
 
-def _partial(dim: Dim) -> Dim:
+def partial_of(dim: Dim) -> Dim:
     """Return the cut of a dimension of which each rank has one position left: its own partial result."""
     return tuple(
         Factor(len(factor.bounds) - 1, factor.axis, tuple(range(len(factor.bounds))))
@@ -139,7 +139,7 @@ def adapt(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # 
     for index, size in enumerate(sizes):
         if len(cut.dims[_FIRST + index]) > 1:
             raise NoRule("it pools axes that are one dimension")
-        partial = _partial(cut.dims[_FIRST + index])
+        partial = partial_of(cut.dims[_FIRST + index])
         dims += [partial, *Sharding.whole([size]).dims]
     partials = Sharding(tuple(dims))
     move = plan_move(partials, Sharding.whole(partials.shape))
