@@ -63,6 +63,7 @@ SPLIT: dict[str, Callable[[Tensor], Any]] = {
         x.permute(0, 2, 3, 4, 1), COLUMN.expand(3, 4)
     ).movedim(-1, 1),
     "tokens": lambda x: (x.flatten(2).transpose(1, 2) * COLUMN).transpose(1, 2).reshape(x.shape),
+    "dense layers of channels": lambda x: functional.conv1d(x.flatten(2), WEIGHT[:, :, 0, 0, :1], COLUMN).view(x.shape),
     "layer norm of channels": lambda x: functional.layer_norm(x.movedim(1, -1), (4,)).movedim(-1, 1),
     "softmax over channels": lambda x: x.softmax(1),
     "mean of the volume": lambda x: x.mean((2, 3, 4)),
@@ -89,6 +90,15 @@ SPLIT: dict[str, Callable[[Tensor], Any]] = {
     ),
     "layer norm of the volume": lambda x: functional.layer_norm(x, (7, 8), PLANE, PLANE.cos(), 1e-3),
     "layer norm of channels and volume": lambda x: functional.layer_norm(x, SHAPE[1:]),
+    "few modes": lambda x: _low(torch.fft.rfftn(x, dim=(2, 3, 4))),
+    "few modes of an orthonormal transform": lambda x: _low(torch.fft.rfftn(x, dim=(3, 2, 4), norm="ortho")),
+    "few modes, shifted": lambda x: torch.view_as_real(
+        torch.fft.fftshift(torch.fft.fftn(x, dim=(-3, -2, -1), norm="forward"), dim=(-3, -1))[..., 2:4, :2, 3:6]
+    ),
+    "other modes of the same transforms": lambda x: sum(
+        torch.fft.rfftn(x * scale, dim=(2, 3, 4))[:, 1:, scale : 2 * scale, 1:3, -1:].abs() for scale in (1, 2)
+    ),
+    "transform of channels": lambda x: torch.fft.irfft(torch.fft.rfft(x, dim=1), n=4, dim=1),
     "written into channels": lambda x: _stored(x, (slice(None), 0), x[:, 1] * 2),
     "written into slices": lambda x: _stored(
         x, (..., slice(2, 5), slice(None), slice(1, None, 2)), x[:, :, 1:4, :, :4]
@@ -112,6 +122,15 @@ def _heads(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         (tokens * scale).view(x.shape[0], -1, 2, x.shape[1] // 2).transpose(1, 2) for scale in (1, 2, 3)
     )
     return query, key, value + 1
+
+
+def _low(waves: Tensor) -> Tensor:
+    """Return low modes, and real ones of a spectrum that has no others."""
+    kept = torch.zeros_like(waves)
+    kept[:, :, :2, -2:] = waves[:, :, :2, -2:]
+    kept[..., :2, :3, 1:2] = waves[..., :2, :3, 1:2] * 2
+    found: Tensor = torch.fft.irfftn(kept, s=(6, 7, 8), dim=(2, 3, 4))
+    return found
 
 
 def _stored(x: Tensor, where: tuple[Any, ...], value: Any) -> Tensor:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from voxload.engine.forward.modes import modes_kept
 from voxload.engine.forward.moving import Move, plan_move
 from voxload.engine.forward.recording import Call, Given, Recording, Value, name_of
-from voxload.engine.forward.rules import MEETING, RULES, WRITERS
+from voxload.engine.forward.rules import MEETING, RULES, RULES_ON_MODES, WRITERS
 from voxload.engine.forward.ruling import Action, Kept, NoRule, Ruling, Wishes, whole
 from voxload.engine.forward.sharding import Factor, Sharding
 from voxload.engine.forward.trees import TENSOR, leaves, mapped, token
@@ -128,6 +129,7 @@ class _Planner:
             for value in call.taken:
                 self._users[value.number].append(index)
         self._writes = Writes(recording)
+        self._kept = modes_kept(recording)
         self._copies: set[Any] = set()
         self.cuts: dict[int, Sharding] = {}
         self.steps: dict[Any, Step] = {}
@@ -147,7 +149,7 @@ class _Planner:
         self._writes.refuse(index, met)
         if key not in self.steps:
             known = len(self.fallbacks)
-            ruling = self._ruling(met, cuts, Wishes(self._wish(index), self._min_width))
+            ruling = self._ruling(met, cuts, self._wishes(index))
             self._watch(met, cuts, ruling)
             pairs = zip(cuts, ruling.inputs, strict=True)
             moves = tuple(None if cut == taken else plan_move(cut, taken) for cut, taken in pairs)
@@ -214,6 +216,10 @@ class _Planner:
             )
         self.fallbacks.append(Fallback(call, reason, nbytes))
 
+    def _wishes(self, index: int) -> Wishes:
+        kept = [self._kept.get(value.number) for value in self._calls[index].made]
+        return Wishes(self._wish(index), self._min_width, kept[0] if len(kept) == 1 else None)
+
     def _wish(self, index: int) -> Sharding | None:
         """Return the cut of the first value that the result of a call will meet, where that is known by now.
 
@@ -241,7 +247,7 @@ class _Planner:
 
 def _ruled(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
     """Return what the rule for a function says; raises NoRule for calls that it does not know in this form."""
-    rule = RULES.get(call.function)
+    rule = (RULES_ON_MODES if cuts[0].is_partly_kept else RULES).get(call.function)
     if rule is None or (call.written and rule not in WRITERS):
         raise NoRule("it has no split form")
     if _ALIASES & call.kwargs.keys() or not call.args:

@@ -68,6 +68,8 @@ class Wishes:
     """Cut of the result with which nothing would have to be moved afterwards."""
     min_width: int = 0
     """An axis whose blocks would have fewer voxels than this goes to fewer ranks."""
+    kept: tuple[tuple[int, ...], ...] | None = None
+    """Positions along every dimension of the result that are looked at; None where that may be all."""
 
 
 Rule = Callable[[Call, tuple[Sharding, ...], Wishes], Ruling]

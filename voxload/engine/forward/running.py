@@ -97,8 +97,9 @@ class _Runner:
             if not isinstance(each, Tensor):
                 return each
             cut = next(cuts)
-            if id(each) in blocks and not step.copies:
-                return blocks[id(each)]
+            same = blocks.get(id(each))
+            if same is not None and same.about == cut and not step.copies:
+                return same
             return self.wrapped(apart(each, sources) if step.copies else each, cut)
 
         return mapped(result, wrap)

@@ -21,6 +21,8 @@ class Factor(Leaf):
     """Axis of the grid along which it is cut; None where every rank has all of it."""
     bounds: tuple[int, ...] = ()
     """Of a cut one: the first position of every block along the axis, then the extent."""
+    kept: tuple[int, ...] = ()
+    """Of one that is not cut: the positions that every rank has, where these are not all; see `modes`."""
 
     def span(self, coords: Sequence[int]) -> tuple[int, int]:
         """Return the first position that the rank at `coords` has, and the one behind its last."""
@@ -76,7 +78,19 @@ class Sharding(Leaf):
     @property
     def is_whole(self) -> bool:
         """Whether every rank has all of it."""
-        return not any(True for _ in self.cuts())
+        return not any(True for _ in self.cuts()) and not self.is_partly_kept
+
+    @property
+    def is_partly_kept(self) -> bool:
+        """Whether there are positions that no rank has."""
+        return any(factor.kept for dim in self.dims for factor in dim)
+
+    def kept(self) -> tuple[tuple[int, ...], ...]:
+        """Return the positions along every dimension that every rank has; of what is not cut."""
+        return tuple(
+            next((factor.kept for factor in dim if factor.kept), tuple(range(extent)))
+            for dim, extent in zip(self.dims, self.shape, strict=True)
+        )
 
     def cuts(self) -> Iterator[tuple[int, int, Factor]]:
         """Yield the cut factors: dimension, place in it, and factor."""

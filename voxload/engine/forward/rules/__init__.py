@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from voxload.engine.forward.modes import SHIFTS
 from voxload.engine.forward.rules.attending import ATTENTION, attend
 from voxload.engine.forward.rules.channels import (
     ALONG,
@@ -34,6 +35,7 @@ from voxload.engine.forward.rules.regrouping import ORDERS, RESHAPES, reorder, r
 from voxload.engine.forward.rules.resizing import RESIZES, resize
 from voxload.engine.forward.rules.sharing import LAYER_NORM, SOFTMAX, norm, softmax
 from voxload.engine.forward.rules.storing import STORES, store
+from voxload.engine.forward.rules.transforming import ON_MODES, TRANSFORMS, shift, transform
 from voxload.engine.forward.rules.windows import (
     CONVOLUTIONS,
     MAXIMA,
@@ -77,8 +79,12 @@ RULES: Mapping[Any, Rule] = {
     **dict.fromkeys(RESIZES, resize),
     **dict.fromkeys(STORES, store),
     **dict.fromkeys(ATTENTION, attend),
+    **dict.fromkeys(TRANSFORMS, transform),
+    **dict.fromkeys(SHIFTS, shift),
 }
 """By the function that is called. What has no rule runs on whole tensors."""
+RULES_ON_MODES: Mapping[Any, Rule] = ON_MODES
+"""Those for spectra of which some modes are kept."""
 MEETING: frozenset[Rule] = frozenset([pointwise, concatenate, stack, multiply, einsum, store])
 """Rules for functions of several tensors, of which any may be a volume; others are of their first argument."""
 WRITERS: frozenset[Rule] = frozenset([pointwise, drop, store])

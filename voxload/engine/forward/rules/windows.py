@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, prod
 from typing import Any
 
 import torch
@@ -63,7 +63,8 @@ class Slide:
     def first(self, coords: Sequence[int]) -> tuple[int, int, int]:
         """Return the first input that a rank has once all is fetched, its first output, and its number of outputs."""
         if self.plan is None:
-            return 0, 0, self.result[0].extent if self.result else 1
+            spans = (factor.span(coords) for factor in self.result)
+            return 0, 0, prod(stop - start for start, stop in spans)
         place = coords[self.plan.axis]
         start, stop = self.result[0].span(coords)
         return self.plan.needs[place][0], start, stop - start
@@ -78,6 +79,8 @@ def slide(cut: Sharding, dim: int, reach: Reach, wishes: Wishes, *, outside: Out
     (factor,) = factors if len(factors) == 1 else (None,)
     if factor is None or factor.axis is None:
         if any(each.axis is not None for each in factors):
+            if reach == Window(1):
+                return Slide(dim, reach, None, factors)  # voxel by voxel, whatever their order
             raise NoRule("windows slide along axes that are one dimension")
         return Slide(dim, reach, None, dim_of([Factor(count)]))
     owners = collapsed(reach.owners(factor.bounds), wishes.min_width)
