@@ -34,6 +34,8 @@ class Modes:
     """Dimensions that are transformed; of real numbers, half of the last one is kept."""
     kept: Kept
     scale: float
+    is_half: bool
+    """Whether it is a transform of real numbers, which gives half of the last dimension."""
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:  # noqa: ARG002 - see Action
         """Transform and sum; see Action."""
@@ -50,7 +52,7 @@ class Modes:
         return found
 
     def _transformed(self, x: Tensor, dim: int) -> Tensor:
-        is_half = dim == self.dims[-1] and not x.is_complex()
+        is_half = self.is_half and dim == self.dims[-1] and not x.is_complex()
         modes = _transformed(torch.fft.rfft if is_half else torch.fft.fft, x, dim=dim)
         return _picked(modes, dim, range(modes.shape[dim]), self.kept[dim])
 
@@ -125,7 +127,9 @@ def transform(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
         raise NoRule("it transforms axes that are one dimension")
     total = prod(cut.shape[number] for number in dims)
     scale = {None: 1.0, "backward": 1.0, "ortho": 1 / sqrt(total), "forward": 1 / total}[given["norm"]]
-    return Ruling((cut,), (_partly(made.shape, wishes.kept),), Modes(cut, dims, wishes.kept, scale))
+    return Ruling(
+        (cut,), (_partly(made.shape, wishes.kept),), Modes(cut, dims, wishes.kept, scale, name.startswith("r"))
+    )
 
 
 def shift(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
