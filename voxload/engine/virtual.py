@@ -23,6 +23,8 @@ Split = Callable[[nn.Module, ProcessGrid, Exchange], nn.Module]
 """Makes a network run split, for one rank of a grid and what carries its messages."""
 RESULT, INPUT = "result", "gradient of the input"
 """Names of the quantities that every network has."""
+_MEAN = "running_mean"
+"""Name of the buffers beside which there is a variance."""
 _TINY = 1e-300
 _SEED = 0
 """Of the random numbers from which each pass draws its own seed."""
@@ -165,7 +167,7 @@ class _Comparison:
             )
         }
         found = Differences({RESULT: max(row[0] for row in rows)} | self._buffers(), gradients | self._weights())
-        return None if draws and max(found.all.values()) > _ROUNDING else found
+        return None if draws and _ROUNDING < max(found.all.values()) < inf else found
 
     def _is_volume(self, value: Any) -> bool:
         """Tell whether an argument is a volume of the extents of the first one."""
@@ -193,15 +195,13 @@ class _Comparison:
 
     def _buffers(self) -> dict[str, float]:
         """Return the errors of the buffers, such as running statistics, of the rank where they are largest."""
-        found = {}
-        for path, module in self._plain.named_modules():
-            own = {f"{path}.{name}" if path else name: each for name, each in module.named_buffers(recurse=False)}
-            # A running mean behind a normalisation is zero but for rounding; the variance beside it says what that is.
-            scale = max((_largest(each) for each in own.values() if each.is_floating_point()), default=0.0)
-            for name, wanted in own.items():
-                scaled = scale if wanted.is_floating_point() else None
-                pairs = ((twin.get_buffer(name), wanted) for twin in self._twins)
-                found[name] = max(relative_error(one, other, scale=scaled) for one, other in pairs)
+        found, buffers = {}, dict(self._plain.named_buffers())
+        for name, wanted in buffers.items():
+            variance, scale = buffers.get(name.removesuffix(_MEAN) + "running_var"), None
+            if name.endswith(_MEAN) and variance is not None:
+                # Behind a normalisation it is zero but for rounding; the spread beside it says what that is.
+                scale = max(_largest(wanted), _largest(variance) ** 0.5)
+            found[name] = max(relative_error(twin.get_buffer(name), wanted, scale=scale) for twin in self._twins)
         return found
 
 

@@ -15,10 +15,9 @@ from torch.utils.checkpoint import checkpoint
 
 from bench.splitting.functional import FunctionalUNet
 from tests.engine.forward.onblocks_world import GRID, SHAPE, SPATIAL, TOLERANCE, Net, World, evaluated, volume
-from voxload.engine import Blocks, Loopback, check, explain, shard
+from voxload.engine import Loopback, check, explain, shard
 from voxload.engine.forward.block import Block
 from voxload.engine.forward.onblocks import OnBlocks
-from voxload.engine.forward.plans import Cut, Plans
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
@@ -315,39 +314,6 @@ def test_a_network_of_functions(spatial: tuple[int, int, int]) -> None:
     assert check(FunctionalUNet(2, 3, (4, 6, 8)), (14, 12, 17), ProcessGrid(spatial, prod(spatial))).is_equal
 
 
-@pytest.mark.parametrize("is_reshaped", [False, True])
-def test_a_block_does_not_share_memory_that_the_whole_does_not(is_reshaped: bool) -> None:
-    """A block of one voxel along an axis is laid out as its transpose: what copies the whole would keep the block."""
-
-    def operation(_: Net, x: Tensor) -> Tensor:
-        turned = x.transpose(2, 3)
-        y = turned.flatten(2) if is_reshaped else turned.contiguous()
-        y.relu_()
-        return x - y.view(turned.shape).transpose(2, 3)
-
-    found = check(Net(operation), (2, 6, 4), ProcessGrid((2, 1, 1), 2), min_width=0)
-    assert found.is_equal, str(found)
-
-
-def test_a_view_that_is_used_after_a_write_is_refused_and_one_that_is_made_after_it_is_not() -> None:
-    """Blocks of views are copies where voxels had to move."""
-
-    def before(_: Net, x: Tensor) -> Tensor:
-        view = x[:, :, 1:3]
-        x[:, :, 2] = 0
-        return x * view.sum((2, 3, 4), keepdim=True)
-
-    def after(_: Net, x: Tensor) -> Tensor:
-        x[:, :, 2] = 0
-        return x * x[:, :, 1:3].sum((2, 3, 4), keepdim=True)
-
-    with pytest.raises(UsageError, match="used again under another name"):
-        check(Net(before), SHAPE, GRID, min_width=0)
-    with pytest.raises(UsageError, match="a view of the volume into the volume"):
-        check(Net(lambda _, x: x.__setitem__((..., slice(2)), x[..., 2:4]) or x), SHAPE, GRID, min_width=0)
-    assert check(Net(after), SHAPE, GRID, min_width=0).is_equal
-
-
 def test_words_in_the_place_of_volumes_are_asked_for() -> None:
     """As caches of video networks do: no tensor is a word."""
 
@@ -357,63 +323,3 @@ def test_words_in_the_place_of_volumes_are_asked_for() -> None:
     found = check(Net(operation), SHAPE, GRID, min_width=0)
     assert found.is_equal, str(found)
     assert Block.__module__ == "torch"  # by which opt_einsum tells whose tensors they are
-
-
-class Tokens(nn.Module):
-    """Attention by torch's layer, with what it can be asked for."""
-
-    def __init__(self, *, weights: bool = False, masks: bool = False, kdim: int | None = None) -> None:
-        super().__init__()
-        self.embed, self.weights, self.masks = nn.Conv3d(1, 8, 2, 2), weights, masks
-        self.layer = nn.MultiheadAttention(8, 2, kdim=kdim, vdim=kdim, batch_first=True)
-
-    def forward(self, x: Tensor) -> Any:
-        """Return tokens, and what they look at where that is asked for."""
-        tokens = self.embed(x).flatten(2).transpose(1, 2)
-        count = tokens.shape[1]
-        mask = torch.ones(count, count, dtype=torch.bool, device=x.device).triu(9) if self.masks else None
-        padding = torch.arange(count, device=x.device).expand(2, -1) > count - 3 if self.masks else None
-        return self.layer(tokens, tokens, tokens, attn_mask=mask, key_padding_mask=padding, need_weights=self.weights)
-
-
-@pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
-@pytest.mark.parametrize(
-    ("build", "gathered"),
-    [
-        (Tokens, {"scaled_dot_product_attention"}),
-        (lambda: Tokens(weights=True), {"matmul"}),
-        (lambda: Tokens(weights=True, masks=True), {"matmul"}),
-        (lambda: Tokens(masks=True, kdim=8), {"scaled_dot_product_attention"}),
-    ],
-    ids=["plain", "weights", "masks and weights", "weights of their own"],
-)
-def test_attention_with_several_heads_keeps_its_queries_where_they_are(build: Any, gathered: set[str]) -> None:
-    """Only keys and values are made whole."""
-    model = build()
-    found = check(model, SHAPE, GRID, min_width=0)
-    assert found.is_equal, str(found)
-    plans = Plans(model, Cut(GRID, Blocks.of(GRID, SHAPE), 0))
-    planned = plans.ahead(model, SHAPE)
-    assert planned is not None
-    assert {each.call.function.__name__ for each in planned.plan.fallbacks} == gathered
-
-
-@pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
-def test_a_transformer_runs_without_gradients() -> None:
-    """Torch has a fast path for that, which is for tensors of its own class alone."""
-
-    class Layered(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed = nn.Conv3d(1, 8, 1)
-            self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-
-        def forward(self, x: Tensor) -> Any:
-            y = self.embed(x)
-            return self.layer(y.flatten(2).transpose(1, 2)).transpose(1, 2).reshape(y.shape)
-
-    world = World(Layered().eval(), shape=SHAPE)
-    x = volume()
-    with torch.no_grad():
-        wanted = world.whole(x)
-        assert world.equals(world.run(x), wanted)

@@ -221,10 +221,11 @@ def test_ranks_that_own_nothing_take_part(name: str, spatial: tuple[int, int, in
 
 @pytest.mark.parametrize("name", [*SPLIT, *ALIGNED])
 def test_nothing_runs_on_the_whole_that_has_a_split_form(name: str) -> None:
-    """But for a reshape of all, which is what a flatten is."""
+    """But for a reshape of all, which is what a flatten is, and modes that are few of a larger volume only."""
     function, shape = (SPLIT[name], SHAPE) if name in SPLIT else (ALIGNED[name], EVEN)
     found = {each.call.function.__name__ for each in _planned(function, shape).fallbacks}
-    assert found <= ({"flatten", "linear"} if name == "flattened" else set())
+    whole = {"flattened": {"flatten", "linear"}, "few modes": {"fft_rfftn"}}
+    assert found <= whole.get(name.partition(" of ")[0], set())
 
 
 def test_what_has_no_split_form_runs_whole_or_is_refused_by_name() -> None:
@@ -298,6 +299,35 @@ def test_writes_that_would_be_lost_are_refused(function: Callable[[Tensor], Tens
     """Into a view that may be a copy of a block, by a mask, and into a tensor that every rank has whole."""
     with pytest.raises(UsageError, match=r"a write (into a volume|of what depends)|a split form"):
         _planned(function, SHAPE)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: functional.layer_norm(x, (7, 8), PLANE.float(), None),
+        lambda x: functional.softmax(x, 2),
+        lambda x: x.sum((2, 3)),
+        lambda x: functional.scaled_dot_product_attention(*_heads(x[:, :, :2])),
+    ],
+    ids=["layer norm", "softmax", "sum", "attention"],
+)
+def test_types_under_autocast_are_those_of_one_process(function: Callable[[Tensor], Any]) -> None:
+    """On ranks that own nothing too: their peers send to them in this type."""
+    model, x = Runs(function), _gen(*SHAPE).float()
+    world = Loopback(ProcessGrid((3, 1, 1), 3))
+    given = Sharding((*Sharding.whole(SHAPE[:2]).dims, (Factor(6, 0, (0, 3, 6, 6)),), (Factor(7),), (Factor(8),)))
+    with torch.autocast("cpu", torch.bfloat16):
+        wanted = model(x)
+        plan = plan_forward(recorded(model, x), [given])
+
+    def work(rank: int) -> Tensor:
+        here = Here((rank, 0, 0), (3, 1, 1), world.rank(rank))
+        with torch.autocast("cpu", torch.bfloat16):
+            found: Tensor = run(model, (given.block(x, here.coords),), {}, [given], plan=plan, here=here)
+        return found
+
+    with torch.autocast("cpu", torch.bfloat16):
+        assert {each.dtype for each in world.run(work)} == {wanted.dtype}
 
 
 @pytest.mark.parametrize("spatial", [(2, 1, 2), (1, 3, 1)], ids=str)

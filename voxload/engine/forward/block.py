@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from voxload.engine.forward.composite import composed
+from voxload.engine.forward.composite import COMPOSITES
 from voxload.engine.forward.trees import PLAIN
 from voxload.errors import InternalError
 
@@ -67,8 +67,8 @@ class Block(Tensor):
         if func in _COMPARISONS and isinstance(args[1], str | None):
             # Nothing is what a word is. Torch answers NotImplemented, at which it asks every argument again.
             return func is Tensor.__ne__
-        parts = composed(func, args, kwargs or {}, lambda leaf: isinstance(leaf, Block))
-        if parts is not NotImplemented:
+        composite = COMPOSITES.get(func)
+        if composite is not None and (parts := composite(args, kwargs or {}, Block)) is not NotImplemented:
             return parts
         runner = runner_of(args, kwargs or {})
         if runner is None:

@@ -10,30 +10,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from voxload.engine.forward.trees import leaves
-
 _BATCHED = 3
 """Dimensions of tokens with a batch, (L, N, E)."""
 _ONE_MASK = 2
 """Dimensions of a mask for all samples and heads."""
 
 
-def composed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], is_block: Callable[[Any], bool]) -> Any:
-    """Return what a composite function gives, by calls of torch of which blocks hear one by one.
-
-    NotImplemented for other functions, and for what is done with them that is not done here.
-    """
-    if func is functional.multi_head_attention_forward:
-        return _attention(signature(func).bind(*args, **kwargs).arguments, is_block)
-    return NotImplemented
-
-
-def _attention(given: Mapping[str, Any], is_block: Callable[[Any], bool]) -> Any:
+def _attention(args: tuple[Any, ...], kwargs: dict[str, Any], block: type) -> Any:
     """Return attention with several heads; see torch.nn.functional.multi_head_attention_forward."""
+    given = signature(functional.multi_head_attention_forward).bind(*args, **kwargs).arguments
     query, key, value = given["query"], given["key"], given["value"]
     masks = given.get("attn_mask"), given.get("key_padding_mask")
     unusual = ("bias_k", "bias_v", "static_k", "static_v", "add_zero_attn")
-    if any(each.ndim != _BATCHED for each in (query, key, value)) or any(map(is_block, leaves(masks))):
+    if any(each.ndim != _BATCHED for each in (query, key, value)) or any(isinstance(each, block) for each in masks):
         return NotImplemented
     if any(given.get(name) is not None and given[name] is not False for name in unusual):
         return NotImplemented
@@ -83,3 +72,12 @@ def _mask(own: Tensor | None, padding: Tensor | None, heads: int, like: Tensor) 
         columns = added(padding)[:, None, None]
         found = columns if found is None else found + columns
     return found
+
+
+COMPOSITES: Mapping[Any, Callable[[tuple[Any, ...], dict[str, Any], type], Any]] = {
+    functional.multi_head_attention_forward: _attention,
+}
+"""By functions, what gives the same by calls of which blocks hear one by one.
+
+It is given positional and named arguments and the class of blocks; NotImplemented where it does not do what is asked.
+"""

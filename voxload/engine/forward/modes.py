@@ -49,7 +49,7 @@ def modes_kept(recording: Recording) -> dict[int, Kept]:
 
 
 def _shape(leaf: Any) -> Any:
-    return (leaf.shape, leaf.dtype) if isinstance(leaf, Value | Given) else leaf
+    return leaf.shape if isinstance(leaf, Value | Given) else leaf
 
 
 def _kept(value: Value, users: Mapping[int, list[Call]], returned: set[int]) -> Kept | None:

@@ -15,7 +15,7 @@ from voxload.engine.forward.rules import MEETING, RULES, RULES_ON_MODES, WRITERS
 from voxload.engine.forward.ruling import Action, Kept, NoRule, Ruling, Wishes, whole
 from voxload.engine.forward.sharding import Factor, Sharding
 from voxload.engine.forward.trees import TENSOR, leaves, mapped, token
-from voxload.engine.forward.writing import Writes
+from voxload.engine.forward.writing import Writes, refuse_both
 from voxload.engine.reach import even_bounds
 from voxload.errors import UsageError
 
@@ -131,6 +131,7 @@ class _Planner:
         self._writes = Writes(recording)
         self._kept = modes_kept(recording)
         self._copies: set[Any] = set()
+        self._given_back: set[Any] = set()
         self.cuts: dict[int, Sharding] = {}
         self.steps: dict[Any, Step] = {}
         self.sequence: list[tuple[Call, Any]] = []
@@ -142,11 +143,11 @@ class _Planner:
         args, kwargs = mapped((call.args, dict(call.kwargs)), self._lowered)
         met = replace(call, args=args, kwargs=kwargs)
         cuts = tuple(self.cuts[value.number] for value in met.taken)
+        self._writes.refuse(index, call, self.cuts)
         if not cuts:
             self.cuts |= {value.number: Sharding.whole(value.shape) for value in call.made}
             return
         key = key_of(met.function, *mapped((args, kwargs), self._described))
-        self._writes.refuse(index, met)
         if key not in self.steps:
             known = len(self.fallbacks)
             ruling = self._ruling(met, cuts, self._wishes(index))
@@ -155,11 +156,16 @@ class _Planner:
             moves = tuple(None if cut == taken else plan_move(cut, taken) for cut, taken in pairs)
             made_whole = self.fallbacks[-1] if len(self.fallbacks) > known else None
             self.steps[key] = Step(cuts, moves, ruling.inputs, ruling.action, ruling.results, made_whole)
-        if self._writes.copies(met):
+        if self._writes.copies(call):
             self._copies.add(key)
+        if self._writes.gives_back(call):
+            self._given_back.add(key)
+        if key in self._copies & self._given_back:
+            refuse_both(call)
         self.sequence.append((call, key))
         for value, cut in zip(call.made, self.steps[key].results, strict=True):
             self.cuts[value.number] = cut
+        self._writes.land(value for value in call.made if self.cuts[value.number].is_whole)
 
     def planned(self, results: Mapping[Sharding, Move]) -> ForwardPlan:
         """Return the plan of the calls so far."""
@@ -185,7 +191,7 @@ class _Planner:
 
     def _watch(self, call: Call, cuts: tuple[Sharding, ...], ruling: Ruling) -> None:
         """Count what a call with a split form takes whole along an axis that was cut."""
-        nbytes = 0
+        nbytes = ruling.nbytes
         for value, cut, taken in zip(call.taken, cuts, ruling.inputs, strict=True):
             if not cut.axes() <= taken.axes():
                 blocks = prod(len(factor.bounds) - 1 for *_, factor in taken.cuts())

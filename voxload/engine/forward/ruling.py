@@ -58,6 +58,8 @@ class Ruling:
     """Cut of each value that it gives."""
     action: Action
     """What is done then."""
+    nbytes: int = 0
+    """Bytes of what is made whole on the way, beside values that are taken whole."""
 
 
 @dataclass(frozen=True, slots=True)

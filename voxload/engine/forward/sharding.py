@@ -78,7 +78,7 @@ class Sharding(Leaf):
     @property
     def is_whole(self) -> bool:
         """Whether every rank has all of it."""
-        return not any(True for _ in self.cuts()) and not self.is_partly_kept
+        return all(factor.axis is None and not factor.kept for dim in self.dims for factor in dim)
 
     @property
     def is_partly_kept(self) -> bool:

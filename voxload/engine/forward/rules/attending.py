@@ -29,6 +29,8 @@ class Attend:
     """Cut of the queries."""
     mask: Sharding | None
     """Cut of which this rank takes its part of a mask that every rank has whole."""
+    dtype: torch.dtype
+    """Type of the result, which autocast may have chosen."""
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
         """Attend; see Action."""
@@ -44,7 +46,8 @@ class Attend:
             return function(**given)
         # A rank without queries stays part of the graph: its peers wait for what it sends back.
         nothing = (key[..., :1, :1].sum() + given["value"].sum()) * 0
-        return query.new_zeros(*query.shape[:-1], given["value"].shape[-1]) + query.sum() + nothing
+        result = query.new_zeros(*query.shape[:-1], given["value"].shape[-1]) + query.sum() + nothing
+        return result.to(self.dtype)
 
 
 def attend(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
@@ -71,7 +74,7 @@ def attend(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  #
     if isinstance(given["attn_mask"], Given):
         scores = Sharding((*cut.dims[:-1], *Sharding.whole(given["key"].shape[-2:-1]).dims))
         mask = under(scores, given["attn_mask"].shape)
-    return Ruling(tuple(inputs), (result,), Attend(cut, None if mask is None or mask.is_whole else mask))
+    return Ruling(tuple(inputs), (result,), Attend(cut, None if mask is None or mask.is_whole else mask, made.dtype))
 
 
 def _given(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,38 +32,57 @@ _FIRST = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Reduce:
-    """A reduction over dimensions of which some are cut."""
+class Partial:
+    """Reductions over dimensions of which some are cut: of what each rank has, then of the ranks' few numbers."""
 
     dims: tuple[int, ...]
     """Dimensions that are reduced."""
-    count: int
-    """Elements that a mean is over; 0 for what is no mean."""
     move: Move
     """What brings the ranks' partial results, one position for each, to all of them."""
+
+    @classmethod
+    def over(cls, cut: Sharding, dims: tuple[int, ...]) -> Partial:
+        """Return reductions over `dims` of what is cut so."""
+        parts = Sharding(tuple(_partial(each) if number in dims else each for number, each in enumerate(cut.dims)))
+        return cls(dims, plan_move(parts, parts.whole_along(dims)))
+
+    def sum(self, x: Tensor, here: Here) -> Tensor:
+        """Return the sums over all ranks' `x`, dimensions kept."""
+        own = x.sum(self.dims, keepdim=True)
+        return moved(own, self.move, here.coords, here.exchange).sum(self.dims, keepdim=True)
+
+    def extremum(self, x: Tensor, here: Here, *, is_maximum: bool) -> Tensor:
+        """Return the largest or smallest of all ranks' `x`, dimensions kept."""
+        reduce: Any = torch.amax if is_maximum else torch.amin
+        pads = [each for number in reversed(range(x.ndim)) for each in (0, int(x.shape[number] == 0))]
+        filled = functional.pad(x, pads, value=-inf if is_maximum else inf) if any(pads) else x
+        own = reduce(filled, self.dims, keepdim=True)
+        result: Tensor = reduce(moved(own, self.move, here.coords, here.exchange), self.dims, keepdim=True)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """A sum, a mean or an extremum over dimensions of which some are cut."""
+
+    partial: Partial
+    count: int
+    """Elements that a mean is over; 0 for what is no mean."""
+    dtype: torch.dtype
+    """Type of the result, which autocast may have chosen."""
     keeps: bool
     """Whether reduced dimensions stay, with one position."""
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
         """Reduce, gather and reduce again; see Action."""
-        given = bound((*_NAMES, "dtype"), args, kwargs)
-        x: Tensor = given["input"]
-        if given["dtype"] is not None:
-            x = x.to(given["dtype"])
+        x: Tensor = bound((*_NAMES, "dtype"), args, kwargs)["input"]
         if function in MAXIMA or function in MINIMA:
-            is_maximum = function in MAXIMA
-            fill = -inf if is_maximum else inf
-            pads = [each for number in reversed(range(x.ndim)) for each in (0, int(x.shape[number] == 0))]
-            filled = functional.pad(x, pads, value=fill) if any(pads) else x
-            reduce: Any = torch.amax if is_maximum else torch.amin
-            own = reduce(filled, self.dims, keepdim=True)
-            result = reduce(moved(own, self.move, here.coords, here.exchange), self.dims, keepdim=True)
+            result = self.partial.extremum(x, here, is_maximum=function in MAXIMA)
         else:
-            whole = x.to(wide_type(x)) if self.count else x
-            own = whole.sum(self.dims, keepdim=True)
-            result = moved(own, self.move, here.coords, here.exchange).sum(self.dims, keepdim=True)
-            result = (result / self.count).to(x.dtype) if self.count else result
-        return result if self.keeps else result.squeeze(self.dims)
+            x = x.to(self.dtype)
+            result = self.partial.sum(x.to(wide_type(x)) if self.count else x, here)
+            result = (result / self.count if self.count else result).to(self.dtype)
+        return result if self.keeps else result.squeeze(self.partial.dims)
 
 
 def reduce(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
@@ -79,12 +98,12 @@ def reduce(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  #
     result = _reduced(cut, dims, keeps=keeps)
     if not any(number in dims for number, *_ in cut.cuts()):
         return Ruling((cut,), (result,), Same())
-    partial = Sharding(tuple(partial_of(each) if number in dims else each for number, each in enumerate(cut.dims)))
     elements = prod(cut.shape[number] for number in dims) if call.function in MEANS else 0
-    return Ruling((cut,), (result,), Reduce(dims, elements, plan_move(partial, partial.whole_along(dims)), keeps))
+    action = Reduce(Partial.over(cut, dims), elements, call.made[0].dtype, keeps)
+    return Ruling((cut,), (result,), action)
 
 
-def partial_of(dim: Dim) -> Dim:
+def _partial(dim: Dim) -> Dim:
     """Return the cut of a dimension of which each rank has one position left: its own partial result."""
     return tuple(
         Factor(len(factor.bounds) - 1, factor.axis, tuple(range(len(factor.bounds))))
@@ -139,7 +158,7 @@ def adapt(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # 
     for index, size in enumerate(sizes):
         if len(cut.dims[_FIRST + index]) > 1:
             raise NoRule("it pools axes that are one dimension")
-        partial = partial_of(cut.dims[_FIRST + index])
+        partial = _partial(cut.dims[_FIRST + index])
         dims += [partial, *Sharding.whole([size]).dims]
     partials = Sharding(tuple(dims))
     move = plan_move(partials, Sharding.whole(partials.shape))

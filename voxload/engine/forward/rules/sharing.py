@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from voxload.engine.forward.moving import Move, moved, plan_move
 from voxload.engine.forward.recording import Call, Given
 from voxload.engine.forward.rules.channels import along, layer_norm
-from voxload.engine.forward.rules.reducing import partial_of
+from voxload.engine.forward.rules.reducing import Partial
 from voxload.engine.forward.rules.windows import bound
 from voxload.engine.forward.ruling import Here, NoRule, Ruling, Wishes
 from voxload.engine.forward.sharding import Sharding
@@ -32,70 +31,49 @@ _NORM = ("input", "normalized_shape", "weight", "bias", "eps")
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """Sums over dimensions of which some are cut."""
-
-    dims: tuple[int, ...]
-    move: Move
-    """What brings the ranks' partial results, one position for each, to all of them."""
-
-    @classmethod
-    def over(cls, cut: Sharding, dims: tuple[int, ...]) -> Sums:
-        """Return the sums over `dims` of what is cut so."""
-        parts = Sharding(tuple(partial_of(each) if number in dims else each for number, each in enumerate(cut.dims)))
-        return cls(dims, plan_move(parts, parts.whole_along(dims)))
-
-    def of(self, x: Tensor, here: Here) -> Tensor:
-        """Return the sums of all ranks' `x`, dimensions kept."""
-        own = x.sum(self.dims, keepdim=True)
-        return moved(own, self.move, here.coords, here.exchange).sum(self.dims, keepdim=True)
-
-    def maximum(self, x: Tensor, here: Here) -> Tensor:
-        """Return the largest of all ranks' `x`, dimensions kept; it has no gradient."""
-        x = x.detach()
-        own = x.amax(self.dims, keepdim=True) if x.numel() else x.sum(self.dims, keepdim=True) - torch.inf
-        return moved(own, self.move, here.coords, here.exchange).amax(self.dims, keepdim=True)
-
-
-@dataclass(frozen=True, slots=True)
 class Softmax:
     """Softmax along a cut dimension; what is subtracted before cancels out, and needs no gradient."""
 
-    sums: Sums
+    partial: Partial
     is_logarithm: bool
+    dtype: torch.dtype
+    """Type of the result, which autocast may have chosen."""
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:  # noqa: ARG002 - see Action
         """Subtract the maximum, and divide by the sum; see Action."""
-        given = _softmax(args, kwargs)
-        x: Tensor = given["input"] if given["dtype"] is None else given["input"].to(given["dtype"])
+        x: Tensor = _softmax(args, kwargs)["input"].to(self.dtype)
         wide = x.to(wide_type(x))
-        wide = wide - self.sums.maximum(wide, here)
+        wide = wide - self.partial.extremum(wide.detach(), here, is_maximum=True)
         powers = wide.exp()
-        total = self.sums.of(powers, here)
-        return (wide - total.log() if self.is_logarithm else powers / total).to(x.dtype)
+        total = self.partial.sum(powers, here)
+        return (wide - total.log() if self.is_logarithm else powers / total).to(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class Norm:
     """Layer norm over dimensions of which some are cut."""
 
-    sums: Sums
+    partial: Partial
     count: int
     """Elements of which statistics are taken."""
     part: Sharding
     """Cut of which this rank takes its part of weights and biases."""
+    dtype: torch.dtype
+    """Type of the result, which autocast may have chosen."""
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:  # noqa: ARG002 - see Action
         """Take mean and variance, one after the other; see Action."""
         given = bound(_NORM, args, kwargs)
-        x: Tensor = given["input"]
+        x: Tensor = given["input"].to(self.dtype)
         wide = x.to(wide_type(x))
-        wide = wide - self.sums.of(wide, here) / self.count
-        variance = self.sums.of(wide.square(), here) / self.count
-        y = (wide * torch.rsqrt(variance + (1e-5 if given["eps"] is None else given["eps"]))).to(x.dtype)
+        wide = wide - self.partial.sum(wide, here) / self.count
+        variance = self.partial.sum(wide.square(), here) / self.count
+        y = wide * torch.rsqrt(variance + (1e-5 if given["eps"] is None else given["eps"]))
         if given["weight"] is not None:
             y = y * self.part.block(given["weight"], here.coords)
-        return y if given["bias"] is None else y + self.part.block(given["bias"], here.coords)
+        if given["bias"] is not None:
+            y = y + self.part.block(given["bias"], here.coords)
+        return y.to(self.dtype)
 
 
 def softmax(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
@@ -103,8 +81,9 @@ def softmax(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
     dim, cut = _softmax(call.args, call.kwargs)["dim"], cuts[0]
     if not isinstance(dim, int) or not cut.axes(dim % len(cut.dims)):
         return along(call, cuts, wishes)
-    sums = Sums.over(cut, (dim % len(cut.dims),))
-    return Ruling((cut,), (cut,), Softmax(sums, is_logarithm=call.function.__name__ == "log_softmax"))
+    partial = Partial.over(cut, (dim % len(cut.dims),))
+    action = Softmax(partial, call.function.__name__ == "log_softmax", call.made[0].dtype)
+    return Ruling((cut,), (cut,), action)
 
 
 def norm(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
@@ -116,7 +95,7 @@ def norm(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
     if any(each is not None and not isinstance(each, Given) for each in (given["weight"], given["bias"])):
         raise NoRule("its weights depend on the volume")
     dims = tuple(range(first, len(cut.dims)))
-    action = Norm(Sums.over(cut, dims), prod(cut.shape[first:]), Sharding(cut.dims[first:]))
+    action = Norm(Partial.over(cut, dims), prod(cut.shape[first:]), Sharding(cut.dims[first:]), call.made[0].dtype)
     return Ruling((cut,), (cut,), action)
 
 

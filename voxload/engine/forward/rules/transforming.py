@@ -22,6 +22,8 @@ _FORWARD = ("fft", "fft2", "fftn", "rfft", "rfft2", "rfftn")
 _INVERSE = ("ifft", "ifft2", "ifftn", "irfft", "irfft2", "irfftn", "hfft", "ihfft")
 TRANSFORMS: frozenset[Any] = frozenset(getattr(torch.fft, name) for name in (*_FORWARD, *_INVERSE))
 _NAMES = ("input", "s", "dim", "norm")
+_FEW = 8
+"""A spectrum of which less than this part is kept is no volume that is made whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +129,10 @@ def transform(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
         raise NoRule("it transforms axes that are one dimension")
     total = prod(cut.shape[number] for number in dims)
     scale = {None: 1.0, "backward": 1.0, "ortho": 1 / sqrt(total), "forward": 1 / total}[given["norm"]]
-    return Ruling(
-        (cut,), (_partly(made.shape, wishes.kept),), Modes(cut, dims, wishes.kept, scale, name.startswith("r"))
-    )
+    action = Modes(cut, dims, wishes.kept, scale, name.startswith("r"))
+    modes = prod(map(len, wishes.kept))
+    nbytes = modes * made.dtype.itemsize if modes * _FEW > prod(made.shape) else 0
+    return Ruling((cut,), (_partly(made.shape, wishes.kept),), action, nbytes)
 
 
 def shift(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
