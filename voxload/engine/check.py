@@ -70,7 +70,8 @@ def check(
             f"check of {type(model).__name__}",
             found=f"no volume of shape {tuple(shape)} that it takes",
             expected="a forward that runs on (B, C, D, H, W)",
-            remedy="try the model itself on such a volume; give channels= where its first layer does not tell them",
+            remedy="try the model itself on such a volume; give channels= where its first layer does not tell them, "
+            "and args= where forward takes more than a volume",
         )
 
     def split(twin: nn.Module, own: ProcessGrid, exchange: Exchange) -> nn.Module:
