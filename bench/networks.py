@@ -46,11 +46,23 @@ def compared(network: Network, grids: Sequence[str]) -> tuple[list[Outcome], str
     return outcomes, whole
 
 
+def _grid(words: str) -> str:
+    """Return the text of a grid; raises ValueError, as argparse has it, for other text."""
+    if len([each for each in words.split(",") if int(each) > 0]) != 3:
+        raise ValueError(words)
+    return words
+
+
+_grid.__name__ = "grid D,H,W"  # by which argparse calls what it did not get
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Compare and print; returns 1 where anything is wrong or crashed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="networks whose name holds this")
-    parser.add_argument("--grid", action="append", metavar="D,H,W", help=f"blocks per axis ({' '.join(GRIDS)})")
+    parser.add_argument(
+        "--grid", action="append", metavar="D,H,W", type=_grid, help=f"blocks per axis ({' '.join(GRIDS)})"
+    )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="put outcomes into this file, beside those of other networks"
     )

@@ -87,6 +87,14 @@ def test_a_name_that_none_has_is_an_error(capsys: pytest.CaptureFixture[str]) ->
     assert "no network's name holds 'no such network'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("grid", ["2,1", "x", "2,0,1"])
+def test_what_is_no_grid_is_an_error(grid: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """No network is started, and none is called crashed for it."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["--only", "UNet3D", "--grid", grid])
+    assert f"invalid grid D,H,W value: '{grid}'" in capsys.readouterr().err
+
+
 def test_names_tell_networks_apart() -> None:
     """A process is given one by its name."""
     assert len({each.title for each in NETWORKS}) == len(NETWORKS)

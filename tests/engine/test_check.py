@@ -207,6 +207,8 @@ def test_what_forward_takes_beside_the_volume_is_compared_too() -> None:
     args = (torch.tensor([1, 7]), torch.randn(2, 2, 9, 4, 10), 0.5)
     found = check(Timed(), (9, 4, 10), GRID, min_width=0, channels=1, args=args)
     assert found.is_equal, str(found)
+    with pytest.raises(UsageError, match="args: found int, expected a tuple"):
+        check(Timed(), (9, 4, 10), GRID, args=3)  # type: ignore[arg-type] # what a user may write
 
 
 class InPlace(nn.Module):

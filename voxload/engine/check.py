@@ -64,6 +64,8 @@ def check(
     True
     """
     require_module(model)
+    if not isinstance(args, list | tuple):
+        raise UsageError("args", found=type(args).__name__, expected="a tuple of what forward takes beside the volume")
     size = whole_size(model, shape, channels, args=args)
     if size is None:
         raise UsageError(
