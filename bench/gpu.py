@@ -6,7 +6,8 @@ what was asked, what was measured, and whether that holds. The figures go to OUT
 and computation for each network that trains, and a log for each part.
 
 Nothing needs to be installed but what voxload needs: parts that lack something are skipped by name. The exit status is
-1 when something failed or was not reached, 2 when there is no GPU, or no torch.
+1 when something failed or was not reached, 2 when there is no GPU, or no torch. Parts repeated with ``--only`` take the
+place of their earlier figures in OUTPUT/gpu.json, where those are of the same machine.
 
     python -m bench.gpu
     python -m bench.gpu --only transfer,joins

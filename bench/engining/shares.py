@@ -49,8 +49,9 @@ def seconds_by_kind(step: Callable[[], object], device: torch.device, *, repeats
         whole = perf_counter() - begin
     found = dict.fromkeys(kinds(), 0.0)
     for event in watch.key_averages():
-        # Events of other threads' progress lie beside the step's own and would count twice.
-        if not event.is_async:
+        # Events of other threads' progress lie beside the step's own and would count twice, as would kernels, whose
+        # time is that of the operators which ask for them.
+        if not event.is_async and event.device_type.name == "CPU":
             own = event.self_device_time_total if on_gpu else event.self_cpu_time_total
             found[_kind(event.key)] += own / 1e6
     found[REST] = max(0.0, whole - sum(found.values()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,10 @@ _CHUNK = 64
 _WHOLE = 128
 """Voxels along each axis from which on the U-Net is the whole one; below, it is one for tests."""
 _NARROW = (8, 16, 32)
+_RESIDENT = 32
+"""Most steps that are timed on a batch that is there."""
+_THREADS = 8
+"""That read, at most: as many as have a core."""
 _MOST = 12
 """Counts of a voxel are below it."""
 Network = Literal["cosmoflow", "unet3d"]
@@ -53,11 +58,28 @@ class Training:
         return max(0.0, 1 - self.steps * self.step / self.epoch)
 
 
-def make_samples(folder: Path, size: int, count: int) -> None:
-    """Write samples of counts, uncompressed in chunks: storage that keeps up with a GPU."""
+def make_samples(folder: Path, size: int, count: int, *, files: int | None = None) -> None:
+    """Write samples of counts, uncompressed in chunks: storage that keeps up with a GPU.
+
+    Parameters
+    ----------
+    folder
+        Where they go.
+    size
+        Voxels along each axis.
+    count
+        Samples.
+    files
+        Different ones among them, by default all: further samples are further names of the same files.
+    """
     rng = np.random.default_rng(0)
+    different = count if files is None else files
     for number in range(count):
-        with h5py.File(folder / f"u{number:03}.h5", "w") as file:
+        path = folder / f"u{number:03}.h5"
+        if number >= different:
+            path.hardlink_to(folder / f"u{number % different:03}.h5")
+            continue
+        with h5py.File(path, "w") as file:
             cube = rng.integers(0, _MOST, (CHANNELS, size, size, size), dtype="<i2")
             file.create_dataset("full", data=cube, chunks=(CHANNELS, *(min(size, _CHUNK),) * 3))
             file["y"] = rng.uniform(-1, 1, _TARGETS)
@@ -84,13 +106,15 @@ def measure(device: torch.device, folder: Path, *, size: int, batch_size: int, n
         optimiser.step()
 
     clock = clock_of(device)
+    threads = min(_THREADS, len(os.sched_getaffinity(0)))
     data = VolumeDataset(f"{folder}/*.h5", fields={"x": "full"}, axes="CDHW", targets="y")
     with mock.patch.object(boarding, "copier_to", lambda device: timed_copier(device, clock)):
-        loader = DataLoader(data, batch_size, device=device, drop_last=True, num_workers=2)
+        loader = DataLoader(data, batch_size, device=device, drop_last=True, num_workers=threads)
         for x, y in loader:
             step(chain(x), y)
         raw = x.clone()
-        resident = min(seconds(device, lambda: step(chain(raw), y), len(loader)) for _ in range(2))
+        steps = min(_RESIDENT, len(loader))
+        resident = min(seconds(device, lambda: step(chain(raw), y), steps) for _ in range(2))
         stalled = loader.stats().seconds_stalled
         clock.restart()
 

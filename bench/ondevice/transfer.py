@@ -44,6 +44,7 @@ class Slots:
         self._held = held
         self._count = count
         self.taken = 0
+        self.seconds_on_device = 0.0
 
     def ready(self) -> bool:
         """See Batches."""

@@ -20,7 +20,7 @@ def main(name: str, device: str, output: str, limit: str, fault: str = "") -> No
     print(f"{name} on {device}, for at most {limit} s", flush=True)
     faulthandler.enable()
     faulthandler.dump_traceback_later(max(0.1, float(limit) - _EARLIER))
-    setting = Setting(device, Path(output), is_small=device == "cpu")
+    setting = Setting(device, Path(output), is_small=device == "cpu", limit=float(limit))
     importlib.import_module(f"bench.proving.{name}").prove(setting, Teller(setting.output / TOLD.format(name), fault))
 
 

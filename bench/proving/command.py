@@ -58,7 +58,8 @@ def main(words: Sequence[str] | None = None) -> int:
         print("\nstopped by Ctrl-C: these are the parts that had ended", flush=True)
     report.show_all(ends, options.output)
     document = options.output / "gpu.json"
-    document.write_text(json.dumps(report.document(ends, machine), indent=1) + "\n", encoding="utf-8")
+    found = report.kept(document, report.document(ends, machine))
+    document.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(f"figures, logs and pictures are in {options.output}/")
     if is_stopped:
         return _STOPPED

@@ -61,6 +61,18 @@ def document(ends: Sequence[Ended], machine: Mapping[str, str]) -> dict[str, Any
     }
 
 
+def kept(path: Path, fresh: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with the parts of an earlier one that it does not have, where both are of one machine."""
+    if not path.exists():
+        return fresh
+    earlier = json.loads(path.read_text(encoding="utf-8"))
+    if (earlier.get("format"), earlier.get("machine")) != (fresh["format"], fresh["machine"]):
+        return fresh
+    others = [row for row in earlier["rows"] if row["part"] not in fresh["seconds"]]
+    merged = {name: earlier[name] | fresh[name] for name in ("seconds", "details")}
+    return fresh | {"rows": others + fresh["rows"]} | merged
+
+
 def read_rows(path: Path) -> tuple[dict[str, str], list[Row]]:
     """Return the machine and the rows of a document; raises ValueError at one of another form."""
     found = json.loads(path.read_text(encoding="utf-8"))

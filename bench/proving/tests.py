@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,25 +15,46 @@ from bench.proving.told import Setting, Teller
 ROOT = Path(__file__).resolve().parents[2]
 _FAILED = ("failure", "error")
 _MARK = "pytest.mark.gpu"
+_ENDED = (0, 1)
+"""Statuses of pytest when all tests have run."""
+_EARLIER = 10.0
+"""Seconds before the part's limit at which pytest is told to stop, so that it says what has failed until then."""
 
 
 def prove(setting: Setting, tell: Teller) -> None:
     """Run them, and say how many failed; each one's outcome is a detail."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        words = ["-m", "gpu", "-v", "--tb=short", "--durations=10", f"--junitxml={report}"]
+        # Warnings of libraries are errors where their versions are pinned, in `make test`: here are others.
+        words += ["-p", "no:cacheprovider", "-W", "default"]
+        command = [sys.executable, "-m", "pytest", *words]
         # One thread compiles: inductor would keep processes for it, and tests end what is left behind.
         environ = os.environ | {"VOXLOAD_TEST_DEVICE": setting.device, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-        status = subprocess.run([*command, *marked_files()], cwd=ROOT, env=environ, check=False).returncode
+        status = _run([*command, *marked_files()], environ, setting.limit - _EARLIER)
         if not report.exists():
             raise RuntimeError(f"pytest ended with status {status} and wrote no report")
         outcomes = read_outcomes(report)
     ended = list(outcomes.values())
     if not ended:
         raise RuntimeError("pytest found no test marked gpu")
-    tell.figures("tests marked gpu: failures", sum(outcome.startswith("failed") for outcome in ended))
-    tell.figures("tests marked gpu: passed", ended.count("passed"))
     tell.detail("tests", outcomes)
+    failures = sum(outcome.startswith("failed") for outcome in ended)
+    if status in _ENDED or failures:
+        tell.figures("tests marked gpu: failures", failures)
+    if status not in _ENDED:
+        raise RuntimeError(f"pytest ended with status {status} after {len(ended)} tests")
+    tell.figures("tests marked gpu: passed", ended.count("passed"))
+
+
+def _run(command: list[str], environ: dict[str, str], seconds: float) -> int:
+    """Run a process, interrupted after so many seconds; return its status."""
+    with subprocess.Popen(command, cwd=ROOT, env=environ) as process:
+        try:
+            return process.wait(timeout=max(seconds, 1.0))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            return process.wait()
 
 
 def marked_files() -> list[str]:

@@ -25,6 +25,8 @@ class Setting:
     """Folder for its pictures."""
     is_small: bool
     """Whether sizes are those of a test."""
+    limit: float
+    """Seconds that it may take."""
 
 
 class Teller:

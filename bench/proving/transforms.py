@@ -16,5 +16,7 @@ def prove(setting: Setting, tell: Teller) -> None:
     worst = max(found, key=lambda one: one.multiple)
     tell.figures("transforms: the slowest chain over the floor of memory bandwidth", worst.multiple)
     eager = max(one.eager / one.floor for one in found)
+    alone = max(one.alone / one.floor for one in found)
     tell.figures("transforms: the slowest chain in torch, step by step, over the floor", eager)
+    tell.figures("transforms: one call by itself, its launch and end included, over the floor", alone)
     tell.detail("transforms", [asdict(one) | {"multiple": one.multiple} for one in found])

@@ -208,6 +208,22 @@ def test_all_parts_run_on_the_host(tmp_path: Path) -> None:
         assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_part_repeated_takes_the_place_of_its_figures(tmp_path: Path) -> None:
+    """What other parts found stays, unless it was found on another machine."""
+    path = tmp_path / "gpu.json"
+    other = json.loads(json.dumps(Row("other", Claim("kept"), Verdict.SEEN, (1.0,)).document()))
+    first = {"format": report.FORMAT, "machine": {"device": "A"}, "seconds": {"other": 1.0, PART.name: 2.0}}
+    first |= {"rows": [other, Row(PART.name, PART.claims[0], Verdict.SHORT, (0.1,)).document()]}
+    path.write_text(json.dumps(first | {"details": {"other": {"x": 1}, PART.name: {}}}))
+    again = report.document([running.skipped(PART, "why")], {"device": "A"})
+    merged = report.kept(path, again)
+    assert merged["rows"] == [other, *again["rows"]]
+    assert merged["seconds"] == {"other": 1.0, PART.name: 0.0}
+    assert merged["details"] == {"other": {"x": 1}, PART.name: {}}
+    elsewhere = report.document([running.skipped(PART, "why")], {"device": "B"})
+    assert report.kept(path, elsewhere) == elsewhere == report.kept(tmp_path / "none", elsewhere)
+
+
 def test_the_page_says_what_the_last_run_found(tmp_path: Path) -> None:
     """Without a run every line says so; with one, each claim has its figure, and new ones are still not run."""
     section = gpu_page.section(tmp_path / "none")

@@ -14,6 +14,7 @@ from voxload.engine.dropout import hashes
 from voxload.grid import ProcessGrid
 
 SHAPE = (9, 6, 7)
+HOST = torch.device("cpu")
 
 
 def _run(model: nn.Module, x: Tensor, spatial: tuple[int, int, int], seed: int) -> Tensor:
@@ -72,8 +73,8 @@ def test_the_share_and_the_scale_are_torchs() -> None:
 def test_hashes_are_fair_and_independent() -> None:
     """Every bit is set in half of the numbers, and neighbours along each axis, or seeds, have nothing in common."""
     shape = (2, 3, 32, 32, 32)
-    numbers = hashes(shape, (0,) * 5, torch.tensor(123456789012345))
-    other = hashes(shape, (0,) * 5, torch.tensor(123456789012346))
+    numbers = hashes(shape, (0,) * 5, torch.tensor(123456789012345), HOST)
+    other = hashes(shape, (0,) * 5, torch.tensor(123456789012346), HOST)
     bits = torch.stack([(numbers >> bit) & 1 for bit in range(32)]).double()
     assert (bits.flatten(1).mean(1) - 0.5).abs().max() < 0.006
     fractions = numbers.double() / 2**32 - 0.5
@@ -81,5 +82,5 @@ def test_hashes_are_fair_and_independent() -> None:
         near = (fractions.narrow(dim, 0, shape[dim] - 1) * fractions.narrow(dim, 1, shape[dim] - 1)).mean() * 12
         assert abs(near.item()) < 0.02
     assert abs((fractions * (other.double() / 2**32 - 0.5)).mean().item() * 12) < 0.02
-    part = hashes((1, 2, 5, 6, 7), (1, 1, 20, 3, 9), torch.tensor(123456789012345))
+    part = hashes((1, 2, 5, 6, 7), (1, 1, 20, 3, 9), torch.tensor(123456789012345), HOST)
     assert torch.equal(part, numbers[1:2, 1:3, 20:25, 3:9, 9:16])

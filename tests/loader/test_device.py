@@ -83,6 +83,7 @@ class Host:
         self._left = deque(enumerate(given))
         self._late = late
         self.taken = 0
+        self.seconds_on_device = 0.0
         self.asked = 0
 
     def ready(self) -> bool:

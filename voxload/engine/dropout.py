@@ -16,12 +16,15 @@ from torch import Tensor, nn
 from voxload.engine.blocks import Blocks
 from voxload.engine.form import LayerPlan, Tile
 from voxload.engine.passage import Passage
+from voxload.engine.tensors import sent
 from voxload.engine.twin import with_forward
 
 _WORD = 0xFFFFFFFF
 _MULTIPLIERS = (0x7FEB352D, 0x31848BAB)
 """Odd constants below 2^31, from Wellons' search for 32-bit mixers of low bias: products stay within 63 bits."""
 _RESOLUTION = 2**32
+_FEW = 2**12
+"""Hashes that the host makes in the time in which a device is asked for the kernels of one step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +68,34 @@ def dropped(layer: Any, x: Tensor, first: Sequence[int], seed: Tensor) -> Tensor
     if not layer.training or layer.p == 0.0:
         return x
     shape = x.shape[:2] if isinstance(layer, nn.Dropout3d) else x.shape
-    keep = hashes(shape, first, seed.to(x.device)) >= int(layer.p * _RESOLUTION)
+    keep = hashes(shape, first, seed, x.device) >= int(layer.p * _RESOLUTION)
     keep = keep[(..., *(None,) * (x.ndim - keep.ndim))]
     # Where all is dropped nothing is left to scale.
     kept = x / (1 - layer.p) if layer.p < 1 else x
     return torch.where(keep, kept, torch.zeros((), dtype=x.dtype, device=x.device))
 
 
-def hashes(shape: Sequence[int], first: Sequence[int], seed: Tensor) -> Tensor:
+def hashes(shape: Sequence[int], first: Sequence[int], seed: Tensor, device: torch.device) -> Tensor:
     """Return one number from 0 to 2^32 - 1 per element, from its global position: an int64 tensor of `shape`."""
-    return hashed(
-        [
-            torch.arange(start, start + extent, dtype=torch.int64, device=seed.device)
-            for extent, start in zip(shape, first, strict=False)
-        ],
-        seed,
-    )
+    places = [
+        torch.arange(start, start + extent, dtype=torch.int64) for extent, start in zip(shape, first, strict=False)
+    ]
+    return hashed(places, seed, device)
 
 
-def hashed(places: Sequence[Tensor], seed: Tensor) -> Tensor:
-    """Return the same of elements whose global positions are given, one int64 tensor for each dimension."""
+def hashed(places: Sequence[Tensor], seed: Tensor, device: torch.device) -> Tensor:
+    """Return the same of elements whose global positions are given, one int64 tensor of the host per dimension.
+
+    The host hashes what is few, while a device is busy with what it was asked before: there each of the many small
+    steps would be a kernel.
+    """
     words = _mixed((seed >> 32) & _WORD) ^ (seed & _WORD)
     for along in places:
         # Hashed axis by axis: only the last step has as many elements as the volume.
-        words = _mixed(_mixed(words)[..., None] ^ (along & _WORD))
-    return _mixed(words)
+        if words.numel() * along.numel() > _FEW:
+            words = sent(words, device)
+        words = _mixed(_mixed(words)[..., None] ^ sent(along & _WORD, words.device))
+    return _mixed(sent(words, device))
 
 
 def _mixed(words: Tensor) -> Tensor:

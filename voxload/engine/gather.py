@@ -17,6 +17,7 @@ from voxload.engine.compiling import keep_order
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.exchange.registry import exchange_at
 from voxload.engine.plan import Part, Run, part_of
+from voxload.engine.tensors import empty_like_block, packed
 
 
 def gather(x: Tensor, part: Part, *, fill: float, exchange: Exchange) -> Tensor:
@@ -36,14 +37,63 @@ def gather(x: Tensor, part: Part, *, fill: float, exchange: Exchange) -> Tensor:
     if exchange.carries_graph:
         whole: Tensor = exchange.gathered(x, part, fill)  # type: ignore[attr-defined] # what such exchanges have
         return whole
-    result: Tensor = _gather(x, part.number, fill, exchange.key)
-    return result
+    if _is_watched(x):
+        result: Tensor = _gather(x, part.number, fill, exchange.key)
+        return result
+    gathered: Tensor = _Gather.apply(x, part, fill, exchange)  # type: ignore[no-untyped-call] # torch leaves it untyped
+    return gathered
 
 
 def scatter_add(x: Tensor, part: Part, *, exchange: Exchange) -> Tensor:
     """Return this rank's block of the sum of what all ranks gathered: the adjoint of `gather`."""
-    result: Tensor = _scatter_add(x, part.number, exchange.key)
-    return result
+    if _is_watched(x):
+        result: Tensor = _scatter_add(x, part.number, exchange.key)
+        return result
+    added: Tensor = _ScatterAdd.apply(x, part, exchange)  # type: ignore[no-untyped-call] # torch leaves it untyped
+    return added
+
+
+def _is_watched(x: Tensor) -> bool:
+    """Tell whether somebody looks at operations who must see one operator: a compiler, a mode, a tensor without data.
+
+    Else the same is done without it: torch takes as long to call an operator made in Python as the copies of a small
+    block take.
+    """
+    return (
+        torch.compiler.is_compiling()
+        or type(x) not in _PLAIN
+        or x.device.type == "meta"
+        or torch._C._len_torch_dispatch_stack() > 0  # noqa: SLF001 - torch has no public way to ask
+    )
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+
+class _Gather(torch.autograd.Function):
+    """The autograd node of `gather`, outside of graphs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, part: Part, fill: float, exchange: Exchange) -> Tensor:
+        ctx.part, ctx.exchange = part, exchange
+        return _collect(x, part, fill, exchange)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None, None]:
+        return scatter_add(grads[0], ctx.part, exchange=ctx.exchange), None, None, None
+
+
+class _ScatterAdd(torch.autograd.Function):
+    """The autograd node of `scatter_add`, outside of graphs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, part: Part, exchange: Exchange) -> Tensor:
+        ctx.part, ctx.exchange = part, exchange
+        return _spread(x, part, exchange)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
+        return gather(grads[0], ctx.part, fill=0.0, exchange=ctx.exchange), None, None
 
 
 @torch.library.custom_op("voxload::gather", mutates_args=())
@@ -60,12 +110,12 @@ def _scatter_add(x: Tensor, part: int, exchange: int) -> Tensor:
 
 @_gather.register_fake
 def _(x: Tensor, part: int, fill: float, exchange: int) -> Tensor:  # noqa: ARG001 - the operator's own signature
-    return x.new_empty(_resized(x, part_of(part), part_of(part).needed))
+    return empty_like_block(x, _resized(x, part_of(part), part_of(part).needed))
 
 
 @_scatter_add.register_fake
 def _(x: Tensor, part: int, exchange: int) -> Tensor:  # noqa: ARG001 - the operator's own signature
-    return x.new_empty(_resized(x, part_of(part), part_of(part).owned))
+    return empty_like_block(x, _resized(x, part_of(part), part_of(part).owned))
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG001 - torch's signature
@@ -91,11 +141,11 @@ def _collect(x: Tensor, part: Part, fill: float, exchange: Exchange) -> Tensor:
     """Carry out a gather; the copy of the own positions runs while the messages travel."""
     dim = part.dim
     outgoing = {
-        peer: torch.cat([x.narrow(dim, run.source, run.length) for run in runs], dim) for peer, runs in part.outgoing
+        peer: packed([x.narrow(dim, run.source, run.length) for run in runs], dim) for peer, runs in part.outgoing
     }
     incoming = {peer: x.new_empty(_resized(x, part, _total(runs))) for peer, runs in part.incoming}
     pending = exchange.start(part.axis, _sendable(outgoing), _sendable(incoming))
-    result = x.new_empty(_resized(x, part, part.needed))
+    result = empty_like_block(x, _resized(x, part, part.needed))
     for start, stop in part.gaps:
         result.narrow(dim, start, stop - start).fill_(fill)
     for run in part.here:
@@ -111,13 +161,19 @@ def _spread(x: Tensor, part: Part, exchange: Exchange) -> Tensor:
     """Carry out a scatter-add: what came in goes back, in the same packing."""
     dim = part.dim
     outgoing = {
-        peer: torch.cat([x.narrow(dim, run.target, run.length) for run in runs], dim) for peer, runs in part.incoming
+        peer: packed([x.narrow(dim, run.target, run.length) for run in runs], dim) for peer, runs in part.incoming
     }
     incoming = {peer: x.new_empty(_resized(x, part, _total(runs))) for peer, runs in part.outgoing}
     pending = exchange.start(part.axis, _sendable(outgoing), _sendable(incoming))
-    result = x.new_zeros(_resized(x, part, part.owned))
+    result = empty_like_block(x, _resized(x, part, part.owned))
+    own = next((run for run in part.here if run.length == part.owned), None)
+    if own is None:
+        result.zero_()
+    else:  # what halos need: the whole block, once, which need not be added to zeros
+        result.copy_(x.narrow(dim, own.target, own.length))
     for run in part.here:
-        result.narrow(dim, run.source, run.length).add_(x.narrow(dim, run.target, run.length))
+        if run is not own:
+            result.narrow(dim, run.source, run.length).add_(x.narrow(dim, run.target, run.length))
     pending.wait()
     # Peers are in a fixed order, so a sum of several halos has the same rounding on every run.
     for peer, runs in part.outgoing:
@@ -148,4 +204,6 @@ def _total(runs: Sequence[Run]) -> int:
 
 def _unpacked(message: Tensor, runs: Sequence[Run], dim: int) -> Sequence[Tensor]:
     """Cut a received message into its runs."""
+    if len(runs) == 1:
+        return (message,)
     return torch.split(message, [run.length for run in runs], dim)

@@ -23,6 +23,7 @@ from voxload.engine.gather import gather, scatter_add
 from voxload.engine.join import Join
 from voxload.engine.plan import FIRST_AXIS
 from voxload.engine.region import Fetch, Margin, Region, Return, Slabs
+from voxload.engine.tensors import dense, zeros_like_block
 from voxload.engine.window import Window
 
 
@@ -230,7 +231,7 @@ class _Backward:
         self._weight, self._bias = weights
         self._needs_x, self._needs_weight, self._needs_bias = needs
         # Outputs at the faces that were computed again owe nothing to the block's own convolution.
-        self._grad = grad.clone() if self._join is Join.PATCH else grad.contiguous()
+        self._grad = grad.clone() if self._join is Join.PATCH else dense(grad)
         self._into_bias = grad.sum((0, 2, 3, 4)) if self._needs_bias and self._bias is not None else None
         self._into_weight: Tensor | None = None
         self._rows: list[tuple[Tensor, Face]] = []
@@ -340,7 +341,7 @@ def _edge(region: Region, face: Face, join: Join) -> Tensor:
     if join is Join.PATCH:
         rows = region.take(dim, face.start, face.rows, level=face.level)
     else:
-        rows = halo.new_zeros(region.extents(dim, face.rows, level=face.level))
+        rows = zeros_like_block(region.block, region.extents(dim, face.rows, level=face.level))
     return torch.cat([rows, halo] if face.is_high else [halo, rows], dim)
 
 
@@ -360,7 +361,7 @@ def _convolved(x: Tensor, weights: tuple[Tensor, Tensor | None], layout: Layout,
     for axis, extent in enumerate(layout.extents):
         if y.shape[FIRST_AXIS + axis] > extent:
             y = y.narrow(FIRST_AXIS + axis, 0, extent)
-    return y.contiguous() if not y.is_contiguous() and y._base is not None else y  # noqa: SLF001 - whether it is a view
+    return dense(y) if not y.is_contiguous() and y._base is not None else y  # noqa: SLF001 - whether it is a view
 
 
 def _outputs(window: Window, extent: int, padding: int) -> int:

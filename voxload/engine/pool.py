@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from voxload.engine.conv import Unpadded
 from voxload.engine.form import Tile
 from voxload.engine.stencil import Stencil, at_least, cropped
+from voxload.engine.tensors import sent
 from voxload.engine.window import Window
 from voxload.errors import UsageError
 from voxload.geometry import SPATIAL_AXES
@@ -42,7 +43,7 @@ class Averaged:
                 _count(window, output, extent, padding=self.counts_padding)
                 for output in range(first, first + tile.extents[axis])
             ]
-            per_axis.append(torch.tensor(counts, dtype=like.dtype, device=like.device))
+            per_axis.append(sent(torch.tensor(counts, dtype=like.dtype), like.device))
         return per_axis[0][:, None, None] * per_axis[1][:, None] * per_axis[2]
 
 

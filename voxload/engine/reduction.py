@@ -20,6 +20,7 @@ from voxload.engine.outside import Outside
 from voxload.engine.passage import Passage
 from voxload.engine.plan import FIRST_AXIS, plan_axis
 from voxload.engine.statistics import wide_type
+from voxload.engine.tensors import sent
 from voxload.engine.total import all_sum
 from voxload.engine.twin import with_forward
 from voxload.errors import UsageError
@@ -64,7 +65,7 @@ class Reduction:
         part = x.to(wide_type(x))
         for axis in _AXES:
             # The axis at hand is always the first one left; its outputs go behind all others.
-            weights = self._weights(axis, tile).to(x.device, part.dtype)
+            weights = sent(self._weights(axis, tile).to(part.dtype), x.device)
             part = torch.tensordot(part, weights, dims=([FIRST_AXIS], [1]))
         return all_sum(part, passage.exchange).to(x.dtype)
 

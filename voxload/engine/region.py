@@ -14,6 +14,7 @@ from torch import Tensor
 
 from voxload.engine.exchange.protocol import Exchange, Pending
 from voxload.engine.plan import FIRST_AXIS, Part, Run
+from voxload.engine.tensors import packed, zeros_like_block
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class Fetch:
         """Send what others need along the margin's axis, and begin to receive this rank's halo."""
         dim, level, part = margin.dim, len(region.slabs), margin.part
         outgoing = {
-            peer: torch.cat([region.take(dim, run.source, run.length) for run in runs], dim).contiguous()
+            peer: packed([region.take(dim, run.source, run.length) for run in runs], dim).contiguous()
             for peer, runs in part.outgoing
         }
         incoming = {
@@ -132,7 +133,8 @@ class Fetch:
         }
         pending = exchange.start(part.axis, _filled(outgoing), _filled(incoming))
         low, high = (
-            region.block.new_zeros(region.extents(dim, extent, level=level)) for extent in (margin.low, margin.high)
+            zeros_like_block(region.block, region.extents(dim, extent, level=level))
+            for extent in (margin.low, margin.high)
         )
         slabs = Slabs(margin, low, high)
         for run in margin.here:

@@ -15,6 +15,7 @@ from voxload.engine.form import Tile
 from voxload.engine.plan import FIRST_AXIS
 from voxload.engine.reach import Interval, clamped
 from voxload.engine.stencil import HANDED, Stencil, cropped
+from voxload.engine.tensors import sent
 from voxload.engine.twin import with_forward
 from voxload.errors import UsageError
 from voxload.geometry import SPATIAL_AXES
@@ -139,13 +140,13 @@ def _interpolated(layer: Any, x: Tensor, tile: Tile) -> Tensor:
 
 def mixed(x: Tensor, dim: int, places: tuple[np.ndarray, np.ndarray], weight: np.ndarray) -> Tensor:
     """Return the weighted means of the two neighbours at `places` along `dim`."""
-    low, high = (torch.from_numpy(place).to(x.device) for place in places)
+    low, high = (sent(torch.from_numpy(place), x.device) for place in places)
     nearest = x.index_select(dim, low)
     if not weight.any():
         return nearest
     shape = [1] * x.ndim
     shape[dim] = -1
-    part = torch.from_numpy(weight).to(x.device, x.dtype).view(shape)
+    part = sent(torch.from_numpy(weight).to(x.dtype), x.device).view(shape)
     return nearest * (1 - part) + x.index_select(dim, high) * part
 
 

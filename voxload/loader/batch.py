@@ -63,6 +63,11 @@ class Batches(Protocol):
         """Batches that `next` returned, or raised in place of: those that come again after a time-out do not count."""
         ...
 
+    @property
+    def seconds_on_device(self) -> float:
+        """Seconds that `next` has waited for what the consumer asked of its device, and not for storage."""
+        ...
+
     def next(self) -> Batch | None:
         """Return the next batch, waiting for it; None when there is none left.
 

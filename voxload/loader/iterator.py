@@ -71,10 +71,15 @@ class VolumeIterator(_BaseDataLoaderIter):
         """Return the next batch, checked against the other ranks of the group."""
         asked = perf_counter()
         recorder = self._reader.recorder
-        if self._delivered is not None:
-            recorder.computed(asked - self._delivered)
-            self._delivered = None
-        batch = self._next_batch()
+        worked = None if self._delivered is None else asked - self._delivered
+        self._delivered = None
+        before, on_device = self._seconds_on_device, 0.0
+        try:
+            batch = self._next_batch()
+        finally:
+            on_device = self._seconds_on_device - before
+            if worked is not None:  # waiting for the device is its work on the batches before
+                recorder.computed(worked + on_device)
         read = perf_counter()
         self._reader.agreement.check(None if batch is None else batch.indices, step=self._step)
         agreed = perf_counter()
@@ -84,8 +89,12 @@ class VolumeIterator(_BaseDataLoaderIter):
         data = self._deliver(batch)
         self._step += 1
         self._delivered = perf_counter()
-        self._count(batch, asked=asked, stall=self._delivered - asked - (agreed - read))
+        self._count(batch, asked=asked, stall=self._delivered - asked - (agreed - read) - on_device)
         return data
+
+    @property
+    def _seconds_on_device(self) -> float:
+        return 0.0 if self._ahead is None else self._ahead.seconds_on_device
 
     def _next_batch(self) -> Batch | None:
         """Return the next batch; it counts as delivered from here on, whatever becomes of it."""

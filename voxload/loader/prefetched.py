@@ -160,6 +160,7 @@ class PrefetchedEpoch:
         self._wanted: tuple[int, ...] | None = None
         self._step = plan.first_step
         self.taken = 0
+        self.seconds_on_device = 0.0
         self.is_over = False
 
     def next(self) -> Batch | None:

@@ -214,6 +214,7 @@ class EpochReads:
         self._error: Exception | None = None  # what the sampler raised
         self._drawn = 0
         self._taken = 0
+        self.seconds_on_device = 0.0
         ahead.reads.drop_with(self, begun)
 
     def prime(self) -> None:

@@ -14,6 +14,7 @@ from voxload.engine.forward.rules.pointwise import under
 from voxload.engine.forward.rules.windows import bound
 from voxload.engine.forward.ruling import Here, NoRule, Ruling, Wishes
 from voxload.engine.forward.sharding import Sharding
+from voxload.engine.tensors import sent
 
 ATTENTION: frozenset[Any] = frozenset([functional.scaled_dot_product_attention])
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
@@ -40,7 +41,7 @@ class Attend:
             given["attn_mask"] = self.mask.block(given["attn_mask"], here.coords)
         if given["is_causal"]:
             # Torch counts rows from the first one of the whole.
-            rows = torch.tensor(self.cut.positions(len(self.cut.dims) - 2, here.coords), device=query.device)
+            rows = sent(torch.tensor(self.cut.positions(len(self.cut.dims) - 2, here.coords)), query.device)
             given |= {"is_causal": False, "attn_mask": rows[:, None] >= torch.arange(key.shape[-2], device=key.device)}
         if query.numel():
             return function(**given)

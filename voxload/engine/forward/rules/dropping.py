@@ -43,13 +43,13 @@ class Drop:
         is_training = True if given["training"] is None else bool(given["training"])
         if not is_training or share == 0.0:
             return x
-        seed = torch.randint(_SEEDS, (), dtype=torch.int64).to(x.device)
+        seed = torch.randint(_SEEDS, (), dtype=torch.int64)
         count = DROPOUTS[function]
         places = [
-            torch.tensor(self.cut.positions(number, here.coords), dtype=torch.int64, device=x.device)
+            torch.tensor(self.cut.positions(number, here.coords), dtype=torch.int64)
             for number in range(x.ndim if count is None else count)
         ]
-        keep = hashed(places, seed) >= int(share * _RESOLUTION)
+        keep = hashed(places, seed, x.device) >= int(share * _RESOLUTION)
         keep = keep[(..., *(None,) * (x.ndim - keep.ndim))]
         scale = keep.to(x.dtype) / (1 - share) if share < 1 else torch.zeros_like(x)
         return x.mul_(scale) if given["inplace"] else x * scale

@@ -17,6 +17,7 @@ from voxload.engine.forward.rules.windows import bound
 from voxload.engine.forward.ruling import Here, NoRule, Ruling, Same, Wishes
 from voxload.engine.forward.sharding import Dim, Factor, Sharding
 from voxload.engine.statistics import wide_type
+from voxload.engine.tensors import sent
 
 SUMS, MEANS = frozenset([torch.sum, Tensor.sum]), frozenset([torch.mean, Tensor.mean])
 MAXIMA, MINIMA = frozenset([torch.amax, Tensor.amax]), frozenset([torch.amin, Tensor.amin])
@@ -140,7 +141,7 @@ class PoolTo:
                 lo, hi = window * extent // size, -(-(window + 1) * extent // size)
                 weights[window, max(lo - first, 0) : max(hi - first, 0)] = 1 / (hi - lo)
             # The dimension at hand is always the first one left; its outputs go behind all others.
-            part = torch.tensordot(part, weights.to(part.device, part.dtype), dims=([_FIRST], [1]))
+            part = torch.tensordot(part, sent(weights.to(part.dtype), part.device), dims=([_FIRST], [1]))
         shape = (*part.shape[:_FIRST], *(each for size in self.sizes for each in (1, size)))
         gathered = moved(part.reshape(shape), self.move, here.coords, here.exchange)
         return gathered.sum(tuple(range(_FIRST, gathered.ndim, 2))).to(x.dtype)

@@ -16,6 +16,7 @@ from voxload.engine.forward.recording import Call
 from voxload.engine.forward.rules.windows import bound
 from voxload.engine.forward.ruling import Here, NoRule, Rule, Ruling, Same, Wishes
 from voxload.engine.forward.sharding import Factor, Sharding
+from voxload.engine.tensors import sent
 from voxload.engine.total import all_sum
 
 _FORWARD = ("fft", "fft2", "fftn", "rfft", "rfft2", "rfftn")
@@ -65,7 +66,7 @@ class Modes:
         # Whole numbers of turns are taken off before anything is rounded.
         turns = (places[:, None] * torch.tensor(self.kept[dim], dtype=torch.int64)) % extent
         waves = torch.polar(torch.ones((), dtype=torch.float64), turns.double() * (-2 * pi / extent))
-        real, imaginary = (part.to(x.device, _real(x)) for part in (waves.real, waves.imag))
+        real, imaginary = (sent(part.to(_real(x)), x.device) for part in (waves.real, waves.imag))
         if x.is_complex():
             found = torch.tensordot(x, torch.complex(real, imaginary), dims=([dim], [0]))
         else:
@@ -202,7 +203,7 @@ def _picked(x: Tensor, dim: int, known: range, places: Sequence[int]) -> Tensor:
         return x
     if tuple(places) == tuple(range(places[0], places[0] + len(places))):
         return x.narrow(dim, places[0], len(places))
-    return x.index_select(dim, torch.tensor(places, device=x.device))
+    return x.index_select(dim, sent(torch.tensor(places), x.device))
 
 
 def _transformed(function: Callable[..., Any], x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
