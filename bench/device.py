@@ -10,8 +10,8 @@ Prints, for a CUDA device where there is one and for the CPU else, by the same c
   (asked: under 1 %), and the time that the loop waited in the loader;
 - with ``--picture FILE.png``, copies and computation as bars over time.
 
-The figures for CUDA are open: it has not run on a machine with a GPU yet. On the CPU a copy takes the time of the very
-core that computes, so that copies are part of the stall there.
+``python -m bench.gpu`` takes these figures on a GPU, and docs/gpu.md has them. On the CPU a copy takes the time of the
+very core that computes, so that copies are part of the stall there.
 
     python bench/device.py [--device cuda] [--size 128] [--samples 32] [--batch-size 1] [--picture FILE.png] [--json]
 """

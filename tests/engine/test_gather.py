@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,6 +77,35 @@ def test_scatter_add_is_the_adjoint_of_gather(plan: AxisPlan) -> None:
 
     left, right, scale = (sum(column) for column in zip(*world.run(work), strict=True))
     assert abs(left - right) <= 1e-13 * max(scale, 1.0)
+
+
+@given(plans(), st.lists(st.booleans(), min_size=4, max_size=4))
+@settings(deadline=None)
+def test_halos_keep_the_layout_of_the_block(plan: AxisPlan, are_last: list[bool]) -> None:
+    """Both directions give the same values in the layout that they were given, whatever that of the other ranks is."""
+    world, dim = _world(plan), 2 + plan.axis
+    shape = [2, 3, 2, 2, 2]
+    shape[dim] = plan.bounds[-1]
+    whole = torch.randn(shape, dtype=torch.float64)
+    shape[dim] = max(hi - lo for lo, hi in plan.needs)
+    grads = torch.randn(shape, dtype=torch.float64)
+
+    def work(place: int, *, is_mixed: bool) -> list[Tensor]:
+        is_last = is_mixed and are_last[place]
+        layout = torch.channels_last_3d if is_last else torch.contiguous_format
+        (first, last), (lo, hi) = plan.bounds[place : place + 2], plan.needs[place]
+        x = whole.narrow(dim, first, last - first).contiguous(memory_format=layout)
+        y = grads.narrow(dim, 0, hi - lo).contiguous(memory_format=layout)
+        part, exchange = plan.at(place), world.rank(place)
+        found = [gather(x, part, fill=0.0, exchange=exchange), scatter_add(y, part, exchange=exchange)]
+        for given_one, made in zip((x, y), found, strict=True):
+            assert made.is_contiguous(memory_format=layout) or given_one.is_contiguous()
+        return found
+
+    for mixed, plain in zip(
+        world.run(partial(work, is_mixed=True)), world.run(partial(work, is_mixed=False)), strict=True
+    ):
+        assert all(map(torch.equal, mixed, plain))
 
 
 def test_derivatives_of_both_directions() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
+from bench.networking.network import Network
+from bench.networking.own import OWN
 from voxload.engine import NoExchange, shard
 from voxload.grid import ProcessGrid
 from voxload.models import CosmoFlow, UNet3D
@@ -32,7 +35,8 @@ LAYERS: dict[str, nn.Module] = {
 
 
 def _step(network: nn.Module, x: Tensor) -> None:
-    network(x).float().square().mean().backward()
+    found = [leaf for leaf in tree_leaves(network(x)) if isinstance(leaf, Tensor) and leaf.requires_grad]
+    torch.stack([leaf.float().square().mean() for leaf in found]).sum().backward()  # type: ignore[no-untyped-call] # torch's
 
 
 def _without_waiting(network: nn.Module, x: Tensor, device: torch.device) -> None:
@@ -69,3 +73,17 @@ def test_no_network_waits_for_the_device(name: str, device: torch.device) -> Non
     x = torch.randn(1, 1, *SHAPE, device=device).contiguous(memory_format=torch.channels_last_3d)
     with torch.autocast(device.type, torch.bfloat16):
         _without_waiting(split, x, device)
+
+
+@pytest.mark.parametrize("network", [each for each in OWN if len(each.shape) == len(SHAPE)], ids=lambda each: each.name)
+@pytest.mark.filterwarnings("default:.*whole on every rank:RuntimeWarning")
+def test_no_own_forward_waits_for_the_device(network: Network, device: torch.device) -> None:
+    """Nor do networks that run their own forward, once it is planned."""
+    extents = (16, 16, 16)
+    grid = ProcessGrid((2, 2, 1), 4)
+    model = network.build(extents).to(device)
+    split = shard(model, grid, shape=extents, exchange=NoExchange(grid))
+    own = grid.block(extents).slices
+    x = torch.randn(2, network.channels, *extents, device=device)[(slice(None), slice(None), *own)].contiguous()
+    _step(split, x)  # of a shape seen for the first time all results are compared
+    _without_waiting(split, x, device)

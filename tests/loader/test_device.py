@@ -202,6 +202,20 @@ def test_a_host_batch_is_held_until_its_copy_ends() -> None:
     assert not under_way.copies
 
 
+def test_waiting_for_the_device_is_no_wait_for_storage() -> None:
+    """The time in which copies behind the consumer's own work are waited for is told apart, and is all that is."""
+    copier = LateCopier()
+    batches = DeviceBatches(Host([_batch(0), _batch(1)], late=frozenset({1})), _ring(1, copier))
+    assert batches.next() is not None
+    before = batches.seconds_on_device
+    timer = threading.Timer(0.05, copier.end)
+    timer.start()
+    assert batches.next() is not None
+    timer.join()
+    assert batches.seconds_on_device > before
+    copier.end()
+
+
 def test_a_dropped_iterator_waits_for_its_copies_and_gives_its_buffers_back() -> None:
     """What an abandoned epoch had fetched ahead is free for the next one, once it is copied."""
     copier = LateCopier()

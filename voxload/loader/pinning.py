@@ -42,8 +42,7 @@ class PageLock(Protocol):
 class CudaPageLock:
     """Registers memory with CUDA, as ``cudaHostRegister`` of the CUDA Runtime API describes it.
 
-    torch's pinned allocator rounds every size up to a power of two; this takes the pages that are asked for. Written
-    from the documentation: it has not run on a machine with a GPU yet.
+    torch's pinned allocator rounds every size up to a power of two; this takes the pages that are asked for.
 
     Parameters
     ----------

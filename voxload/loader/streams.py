@@ -106,9 +106,8 @@ class HostCopier:
 class CudaCopier:
     """Copies on a stream of its own, which waits for the consumer's stream by events only, and it for that.
 
-    The consumer's stream is the one that is current in its thread when it asks for a batch. Written from the
-    documentation (CUDA C++ Programming Guide, asynchronous concurrent execution; PyTorch, CUDA semantics): it has not
-    run on a machine with a GPU yet.
+    The consumer's stream is the one that is current in its thread when it asks for a batch. See the CUDA C++
+    Programming Guide, asynchronous concurrent execution, and PyTorch, CUDA semantics.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Compiled chains: one kernel of a chain, made by torch.compile for one shape.
 
-It is the device's way, tested on the CPU; on a GPU it has not run yet. Where torch.compile is switched off by its own
+It is the device's way, tested on the CPU too. Where torch.compile is switched off by its own
 switches (``TORCH_COMPILE_DISABLE=1``, ``torch.compiler.set_stance("force_eager")``) the chain runs step by step.
 """
 
