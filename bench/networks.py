@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.documented import ROOT, table_row
 from bench.networking.network import Network
-from bench.networking.outcome import HEADER, Outcome, Verdict, read_outcomes, row, write_outcomes
+from bench.networking.outcome import HEADER, Outcome, Verdict, row
+from bench.networking.table import Entry, Table
 from bench.networking.zoo import NETWORKS
 
 GRIDS = ("2,1,1", "2,1,2", "2,2,2")
@@ -81,7 +82,8 @@ def main(words: Sequence[str] | None = None) -> int:
         print(row(network.title, outcomes, whole), flush=True)
         bad |= any(each.verdict in {Verdict.WRONG, Verdict.CRASHED} for each in outcomes)
         if options.json:
-            write_outcomes(options.json, read_outcomes(options.json) | {network.title: (outcomes, whole)})
+            table = Table.read(options.json)
+            table.with_entry(network.library, network.title, Entry(tuple(outcomes), whole)).write(options.json)
     return int(bad)
 
 

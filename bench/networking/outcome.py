@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import enum
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from bench.documented import table_row
@@ -64,23 +62,3 @@ def row(title: str, outcomes: Sequence[Outcome], whole: str) -> str:
     figures = [f"{max((getattr(each, name) for each in exact), default=0.0):.0e}" for name in ("result", "gradient")]
     verdict = worst.verdict.value + (f": {worst.why}" if worst.why else "")
     return table_row([title, verdict, *(figures if exact else ("", "")), whole])
-
-
-Outcomes = dict[str, tuple[list[Outcome], str]]
-"""By the titles of networks: what became of each on its grids, and what it makes whole."""
-
-
-def read_outcomes(path: Path) -> Outcomes:
-    """Return what a file holds; nothing where there is none."""
-    if not path.exists():
-        return {}
-    documents = json.loads(path.read_text(encoding="utf-8"))
-    return {title: ([Outcome.read(one) for one in each["grids"]], each["whole"]) for title, each in documents.items()}
-
-
-def write_outcomes(path: Path, outcomes: Outcomes) -> None:
-    """Write them."""
-    documents = {
-        title: {"grids": [one.document() for one in ones], "whole": whole} for title, (ones, whole) in outcomes.items()
-    }
-    path.write_text(json.dumps(documents, indent=1) + "\n", encoding="utf-8")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+import torch
 from torch import Tensor, nn
 
+from bench import networks_page
 from bench.networking import child
 from bench.networking.network import Network
 from bench.networking.outcome import Outcome, Verdict, row
 from bench.networking.own import Causal, DeepSupervision, Excited, Patches
+from bench.networking.table import Entry, Table
 from bench.networking.zoo import NETWORKS
 from bench.networks import compared, main
 from voxload.engine.exchange.loopback import LoopbackRank
@@ -98,3 +104,47 @@ def test_what_is_no_grid_is_an_error(grid: str, capsys: pytest.CaptureFixture[st
 def test_names_tell_networks_apart() -> None:
     """A process is given one by its name."""
     assert len({each.title for each in NETWORKS}) == len(NETWORKS)
+
+
+def test_a_table_keeps_what_it_is_not_given_again(tmp_path: Path) -> None:
+    """A network takes the place of its earlier outcomes; others stay, and are counted by library."""
+    path = tmp_path / "networks.json"
+    exact, refused = Outcome((2, 1, 1), Verdict.EXACT, 1e-15, 2e-12), Outcome((2, 2, 2), Verdict.REFUSED, why="no")
+    table = Table().with_entry("numpy", "numpy one", Entry((exact, refused), "nothing"))
+    table.with_entry("torch", "torch two", Entry((exact,), "refused: 65 MiB")).write(path)
+    table = Table.read(path).with_entry("numpy", "numpy one", Entry((exact, exact), "1 calls, at most 2.0 MiB"))
+    table.write(path)
+    assert Table.read(path) == table
+    assert table.versions == {"numpy": np.__version__, "torch": torch.__version__}
+    assert table.entries["torch two"].verdict is Verdict.EXACT
+    assert table.counts(["torch", "numpy"]).splitlines()[2:] == [
+        f"| torch | {torch.__version__} | 1 | 1 | 0 | 0 | 0 | 0 | 0 |",
+        f"| numpy | {np.__version__} | 1 | 1 | 0 | 0 | 0 | 0 | 1 |",
+        "| all |  | 2 | 2 | 0 | 0 | 0 | 0 | 1 |",
+    ]
+    assert "| torch two | exact | 1e-15 | 2e-12 | refused: 65 MiB |" in table.rows(["torch two", "no such"])
+    assert Entry((exact, refused), "not told").verdict is Verdict.REFUSED
+    assert not Entry((exact,), "not told").fits
+
+
+def test_the_script_fills_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In small: one network on one grid, in a process of its own."""
+    path = tmp_path / "networks.json"
+    assert main(["--only", "squeeze and excitation", "--grid", "1,2,1", "--json", str(path)]) == 0
+    ((title, entry),) = Table.read(path).entries.items()
+    assert entry.verdict is Verdict.EXACT
+    assert f"| {title} | exact |" in capsys.readouterr().out
+
+
+def test_the_document_has_the_last_table() -> None:
+    """Nothing in it is wrong or crashed, and it is as large, as exact and as local as was asked for."""
+    text = networks_page.DOCUMENT.read_text(encoding="utf-8")
+    assert networks_page.DOCUMENTED.filled(text) == text
+    entries = list(Table.read(networks_page.LAST).entries.values())
+    verdicts = [entry.verdict for entry in entries]
+    assert Verdict.WRONG not in verdicts
+    assert Verdict.CRASHED not in verdicts
+    assert len(entries) >= 60
+    assert verdicts.count(Verdict.EXACT) >= 52
+    assert sum(entry.fits and entry.verdict is Verdict.EXACT for entry in entries) >= 40
+    assert {outcome.spatial for entry in entries for outcome in entry.outcomes} == {(2, 1, 1), (2, 1, 2), (2, 2, 2)}

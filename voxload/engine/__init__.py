@@ -15,6 +15,7 @@ from voxload.engine.exchange.none import NoExchange
 from voxload.engine.exchange.p2p import P2P
 from voxload.engine.exchange.protocol import Exchange, Pending
 from voxload.engine.explain import explain
+from voxload.engine.methods import shard_methods, unshard
 from voxload.engine.shard import shard
 from voxload.engine.sharded import Sharded
 from voxload.engine.total import all_sum
@@ -35,4 +36,6 @@ __all__ = [
     "explain",
     "losses",
     "shard",
+    "shard_methods",
+    "unshard",
 ]

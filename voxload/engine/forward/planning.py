@@ -74,7 +74,12 @@ class ForwardPlan:
 
 
 def plan_forward(
-    recording: Recording, given: Sequence[Sharding], *, min_width: int = 0, gather_limit: int = GATHER_LIMIT
+    recording: Recording,
+    given: Sequence[Sharding],
+    *,
+    min_width: int = 0,
+    gather_limit: int = GATHER_LIMIT,
+    returns_whole: bool = False,
 ) -> ForwardPlan:
     """Return how the calls of `recording` are carried out where the network is given tensors that are cut so.
 
@@ -93,7 +98,7 @@ def plan_forward(
     for value in leaves(recording.result):
         if isinstance(value, Value):
             cut = planner.cuts[value.number]
-            results[cut] = plan_move(cut, returned(cut, axes))
+            results[cut] = plan_move(cut, Sharding.whole(cut.shape) if returns_whole else returned(cut, axes))
     return planner.planned(results)
 
 

@@ -40,6 +40,8 @@ class Cut:
     """An axis whose blocks would have fewer voxels than this goes to fewer ranks."""
     gather_limit: int = GATHER_LIMIT
     """Bytes up to which tensors are made whole for a call that has no split form."""
+    returns_whole: bool = False
+    """Whether every rank gets the whole of all results."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -129,8 +131,9 @@ class Plans:
             self._plans.move_to_end(key)
             return known
         recording = record(self._skeleton, network, whole)
-        plan = plan_forward(recording, cuts, min_width=self.cut.min_width, gather_limit=self.cut.gather_limit)
-        digest = zlib.crc32(repr((recording.described(), cuts, self.cut.min_width, self.cut.gather_limit)).encode())
+        settings = {name: getattr(self.cut, name) for name in ("min_width", "gather_limit", "returns_whole")}
+        plan = plan_forward(recording, cuts, **settings)
+        digest = zlib.crc32(repr((recording.described(), cuts, settings)).encode())
         made = self._plans[key] = Planned(recording, plan, cuts, digest)
         if len(self._plans) > _PLANS:
             self._plans.popitem(last=False)
