@@ -15,6 +15,7 @@ from voxload.engine.exchange.none import NoExchange
 from voxload.engine.exchange.p2p import P2P
 from voxload.engine.exchange.protocol import Exchange, Pending
 from voxload.engine.explain import explain
+from voxload.engine.meshes import from_dtensor, grid_of, mesh_of, to_dtensor
 from voxload.engine.methods import shard_methods, unshard
 from voxload.engine.shard import shard
 from voxload.engine.sharded import Sharded
@@ -34,8 +35,12 @@ __all__ = [
     "all_sum",
     "check",
     "explain",
+    "from_dtensor",
+    "grid_of",
     "losses",
+    "mesh_of",
     "shard",
     "shard_methods",
+    "to_dtensor",
     "unshard",
 ]
