@@ -95,14 +95,19 @@ class VoxelLoss(nn.Module):
     def _weight(self, prediction: Tensor, target: Tensor) -> Tensor:
         """Return what torch divides this block's sum by."""
         if type(self.loss) not in _BY_VOXEL:
-            return torch.tensor(float(prediction.numel()))
+            return _number(prediction.numel(), prediction)
         weight: Tensor | None = self.loss.weight
         if target.is_floating_point():  # shares of classes instead of one class: torch divides by voxels
-            return torch.tensor(float(prediction.numel() // prediction.shape[1]))
+            return _number(prediction.numel() // prediction.shape[1], prediction)
         counted = torch.ne(target, self.loss.ignore_index)
         if weight is None:
             return counted.sum()
         return (weight[torch.where(counted, target, 0)] * counted).sum()
+
+
+def _number(number: int, beside: Tensor) -> Tensor:
+    """Return a number where a tensor is, without a copy that the host would wait for."""
+    return torch.full((), float(number), device=beside.device)
 
 
 class DiceLoss(nn.Module):
