@@ -14,6 +14,8 @@ _PLACE = "segmentation_models_pytorch_3d"
 _ENCODER: dict[str, Any] = {"encoder_weights": None, "in_channels": 1, "classes": 2}
 _LEVELS: dict[str, Any] = {"encoder_depth": 3}
 _WIDTHS: dict[str, Any] = _LEVELS | {"decoder_channels": (16, 8, 8)}
+_DEEP: dict[str, Any] = {"decoder_channels": (16, 8, 8, 8, 8)}
+"""These encoders have all five levels."""
 _STRIDES: dict[str, Any] = {"strides": ((2, 2, 2),) * 3}
 
 
@@ -27,8 +29,8 @@ def _network(kind: str, encoder: str = "resnet18", *, step: int = 8, least: int 
 
 
 SEGMENTING = (
-    _network("Unet", **_WIDTHS, **_STRIDES),
-    _network("Unet", "densenet121", **_WIDTHS, **_STRIDES),
+    _network("Unet", step=32, least=1, **_DEEP),
+    _network("Unet", "densenet121", step=32, least=1, **_DEEP),
     _network("Unet", "efficientnet-b0", **_WIDTHS, **_STRIDES),
     _network("Unet", "vgg11", **_WIDTHS, **_STRIDES),
     _network("UnetPlusPlus", **_WIDTHS),
