@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bench.networking.network import Network
+from bench.networking.network import LARGE, Network
 
 _BOXES = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 _SHAPE = (12, 32, 40)
@@ -29,8 +29,10 @@ def videos() -> Any:
         return importlib.import_module("torchvision.models.video")
 
 
-def _network(name: str, build: Callable[[Any], nn.Module], shape: tuple[int, ...] = _SHAPE) -> Network:
-    return Network("torchvision", name, lambda _: build(videos()), shape, channels=3)
+def _network(
+    name: str, build: Callable[[Any], nn.Module], shape: tuple[int, ...] = _SHAPE, large: tuple[int, ...] = LARGE
+) -> Network:
+    return Network("torchvision", name, lambda _: build(videos()), shape, channels=3, large=large)
 
 
 def _swin(place: Any) -> nn.Module:
@@ -43,7 +45,7 @@ TORCHVISION = (
     _network("r3d_18", lambda place: place.r3d_18(num_classes=3)),
     _network("mc3_18", lambda place: place.mc3_18(num_classes=3)),
     _network("r2plus1d_18", lambda place: place.r2plus1d_18(num_classes=3)),
-    _network("s3d", lambda place: place.s3d(num_classes=3), (16, 224, 256)),
+    _network("s3d", lambda place: place.s3d(num_classes=3), (16, 224, 256), (32, 256, 256)),
     _network("swin3d", _swin, (16, 48, 64)),
 )
 """Theirs."""
