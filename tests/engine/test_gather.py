@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.engine.outsides import sources
 from voxload.engine import Loopback
@@ -158,3 +160,40 @@ def test_second_derivatives_across_ranks(plan: AxisPlan) -> None:
     (first,) = torch.autograd.grad((y**3 * torch.cat(weights, dim)).sum(), x, create_graph=True)
     (wanted,) = torch.autograd.grad(first.square().sum(), x)
     torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-10)
+
+
+def test_who_watches_sees_one_operator() -> None:
+    """A mode of torch sees the gather and not its copies; without one there is nothing between, and values are alike.
+
+    Transforms of torch.func find the same gradient.
+    """
+
+    class Seen(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
+        """Notes the names of operators."""
+
+        def __init__(self) -> None:
+            super().__init__()  # type: ignore[no-untyped-call] # torch's
+            self.names: list[str] = []
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.names.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    world = Loopback(ProcessGrid())
+    part = plan_axis(1, (0, 3), ((-2, 4),), Outside.CIRCULAR).at(0)
+    x = torch.randn(1, 2, 2, 3, 2, dtype=torch.float64)
+    with world.turn:
+        plain = gather(x, part, fill=0.0, exchange=world.rank(0))
+        with Seen() as seen:
+            watched = gather(x, part, fill=0.0, exchange=world.rank(0))
+
+        def total(x: Tensor) -> Tensor:
+            return gather(x, part, fill=0.0, exchange=world.rank(0)).square().sum()
+
+        by_transform = torch.func.grad(total)(x)
+        leaf = x.clone().requires_grad_()
+        total(leaf).backward()  # type: ignore[no-untyped-call] # torch's
+    assert seen.names == ["voxload.gather.default"]
+    assert torch.equal(watched, plain)
+    assert leaf.grad is not None
+    assert torch.equal(by_transform, leaf.grad)

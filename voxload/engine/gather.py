@@ -74,9 +74,12 @@ class _Gather(torch.autograd.Function):
     """The autograd node of `gather`, outside of graphs."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, part: Part, fill: float, exchange: Exchange) -> Tensor:
-        ctx.part, ctx.exchange = part, exchange
+    def forward(x: Tensor, part: Part, fill: float, exchange: Exchange) -> Tensor:
         return _collect(x, part, fill, exchange)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG004 - torch's signature
+        _, ctx.part, _, ctx.exchange = inputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None, None]:
@@ -87,9 +90,12 @@ class _ScatterAdd(torch.autograd.Function):
     """The autograd node of `scatter_add`, outside of graphs."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, part: Part, exchange: Exchange) -> Tensor:
-        ctx.part, ctx.exchange = part, exchange
+    def forward(x: Tensor, part: Part, exchange: Exchange) -> Tensor:
         return _spread(x, part, exchange)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG004 - torch's signature
+        _, ctx.part, ctx.exchange = inputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
