@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from bench.splitting.functional import FunctionalUNet
 from tests.engine.forward.onblocks_world import GRID, SHAPE, SPATIAL, TOLERANCE, Net, World, evaluated, volume
-from voxload.engine import Loopback, check, explain, shard
+from voxload.engine import Loopback, NoExchange, check, explain, shard
 from voxload.engine.forward.block import Block
 from voxload.engine.forward.onblocks import OnBlocks
 from voxload.errors import UsageError
@@ -323,3 +324,42 @@ def test_words_in_the_place_of_volumes_are_asked_for() -> None:
     found = check(Net(operation), SHAPE, GRID, min_width=0)
     assert found.is_equal, str(found)
     assert Block.__module__ == "torch"  # by which opt_einsum tells whose tensors they are
+
+
+class Counts(nn.Module):
+    """Counts its calls, and does something else every so many of them."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__()
+        self.calls, self.every = 0, every
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the volume, shifted by what was counted."""
+        self.calls += 1
+        return functional.relu(x * x.shape[2]) + self.calls // self.every
+
+
+def test_a_counter_of_passes_is_told_of() -> None:
+    """Each pass is recorded anew and right; after some in a row a warning names the attribute, once."""
+    model, x = Counts(1).double(), volume()
+    grid = ProcessGrid()
+    split = shard(model, grid, shape=SHAPE, exchange=NoExchange(grid))
+    model.calls = 0
+    twin = Counts(1).double()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(8):
+            assert torch.equal(split(x), twin(x))
+    (warning,) = [each for each in told if "times in a row" in str(each.message)]
+    assert "Counts was recorded 4 times in a row, because 'calls' had another value" in str(warning.message)
+
+
+def test_modes_in_turn_are_not_told_of() -> None:
+    """Training and evaluation take turns in every program."""
+    model, x = Net().double(), volume()
+    grid = ProcessGrid()
+    split = shard(model, grid, shape=SHAPE, exchange=NoExchange(grid))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number in range(10):
+            split.train(number % 2 == 0)(x)

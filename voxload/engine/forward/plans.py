@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ from voxload.engine.forward.trees import token
 from voxload.engine.sizes import whole_size
 from voxload.grid import ProcessGrid
 
+_ANEW = 4
+"""Recordings in a row for one setting that are told of."""
 _PLANS = 32
 """Plans that are kept, for as many shapes, modes and numbers that forward is called with."""
 
@@ -94,6 +97,8 @@ class Plans:
     def __init__(self, model: nn.Module, cut: Cut) -> None:
         self.cut = cut
         self._skeleton = Skeleton(model)
+        self._anew = 0
+        self._last: tuple[str, ...] = ()
         shared = _SHARED.get()
         self._plans = Known() if shared is None else shared
 
@@ -129,7 +134,9 @@ class Plans:
         known = self._plans.get(key)
         if known is not None:
             self._plans.move_to_end(key)
+            self._anew = 0
             return known
+        self._watch(type(network).__name__)
         recording = record(self._skeleton, network, whole)
         settings = {name: getattr(self.cut, name) for name in ("min_width", "gather_limit", "returns_whole")}
         plan = plan_forward(recording, cuts, **settings)
@@ -138,6 +145,20 @@ class Plans:
         if len(self._plans) > _PLANS:
             self._plans.popitem(last=False)
         return made
+
+    def _watch(self, name: str) -> None:
+        """Warn, once, of settings for which forward is recorded anew again and again, such as a counter of calls."""
+        changed = self._skeleton.changed
+        self._anew = self._anew + 1 if changed and set(changed) & set(self._last) else int(bool(changed))
+        self._last = changed
+        if self._anew == _ANEW:
+            told = ", ".join(map(repr, changed))
+            warnings.warn(
+                f"{name} was recorded {_ANEW} times in a row, because {told} had another value "
+                "in each pass; that takes longer than the pass. Keep such values in a tensor, or outside of the model",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def ahead(self, network: nn.Module, shape: Sequence[int]) -> Planned | None:
         """Return the plan for a batch of two volumes of this shape, in the network's present modes.

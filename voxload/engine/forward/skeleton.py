@@ -57,6 +57,8 @@ class Skeleton:
         self._values: list[Any] = []
         self.key: Any = None
         """Equal for equal settings, such as training modes, as `follow` saw them last."""
+        self.changed: tuple[str, ...] = ()
+        """Paths of the settings that were others then than before; training modes are none."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Skeleton:
         # The layers of the network whose copy this belongs to were copied before it.
@@ -85,7 +87,13 @@ class Skeleton:
         held = [(vars(self._part(path, network)), names) for path, names in self._settings]
         found = [attributes.get(name) for attributes, names in held for name in names]
         if found == self._values and all(map(_is_same, found, self._values)):
+            self.changed = ()
             return
+        paths = [f"{path}.{name}" if path else name for path, names in self._settings for name in names]
+        pairs = zip(paths, found, self._values, strict=False)  # at first there are none before
+        self.changed = tuple(
+            path for path, now, then in pairs if not path.endswith("training") and not _is_same(now, then)
+        )
         values = iter(found)
         for path, names in self._settings:
             attributes = vars(self._model.get_submodule(path))
