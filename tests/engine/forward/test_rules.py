@@ -90,6 +90,8 @@ SPLIT: dict[str, Callable[[Tensor], Any]] = {
     ),
     "layer norm of the volume": lambda x: functional.layer_norm(x, (7, 8), PLANE, PLANE.cos(), 1e-3),
     "layer norm of channels and volume": lambda x: functional.layer_norm(x, SHAPE[1:]),
+    "RMS norm of the volume": lambda x: functional.rms_norm(x, (7, 8), PLANE, 1e-3),
+    "RMS norm of channels and volume": lambda x: functional.rms_norm(x, SHAPE[1:]),
     "few modes": lambda x: _low(torch.fft.rfftn(x, dim=(2, 3, 4))),
     "few modes of an orthonormal transform": lambda x: _low(torch.fft.rfftn(x, dim=(3, 2, 4), norm="ortho")),
     "few modes, shifted": lambda x: torch.view_as_real(

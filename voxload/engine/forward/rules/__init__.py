@@ -13,10 +13,8 @@ from voxload.engine.forward.rules.channels import (
     LINEAR,
     PRELU,
     REPEATS,
-    RMS_NORM,
     along,
     expand,
-    layer_norm,
     linear,
     prelu,
     repeat,
@@ -33,7 +31,7 @@ from voxload.engine.forward.rules.reducing import MAXIMA as EXTREMA
 from voxload.engine.forward.rules.reducing import MEANS as AVERAGES
 from voxload.engine.forward.rules.regrouping import ORDERS, RESHAPES, reorder, reshape
 from voxload.engine.forward.rules.resizing import RESIZES, resize
-from voxload.engine.forward.rules.sharing import LAYER_NORM, SOFTMAX, norm, softmax
+from voxload.engine.forward.rules.sharing import LAYER_NORM, RMS_NORM, SOFTMAX, norm, softmax
 from voxload.engine.forward.rules.storing import STORES, store
 from voxload.engine.forward.rules.transforming import ON_MODES, TRANSFORMS, shift, transform
 from voxload.engine.forward.rules.windows import (
@@ -61,9 +59,8 @@ RULES: Mapping[Any, Rule] = {
     **dict.fromkeys(NAMES, normalise),
     **dict.fromkeys(LINEAR, linear),
     **dict.fromkeys(ALONG, along),
-    **dict.fromkeys(RMS_NORM, layer_norm),
     **dict.fromkeys(SOFTMAX, softmax),
-    **dict.fromkeys(LAYER_NORM, norm),
+    **dict.fromkeys(LAYER_NORM | RMS_NORM, norm),
     **dict.fromkeys(EXPANSIONS, expand),
     **dict.fromkeys(REPEATS, repeat),
     **dict.fromkeys(DROPOUTS, drop),

@@ -21,7 +21,6 @@ ALONG: frozenset[Any] = frozenset(
 )
 """Functions along one dimension, which stays."""
 PRELU: frozenset[Any] = frozenset([functional.prelu, torch.prelu])
-RMS_NORM: frozenset[Any] = frozenset([functional.rms_norm])
 EXPANSIONS: frozenset[Any] = frozenset([Tensor.expand, Tensor.expand_as])
 REPEATS: frozenset[Any] = frozenset([Tensor.repeat])
 _PLACES: Mapping[str, int] = {"normalize": 2}

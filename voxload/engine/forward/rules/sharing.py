@@ -1,4 +1,4 @@
-"""Functions of which every element needs sums over cut dimensions: softmax, and layer norm over extents.
+"""Functions of which every element needs sums over cut dimensions: softmax, and layer and RMS norm over extents.
 
 Each rank sums what it has, and the ranks' few numbers are summed.
 """
@@ -26,8 +26,12 @@ SOFTMAX: frozenset[Any] = frozenset(
     [getattr(place, name) for place in (torch, Tensor, functional) for name in ("softmax", "log_softmax")]
 )
 LAYER_NORM: frozenset[Any] = frozenset([functional.layer_norm])
+RMS_NORM: frozenset[Any] = frozenset([functional.rms_norm])
 _SOFTMAX = ("input", "dim", "dtype")
 _NORM = ("input", "normalized_shape", "weight", "bias", "eps")
+_RMS = ("input", "normalized_shape", "weight", "eps")
+_EPS = 1e-5
+"""What layer norm adds to the variance, unless it is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """Layer norm over dimensions of which some are cut."""
+    """Layer norm, or RMS norm, which takes no mean off, over dimensions of which some are cut."""
 
     partial: Partial
     count: int
@@ -61,17 +65,22 @@ class Norm:
     dtype: torch.dtype
     """Type of the result, which autocast may have chosen."""
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:  # noqa: ARG002 - see Action
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
         """Take mean and variance, one after the other; see Action."""
-        given = bound(_NORM, args, kwargs)
+        is_centred = function in LAYER_NORM
+        given = bound(_NORM if is_centred else _RMS, args, kwargs)
         x: Tensor = given["input"].to(self.dtype)
         wide = x.to(wide_type(x))
-        wide = wide - self.partial.sum(wide, here) / self.count
+        if is_centred:
+            wide = wide - self.partial.sum(wide, here) / self.count
         variance = self.partial.sum(wide.square(), here) / self.count
-        y = wide * torch.rsqrt(variance + (1e-5 if given["eps"] is None else given["eps"]))
+        eps = given["eps"]
+        if eps is None:
+            eps = _EPS if is_centred else torch.finfo(wide.dtype).eps
+        y = wide * torch.rsqrt(variance + eps)
         if given["weight"] is not None:
             y = y * self.part.block(given["weight"], here.coords)
-        if given["bias"] is not None:
+        if given.get("bias") is not None:
             y = y + self.part.block(given["bias"], here.coords)
         return y.to(self.dtype)
 
@@ -87,12 +96,12 @@ def softmax(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
 
 
 def norm(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
-    """Return what a layer norm does; see Rule."""
-    cut, given = cuts[0], bound(_NORM, call.args, call.kwargs)
+    """Return what a layer or RMS norm does; see Rule."""
+    cut, given = cuts[0], bound(_NORM if call.function in LAYER_NORM else _RMS, call.args, call.kwargs)
     first = len(cut.dims) - len(given["normalized_shape"])
     if not any(number >= first for number, *_ in cut.cuts()):
         return layer_norm(call, cuts, wishes)
-    if any(each is not None and not isinstance(each, Given) for each in (given["weight"], given["bias"])):
+    if any(each is not None and not isinstance(each, Given) for each in (given["weight"], given.get("bias"))):
         raise NoRule("its weights depend on the volume")
     dims = tuple(range(first, len(cut.dims)))
     action = Norm(Partial.over(cut, dims), prod(cut.shape[first:]), Sharding(cut.dims[first:]), call.made[0].dtype)
