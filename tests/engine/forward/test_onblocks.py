@@ -19,6 +19,7 @@ from tests.engine.forward.onblocks_world import GRID, SHAPE, SPATIAL, TOLERANCE,
 from voxload.engine import Loopback, NoExchange, check, explain, shard
 from voxload.engine.forward.block import Block
 from voxload.engine.forward.onblocks import OnBlocks
+from voxload.engine.forward.passes import pass_seed
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
@@ -363,3 +364,26 @@ def test_modes_in_turn_are_not_told_of() -> None:
         warnings.simplefilter("error")
         for number in range(10):
             split.train(number % 2 == 0)(x)
+
+
+class Noisy(nn.Module):
+    """Adds noise of its own to a volume, as diffusion and variational networks do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the volume with noise."""
+        y = functional.relu(x * x.shape[2])
+        return y + torch.randn_like(y) * torch.rand_like(y, dtype=torch.float64) + torch.randint_like(y, 0, 9)
+
+
+def test_noise_is_that_of_one_process_and_nothing_is_sent_for_it() -> None:
+    """Every voxel gets the number that it has in one process; the plan has no message for it, and tells its bytes."""
+    world, x = World(Noisy(), shape=SHAPE), volume()
+    torch.manual_seed(3)
+    torch.manual_seed(pass_seed())  # as the first rank draws it
+    wanted = world.whole(x)
+    torch.manual_seed(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        assert world.equals(world.run(x), wanted)
+    rows = [line.split() for line in str(explain(Noisy(), SHAPE, GRID)).splitlines() if "_like" in line]
+    assert [row[-4:-2] for row in rows] == [["0", "0.0"]] * 3  # messages, and KiB received

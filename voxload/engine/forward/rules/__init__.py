@@ -20,6 +20,7 @@ from voxload.engine.forward.rules.channels import (
     repeat,
 )
 from voxload.engine.forward.rules.contracting import EINSUM, PRODUCTS, einsum, multiply
+from voxload.engine.forward.rules.drawing import DRAWS, draw
 from voxload.engine.forward.rules.dropping import DROPOUTS, drop
 from voxload.engine.forward.rules.indexing import INDEXING, index
 from voxload.engine.forward.rules.joining import CONCATENATIONS, PARTITIONS, STACKS, concatenate, part, stack
@@ -64,6 +65,7 @@ RULES: Mapping[Any, Rule] = {
     **dict.fromkeys(EXPANSIONS, expand),
     **dict.fromkeys(REPEATS, repeat),
     **dict.fromkeys(DROPOUTS, drop),
+    **dict.fromkeys(DRAWS, draw),
     **dict.fromkeys(INDEXING, index),
     **dict.fromkeys(STACKS, stack),
     **dict.fromkeys(PADDINGS, pad),
