@@ -24,9 +24,11 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.arguments import number
 from bench.finding import Finding, at_most
 from bench.splitting.functional import FunctionalUNet
 from voxload import engine
+from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
 WANTED = 1.03
@@ -58,8 +60,8 @@ def measure(size: int, rounds: int) -> tuple[Finding, tuple[float, ...], float]:
     _step(model, x)
     steps = max(1, round(_LEAST / (time.process_time() - begin)))
     found: list[dict[int, float]] = []
-    for number in range(rounds):
-        order = [(number + place) % len(networks) for place in range(len(networks))]
+    for turn in range(rounds):
+        order = [(turn + place) % len(networks) for place in range(len(networks))]
         found.append({place: _seconds(networks[place], x, steps) for place in order})
     ratios = [tuple(each[place] / each[0] for each in found) for place in (1, 2)]
     return at_most(f"own forward on one rank, {size}^3", WANTED, ratios[0]), ratios[1], median(e[0] for e in found)
@@ -80,15 +82,20 @@ def _seconds(network: nn.Module, x: Tensor, steps: int) -> float:
 def main() -> int:
     """Parse the command line and run; returns 1 where one rank takes longer than asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=(16, 32, 64), help="voxels along each axis of a block")
-    parser.add_argument("--rounds", type=int, default=15, help="of which the median counts (default 15)")
+    parser.add_argument(
+        "--sizes", type=number, nargs="+", default=(16, 32, 64), help="voxels along each axis of a block"
+    )
+    parser.add_argument("--rounds", type=number, default=15, help="of which the median counts (default 15)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     words = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     rows = []
     for size in words.sizes:
-        finding, others, plain = measure(size, words.rounds)
+        try:
+            finding, others, plain = measure(size, words.rounds)
+        except (UsageError, RuntimeError) as error:
+            parser.error(f"--sizes {size}: {error}")
         rows.append(
             {
                 "size": size,

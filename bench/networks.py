@@ -71,6 +71,12 @@ def main(words: Sequence[str] | None = None) -> int:
     chosen = [each for each in NETWORKS if not options.only or any(part in each.title for part in options.only)]
     if not chosen:
         parser.error(f"no network's name holds {' or '.join(map(repr, options.only))}")
+    try:
+        table = Table.read(options.json) if options.json else Table()
+    except ValueError as error:
+        parser.error(str(error))
+    if options.json and not options.json.parent.is_dir():
+        parser.error(f"--json: there is no folder {options.json.parent}")
     grids = options.grid or GRIDS
     print("\n".join((table_row(list(HEADER)), table_row(["---"] * len(HEADER)))), flush=True)
     bad = False
@@ -82,10 +88,14 @@ def main(words: Sequence[str] | None = None) -> int:
         print(row(network.title, outcomes, whole), flush=True)
         bad |= any(each.verdict in {Verdict.WRONG, Verdict.CRASHED} for each in outcomes)
         if options.json:
-            table = Table.read(options.json)
-            table.with_entry(network.library, network.title, Entry(tuple(outcomes), whole)).write(options.json)
+            table = table.with_entry(network.library, network.title, Entry(tuple(outcomes), whole))
+            table.write(options.json)
     return int(bad)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:
+        print("stopped by Ctrl-C: what was compared until then is in the table, and in the file of --json")
+        raise SystemExit(130) from None

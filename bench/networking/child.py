@@ -62,7 +62,7 @@ def whole_at_large(network: Network) -> str:
     """Return what a network makes whole of a volume of about 128^3 on eight blocks, as text."""
     grid = _grid(network, _HALVES)
     extents = network.large
-    blocks = Blocks.of(grid, (1,) * (3 - len(extents)) + tuple(extents))
+    blocks = Blocks.of(grid, extents)
     model = network.build(extents).train()
     own = blocks.box(grid.coords).shape[-len(extents) :]
 

@@ -54,11 +54,16 @@ class Outcome:
 HEADER = ("network", "verdict", "results", "gradients", "whole at 128^3")
 
 
+def worst(outcomes: Sequence[Outcome]) -> Outcome:
+    """Return the outcome that counts: that of the worst grid."""
+    order = list(Verdict)
+    return max(outcomes, key=lambda each: order.index(each.verdict))
+
+
 def row(title: str, outcomes: Sequence[Outcome], whole: str) -> str:
     """Return the line of a network: the worst of its grids."""
-    order = list(Verdict)
-    worst = max(outcomes, key=lambda each: order.index(each.verdict))
+    counts = worst(outcomes)
     exact = [each for each in outcomes if each.verdict in {Verdict.EXACT, Verdict.WRONG}]
     figures = [f"{max((getattr(each, name) for each in exact), default=0.0):.0e}" for name in ("result", "gradient")]
-    verdict = worst.verdict.value + (f": {worst.why}" if worst.why else "")
+    verdict = counts.verdict.value + (f": {counts.why}" if counts.why else "")
     return table_row([title, verdict, *(figures if exact else ("", "")), whole])

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.documented import table_row
-from bench.networking.outcome import HEADER, Outcome, Verdict, row
-
-COUNTED = (Verdict.EXACT, Verdict.RANDOM, Verdict.REFUSED, Verdict.WRONG, Verdict.CRASHED)
+from bench.networking.outcome import HEADER, Outcome, Verdict, row, worst
+from voxload.atomic import replacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +26,7 @@ class Entry:
     @property
     def verdict(self) -> Verdict:
         """That of its worst grid."""
-        order = list(Verdict)
-        return max((each.verdict for each in self.outcomes), key=order.index)
+        return worst(self.outcomes).verdict
 
     @property
     def fits(self) -> bool:
@@ -45,24 +43,30 @@ class Table:
 
     @classmethod
     def read(cls, path: Path) -> Table:
-        """Return what a file holds; nothing where there is none."""
+        """Return what a file holds; nothing where there is none. Raises ValueError where it holds something else."""
         if not path.exists():
             return cls()
-        found = json.loads(path.read_text(encoding="utf-8"))
-        entries = {
-            title: Entry(tuple(map(Outcome.read, each["grids"])), each["whole"])
-            for title, each in found["networks"].items()
-        }
-        return cls(entries, found["versions"])
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            entries = {
+                title: Entry(tuple(map(Outcome.read, each["grids"])), each["whole"])
+                for title, each in found["networks"].items()
+            }
+            return cls(entries, found["versions"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{path} holds no table of networks ({error!r}): remove it, or name another file"
+            ) from error
 
     def write(self, path: Path) -> None:
-        """Write it."""
+        """Write it, whole or not at all."""
         networks: dict[str, Any] = {
             title: {"grids": [one.document() for one in entry.outcomes], "whole": entry.whole}
             for title, entry in self.entries.items()
         }
         document = {"versions": self.versions, "networks": networks}
-        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        with replacing(path) as beside:
+            beside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
     def with_entry(self, library: str, title: str, entry: Entry) -> Table:
         """Return the table with a network in the place of what it had, and its library's version now."""
@@ -70,7 +74,7 @@ class Table:
 
     def counts(self, libraries: Iterable[str]) -> str:
         """Return how many networks of each library there are by verdict, and of how many a large volume runs."""
-        head = ["library", "version", "networks", *(verdict.value for verdict in COUNTED), "of the exact, 128^3 runs"]
+        head = ["library", "version", "networks", *(verdict.value for verdict in Verdict), "of the exact, 128^3 runs"]
         lines = [table_row(head), table_row(["---"] * len(head))]
         for library in libraries:
             of_it = [entry for title, entry in self.entries.items() if title.startswith(f"{library} ")]
@@ -86,7 +90,7 @@ class Table:
 
 
 def _numbers(entries: list[Entry]) -> list[str]:
-    by_verdict = [sum(entry.verdict is verdict for entry in entries) for verdict in COUNTED]
+    by_verdict = [sum(entry.verdict is verdict for entry in entries) for verdict in Verdict]
     fits = sum(entry.fits and entry.verdict is Verdict.EXACT for entry in entries)
     return [str(number) for number in (len(entries), *by_verdict, fits)]
 

@@ -39,6 +39,11 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"bench.gpu: {lack}", file=sys.stderr)
         return 2
     options.output.mkdir(parents=True, exist_ok=True)
+    document = options.output / "gpu.json"
+    try:  # before minutes are spent; a whole run keeps nothing
+        earlier = report.read(document) if document.exists() and set(options.only) < set(NAMES) else {}
+    except ValueError as error:
+        parser.error(str(error))
     machine = describe(options.device)
     print(", ".join(f"{name} {value}" for name, value in machine.items()), flush=True)
     parts = chosen(options.only)
@@ -57,8 +62,7 @@ def main(words: Sequence[str] | None = None) -> int:
         is_stopped = True
         print("\nstopped by Ctrl-C: these are the parts that had ended", flush=True)
     report.show_all(ends, options.output)
-    document = options.output / "gpu.json"
-    found = report.kept(document, report.document(ends, machine))
+    found = report.kept(earlier, report.document(ends, machine))
     document.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(f"figures, logs and pictures are in {options.output}/")
     if is_stopped:

@@ -61,12 +61,21 @@ def document(ends: Sequence[Ended], machine: Mapping[str, str]) -> dict[str, Any
     }
 
 
-def kept(path: Path, fresh: dict[str, Any]) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
+    """Return a document; raises ValueError at one of another form, or that is torn."""
+    found: Any
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; remove it, or name another folder") from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ValueError(f"{path}: no document of format {FORMAT}; remove it, or name another folder")
+    return found
+
+
+def kept(earlier: dict[str, Any], fresh: dict[str, Any]) -> dict[str, Any]:
     """Return a document with the parts of an earlier one that it does not have, where both are of one machine."""
-    if not path.exists():
-        return fresh
-    earlier = json.loads(path.read_text(encoding="utf-8"))
-    if (earlier.get("format"), earlier.get("machine")) != (fresh["format"], fresh["machine"]):
+    if earlier.get("machine") != fresh["machine"]:
         return fresh
     others = [row for row in earlier["rows"] if row["part"] not in fresh["seconds"]]
     merged = {name: earlier[name] | fresh[name] for name in ("seconds", "details")}
@@ -75,7 +84,5 @@ def kept(path: Path, fresh: dict[str, Any]) -> dict[str, Any]:
 
 def read_rows(path: Path) -> tuple[dict[str, str], list[Row]]:
     """Return the machine and the rows of a document; raises ValueError at one of another form."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if found.get("format") != FORMAT:
-        raise ValueError(f"{path}: found format {found.get('format')!r}, expected {FORMAT}")
+    found = read(path)
     return found["machine"], [Row.of(row) for row in found["rows"]]

@@ -208,20 +208,30 @@ def test_all_parts_run_on_the_host(tmp_path: Path) -> None:
         assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_part_repeated_takes_the_place_of_its_figures(tmp_path: Path) -> None:
+def test_a_part_repeated_takes_the_place_of_its_figures() -> None:
     """What other parts found stays, unless it was found on another machine."""
-    path = tmp_path / "gpu.json"
     other = json.loads(json.dumps(Row("other", Claim("kept"), Verdict.SEEN, (1.0,)).document()))
     first = {"format": report.FORMAT, "machine": {"device": "A"}, "seconds": {"other": 1.0, PART.name: 2.0}}
     first |= {"rows": [other, Row(PART.name, PART.claims[0], Verdict.SHORT, (0.1,)).document()]}
-    path.write_text(json.dumps(first | {"details": {"other": {"x": 1}, PART.name: {}}}))
+    earlier = first | {"details": {"other": {"x": 1}, PART.name: {}}}
     again = report.document([running.skipped(PART, "why")], {"device": "A"})
-    merged = report.kept(path, again)
+    merged = report.kept(earlier, again)
     assert merged["rows"] == [other, *again["rows"]]
     assert merged["seconds"] == {"other": 1.0, PART.name: 0.0}
     assert merged["details"] == {"other": {"x": 1}, PART.name: {}}
     elsewhere = report.document([running.skipped(PART, "why")], {"device": "B"})
-    assert report.kept(path, elsewhere) == elsewhere == report.kept(tmp_path / "none", elsewhere)
+    assert report.kept(earlier, elsewhere) == elsewhere == report.kept({}, elsewhere)
+
+
+@pytest.mark.parametrize("torn", ['{"format": 1, "mach', "[]", '{"format": 2}'])
+def test_figures_that_cannot_be_kept_are_told_before_anything_runs(
+    torn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A torn or strange gpu.json costs no run."""
+    (tmp_path / "gpu.json").write_text(torn)
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["--device", "cpu", "--only", "decoding", "--output", str(tmp_path)])
+    assert "remove it, or name another folder" in capsys.readouterr().err
 
 
 def test_the_page_says_what_the_last_run_found(tmp_path: Path) -> None:

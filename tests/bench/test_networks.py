@@ -127,6 +127,20 @@ def test_a_table_keeps_what_it_is_not_given_again(tmp_path: Path) -> None:
     assert not Entry((exact,), "not told").fits
 
 
+@pytest.mark.parametrize("torn", ['{"versions": {}, "netw', "[]", "{}"])
+def test_a_torn_table_is_told_before_anything_runs(
+    torn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So is a folder that is not there."""
+    path = tmp_path / "networks.json"
+    path.write_text(torn)
+    for file, told in ((path, "holds no table of networks"), (tmp_path / "no" / "x.json", "there is no folder")):
+        with pytest.raises(SystemExit, match="2"):
+            main(["--only", "squeeze", "--json", str(file)])
+        assert told in capsys.readouterr().err
+    assert path.read_text() == torn
+
+
 def test_the_script_fills_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In small: one network on one grid, in a process of its own."""
     path = tmp_path / "networks.json"

@@ -111,3 +111,12 @@ def test_other_losses_are_refused() -> None:
     for loss in refused:
         with pytest.raises(UsageError, match="all_sum"):
             VoxelLoss(loss, ProcessGrid())
+
+
+def test_more_voxels_than_float32_can_count() -> None:
+    """A mean over an odd number of them above 2^24 is exact in float64."""
+    extent = 257
+    ones = torch.ones((), dtype=torch.float64).expand(1, 1, extent, extent, extent)
+    assert extent**3 > 2**24
+    loss = VoxelLoss(nn.L1Loss(), ProcessGrid())
+    assert loss(ones, torch.zeros_like(ones)).item() == 1.0

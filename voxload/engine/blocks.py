@@ -10,6 +10,9 @@ from voxload.errors import UsageError
 from voxload.geometry import SPATIAL_AXES, Box
 from voxload.grid import ProcessGrid
 
+_IMAGE = 2
+"""Extents of an image."""
+
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
@@ -32,8 +35,19 @@ class Blocks:
 
     @classmethod
     def of(cls, grid: ProcessGrid, shape: Sequence[int]) -> Blocks:
-        """Return the blocks of a volume of spatial `shape` over `grid`, as the loader cuts them."""
-        return cls(grid.bounds(shape))
+        """Return the blocks of a volume (D, H, W) over `grid`, as the loader cuts them; an image (H, W) has one plane.
+
+        Raises UsageError for an image over a grid that cuts d, and for what `ProcessGrid.bounds` refuses.
+        """
+        if len(shape) != _IMAGE:
+            return cls(grid.bounds(shape))
+        if grid.spatial[0] > 1:
+            raise UsageError(
+                f"shape {tuple(shape)}",
+                found="two extents for a grid with several blocks along d",
+                expected="three extents, or a grid (1, h, w) for images",
+            )
+        return cls(grid.bounds((1, *shape)))
 
     @property
     def shape(self) -> tuple[int, ...]:

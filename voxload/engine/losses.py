@@ -106,8 +106,11 @@ class VoxelLoss(nn.Module):
 
 
 def _number(number: int, beside: Tensor) -> Tensor:
-    """Return a number where a tensor is, without a copy that the host would wait for."""
-    return torch.full((), float(number), device=beside.device)
+    """Return a number where a tensor is, without a copy that the host would wait for.
+
+    Above 2^24 float32 does not have every number of voxels.
+    """
+    return torch.full((), float(number), dtype=torch.float64, device=beside.device)
 
 
 class DiceLoss(nn.Module):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +16,7 @@ from voxload.engine.blocks import Blocks
 from voxload.engine.exchange.p2p import exchange_of
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.block import Block
+from voxload.engine.forward.inputs import Inputs
 from voxload.engine.forward.onblocks import on_blocks
 from voxload.engine.forward.planning import GATHER_LIMIT
 from voxload.engine.forward.plans import Cut, Plans
@@ -24,9 +24,6 @@ from voxload.engine.forward.trees import leaves, mapped
 from voxload.engine.sizes import require_module
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
-
-_EXTENTS = {4: 2, 5: 3}
-"""Extents of a first tensor, by its dimensions: of images, and of volumes."""
 
 
 def shard_methods(
@@ -110,38 +107,37 @@ class _Method(nn.Module):
         super().__init__()
         self.model, self.name = model, name
 
+    def called(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the method of the model's class gives."""
+        return getattr(type(self.model), self.name)(self.model, *args, **kwargs)
+
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
-        result = getattr(type(self.model), self.name)(self.model, *args, **kwargs)
+        """Return the same, and the tensors that objects hold, in the order of their leaves."""
+        result = self.called(*args, **kwargs)
         return result, [vars(each)[name] for each in leaves(result) for name in _held(each)]
 
 
 class _Split:
-    """A method that runs on blocks; it lasts no longer than its model does."""
+    """A method that runs on blocks of what it is given."""
 
     def __init__(self, model: nn.Module, name: str, cut: Cut, exchange: Exchange) -> None:
         method = _Method(model, name)
-        self._network = on_blocks(method, Plans(method, cut), exchange)
-        self._model, self._name, self._cut = ref(model), name, cut
+        self._network: Any = on_blocks(method, Plans(method, cut), exchange)
+        self._cut = cut
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the method gives."""
-        model = self._model()
-        if model is None or any(isinstance(leaf, Block) for leaf in leaves((args, kwargs))):
-            return getattr(type(self._network.model), self._name)(self._network.model, *args, **kwargs)
+        if any(isinstance(leaf, Block) for leaf in leaves((args, kwargs))):  # called from within another one
+            return self._network.called(*args, **kwargs)
         given = self._blocks((args, kwargs)) if self._cut.returns_whole else (args, kwargs)
         result, parts = self._network(*given[0], **given[1])
         return mapped(result, _filler(iter(parts)))
 
     def _blocks(self, given: Any) -> Any:
         """Return arguments with this rank's blocks in the place of volumes."""
-        first = next((leaf for leaf in leaves(given) if isinstance(leaf, Tensor)), None)
-        if first is None or first.ndim not in _EXTENTS:
-            found = "no tensor" if first is None else f"a first tensor of shape {tuple(first.shape)}"
-            raise UsageError(f"split method {self._name!r}", found=found, expected="a volume (B, C, d, h, w) first")
-        extents = tuple(first.shape[-_EXTENTS[first.ndim] :])
-        blocks = Blocks.of(self._cut.grid, (1,) * (3 - len(extents)) + extents)
-        own = (..., *blocks.box(self._cut.grid.coords).slices[-len(extents) :])
-        return mapped(given, lambda leaf: leaf[own] if _ends_with(leaf, extents) else leaf)
+        inputs, grid = Inputs.of(*given), self._cut.grid
+        cuts = iter(inputs.cuts(Blocks.of(grid, inputs.extents)))
+        return mapped(given, lambda leaf: next(cuts).block(leaf, grid.coords) if isinstance(leaf, Tensor) else leaf)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         raise self._uncopied()
@@ -151,15 +147,11 @@ class _Split:
 
     def _uncopied(self) -> UsageError:
         return UsageError(
-            f"copy of a model whose method {self._name!r} is split",
+            f"copy of a model whose method {self._network.name!r} is split",
             found="a method that runs the layers of this very model",
             expected="a model as it was",
             remedy="call voxload.engine.unshard first, and split the copy",
         )
-
-
-def _ends_with(leaf: Any, extents: tuple[int, ...]) -> bool:
-    return isinstance(leaf, Tensor) and tuple(leaf.shape[-len(extents) :]) == extents
 
 
 def _held(leaf: Any) -> Iterator[str]:

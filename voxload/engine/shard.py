@@ -23,8 +23,6 @@ from voxload.engine.sizes import require_module, small_sizes, takes_more
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 
-_IMAGE = 2
-"""Extents of an image."""
 AUTO = "auto"
 """Name of the choice by measurement."""
 MIN_WIDTH = 4
@@ -102,7 +100,7 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
     if isinstance(model, Sharded | OnBlocks):
         raise UsageError("shard", found="a model that is already split", expected="an ordinary module")
     whole = tuple(shape) if shape is not None else getattr(model, "input_shape", None)
-    blocks = None if whole is None else _blocks_of(grid, whole)
+    blocks = None if whole is None else Blocks.of(grid, whole)
     try:
         source = Source(model, tuple(count > 1 for count in grid.spatial), columns=columns)
         source.check(whole)
@@ -115,24 +113,19 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
             raise
         plans = Plans(model, Cut(grid, blocks, min_width, gather_limit))
         if whole is not None and not _is_planned(model, whole, plans):
-            raise refusal from None
+            raise UsageError(
+                f"shard of {type(model).__name__}",
+                found=f"no volume of shape {tuple(whole)}, with as many channels as its layers tell, that it takes",
+                expected="a forward that runs on (B, C, D, H, W)",
+                remedy="try the model itself on such a volume, or leave shape= away where it takes other channels; "
+                f"no trace keeps it either: {refusal}",
+            ) from None
         split: nn.Module = on_blocks(model, plans, exchange or exchange_of(grid))
     else:
         split = Sharded(source, (grid, blocks, min_width), exchange or exchange_of(grid), chooser=chooser)
     if verify:
         _verify(model, grid, whole, {"join": join, "columns": columns, "gather_limit": gather_limit})
     return split
-
-
-def _blocks_of(grid: ProcessGrid, shape: Sequence[int]) -> Blocks:
-    """Return the blocks of a volume; an image (H, W) is one of one plane."""
-    if len(shape) == _IMAGE and grid.spatial[0] > 1:
-        raise UsageError(
-            f"shape {tuple(shape)}",
-            found="two extents for a grid with several blocks along d",
-            expected="three extents, or a grid (1, h, w) for images",
-        )
-    return Blocks.of(grid, (1, *shape) if len(shape) == _IMAGE else shape)
 
 
 def _is_planned(model: nn.Module, shape: Sequence[int], plans: Plans) -> bool:

@@ -170,7 +170,7 @@ def test_what_cannot_be_split_is_told() -> None:
     for copied in (copy.deepcopy, pickle.dumps):
         with pytest.raises(UsageError, match="copy of a model whose method 'encode' is split"):
             copied(model)
-    with pytest.raises(UsageError, match=r"first tensor of shape \(3,\)"):
+    with pytest.raises(UsageError, match=r"a first tensor of shape \(3,\)"):
         model.encode(torch.ones(3))
     unshard(model)
     copy.deepcopy(model)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from bench.splitting.functional import FunctionalUNet
 from tests.engine.forward.onblocks_world import GRID, SHAPE, Net, World, evaluated, volume
 from voxload.engine import Loopback, shard
 from voxload.errors import InternalError, UsageError
@@ -109,3 +110,10 @@ def test_statistics_over_processes_are_refused() -> None:
     model = nn.Sequential(Net(), nn.SyncBatchNorm(1))
     with pytest.raises(UsageError, match=r"layer '1' \(SyncBatchNorm\).*leave convert_sync_batchnorm away"):
         shard(model, GRID.at(0), exchange=Loopback(GRID).rank(0))
+
+
+def test_a_volume_that_forward_does_not_take_is_told() -> None:
+    """Its own failure, and not only why no trace keeps it."""
+    model = FunctionalUNet(1, 2, (2, 4, 6))
+    with pytest.raises(UsageError, match=r"no volume of shape \(2, 2, 2\).*try the model itself.*no trace keeps it"):
+        shard(model, GRID.at(0), shape=(2, 2, 2), exchange=Loopback(GRID).rank(0))

@@ -56,11 +56,9 @@ class Inputs:
         """Its tensors, in order."""
         return tuple(leaf for leaf in leaves((self.args, dict(self.kwargs))) if isinstance(leaf, TensorSpec))
 
-    def are_blocks(self) -> tuple[bool, ...]:
-        """Tell of every tensor whether it is a block: the first one is, and those whose last extents are its.
-
-        All others are whole, and the same on all ranks. Raises UsageError for what looks like a volume of its own.
-        """
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Extents of the first tensor; raises UsageError where there is none, or it is no volume and no image."""
         tensors = self.tensors
         if not tensors or len(tensors[0].shape) - _LEADING not in _EXTENTS:
             raise UsageError(
@@ -68,7 +66,14 @@ class Inputs:
                 found="no tensor" if not tensors else f"a first tensor of shape {tensors[0].shape}",
                 expected="a block (B, C, d, h, w), or (B, C, h, w) of an image, as its first tensor",
             )
-        extents = tensors[0].shape[_LEADING:]
+        return tensors[0].shape[_LEADING:]
+
+    def are_blocks(self) -> tuple[bool, ...]:
+        """Tell of every tensor whether it is a block: the first one is, and those whose last extents are its.
+
+        All others are whole, and the same on all ranks. Raises UsageError for what looks like a volume of its own.
+        """
+        extents, tensors = self.extents, self.tensors
         found = tuple(each.shape[-len(extents) :] == extents for each in tensors)
         for each, is_block in zip(tensors, found, strict=True):
             if not is_block and len(each.shape) == len(tensors[0].shape):

@@ -138,16 +138,16 @@ class Plans:
             return known
         self._watch(type(network).__name__)
         recording = record(self._skeleton, network, whole)
-        settings = {name: getattr(self.cut, name) for name in ("min_width", "gather_limit", "returns_whole")}
-        plan = plan_forward(recording, cuts, **settings)
-        digest = zlib.crc32(repr((recording.described(), cuts, settings)).encode())
+        width, limit, is_whole = self.cut.min_width, self.cut.gather_limit, self.cut.returns_whole
+        plan = plan_forward(recording, cuts, min_width=width, gather_limit=limit, returns_whole=is_whole)
+        digest = zlib.crc32(repr((recording.described(), cuts, width, limit, is_whole)).encode())
         made = self._plans[key] = Planned(recording, plan, cuts, digest)
         if len(self._plans) > _PLANS:
             self._plans.popitem(last=False)
         return made
 
     def _watch(self, name: str) -> None:
-        """Warn, once, of settings for which forward is recorded anew again and again, such as a counter of calls."""
+        """Warn of settings for which forward is recorded anew again and again, such as a counter of calls."""
         changed = self._skeleton.changed
         self._anew = self._anew + 1 if changed and set(changed) & set(self._last) else int(bool(changed))
         self._last = changed

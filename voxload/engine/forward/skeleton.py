@@ -89,10 +89,12 @@ class Skeleton:
         if found == self._values and all(map(_is_same, found, self._values)):
             self.changed = ()
             return
-        paths = [f"{path}.{name}" if path else name for path, names in self._settings for name in names]
-        pairs = zip(paths, found, self._values, strict=False)  # at first there are none before
+        places = [(path, name) for path, names in self._settings for name in names]
+        pairs = zip(places, found, self._values, strict=False)  # at first there are none before
         self.changed = tuple(
-            path for path, now, then in pairs if not path.endswith("training") and not _is_same(now, then)
+            f"{path}.{name}" if path else name
+            for (path, name), now, then in pairs
+            if name != "training" and not _is_same(now, then)
         )
         values = iter(found)
         for path, names in self._settings:
