@@ -46,7 +46,7 @@ def grid_of(mesh: DeviceMesh, dims: Sequence[str] = DIMS) -> ProcessGrid:
         When none of the dimensions is named so, when the mesh is a part of the world, or when its ranks have another
         order than a grid's.
     """
-    names = tuple(mesh.mesh_dim_names or ())
+    names = tuple(getattr(mesh, "mesh_dim_names", None) or ())
     if len(dims) != len(SPATIAL_AXES) or not set(dims) & set(names):
         raise UsageError("mesh", found=f"dimensions {names}", expected=f"some of {tuple(dims)}, for d, h and w")
     sizes = dict(zip(names, mesh.mesh.shape, strict=True))

@@ -71,6 +71,9 @@ def shard_methods(
     require_module(model)
     if _METHODS in vars(model):
         raise UsageError("shard_methods", found="a model whose methods are split", expected="unshard(model) before")
+    given: Any = names  # what a caller hands over may be anything
+    if isinstance(given, str):
+        raise UsageError("shard_methods", found=f"names={given!r}", expected=f"a list of names, such as [{given!r}]")
     for name in names:
         if not callable(getattr(type(model), name, None)):
             raise UsageError(

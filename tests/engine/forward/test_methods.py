@@ -163,6 +163,8 @@ def test_what_cannot_be_split_is_told() -> None:
     model, exchange = Autoencoder(), world.rank(0)
     with pytest.raises(UsageError, match="shard_methods of Autoencoder: found 'decoder'"):
         shard_methods(model, world.grid, ["decoder"], exchange=exchange)
+    with pytest.raises(UsageError, match=r"expected a list of names, such as \['encode'\]"):
+        shard_methods(model, world.grid, "encode", exchange=exchange)
     assert "encode" not in vars(model)
     shard_methods(model, world.grid, ["encode"], exchange=exchange)
     with pytest.raises(UsageError, match=r"unshard\(model\) before"):
