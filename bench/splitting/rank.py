@@ -22,7 +22,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.splitting.combination import Combination, build, criterion, data_of, extent_of, parts_of
+from bench.splitting.combination import FUNCTIONAL, Combination, build, criterion, data_of, extent_of, parts_of
 from bench.splitting.functional import Level
 from bench.splitting.reference import MOMENTUM, RATE, STEPS, Reference
 from voxload.engine import shard
@@ -75,7 +75,9 @@ def train(how: Combination, wanted: Reference, grid: ProcessGrid) -> dict[str, f
 
 def wrapped(model: nn.Module, how: Combination) -> nn.Module:
     """Return the split network as `how` runs it."""
-    blocks = list(_blocks(model))
+    # What the compiler takes as one call is compiled, and cut, as a whole.
+    is_one = how.network == FUNCTIONAL and how.mode == "compiled"
+    blocks = [model] if is_one else list(_blocks(model))
     if how.mode == "checkpointing":
         apply_activation_checkpointing(model, check_fn=blocks.__contains__)
     if how.mode == "compiled" and how.wrapper != "ddp":
@@ -86,9 +88,8 @@ def wrapped(model: nn.Module, how: Combination) -> nn.Module:
         return DistributedDataParallel(inner)
     shape = (how.world,) if how.wrapper == "fsdp2" else (2, how.world // 2)
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard")[-len(shape) :])
-    for block in blocks:
+    for block in dict.fromkeys([*blocks, model]):
         fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)
     return model
 
 

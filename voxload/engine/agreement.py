@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import torch
@@ -12,17 +12,22 @@ from torch import Tensor
 from voxload.engine.compiling import keep_order
 from voxload.errors import InternalError
 
-if TYPE_CHECKING:
-    from voxload.engine.sharded import Sharded
 
-_NETWORKS: WeakValueDictionary[int, Sharded] = WeakValueDictionary()
+class Agreeing(Protocol):
+    """A split network, or one of its passes in a graph."""
+
+    def agreed(self, x: Tensor) -> tuple[Any, Tensor]:
+        """Return what the ranks agree on for a pass over `x`, and its seed, an int64 scalar."""
+
+
+_KNOWN: WeakValueDictionary[int, Agreeing] = WeakValueDictionary()
 _NEXT = count(1)
 
 
-def ticket_of(network: Sharded) -> int:
-    """Return a number for `network`, under which `agree` finds it as long as it lives."""
+def ticket_of(one: Agreeing) -> int:
+    """Return a number for `one`, under which `agree` finds it as long as it lives."""
     ticket = next(_NEXT)
-    _NETWORKS[ticket] = network
+    _KNOWN[ticket] = one
     return ticket
 
 
@@ -35,10 +40,10 @@ def agree(x: Tensor, ticket: int) -> Tensor:
 @torch.library.custom_op("voxload::agree", mutates_args=())
 def _agree(x: Tensor, ticket: int) -> Tensor:
     """Carry out the handshake."""
-    network = _NETWORKS.get(ticket)
-    if network is None:
+    one = _KNOWN.get(ticket)
+    if one is None:
         raise InternalError("a compiled split network", found="a network that is gone")
-    return network.agreed(x)[1]
+    return one.agreed(x)[1]
 
 
 @_agree.register_fake

@@ -43,16 +43,26 @@ def require_whole_graph() -> bool:
     return True
 
 
-def refuse_compiler(name: str) -> bool:
-    """Raise UsageError while a compiler follows a pass of a network of the class `name`, whose own forward runs."""
+def refuse_export(name: str) -> None:
+    """Raise UsageError where a pass of a network of the class `name`, whose own forward runs, is to be exported."""
     raise UsageError(
-        f"torch.compile of a split {name}",
-        found="a network whose own forward runs on blocks, which no compiler follows",
-        expected="one that voxload.engine.shard can trace",
-        remedy="leave it uncompiled",
+        f"export of a split {name}",
+        found="a network whose own forward runs on blocks",
+        expected="torch.compile, which runs on the ranks that it compiles on",
+        remedy="export the model before voxload.engine.shard",
+    )
+
+
+def refuse_part() -> bool:
+    """Raise UsageError while a compiler follows a layer that is given blocks of a network whose own forward runs."""
+    raise UsageError(
+        "torch.compile of a layer of a split network",
+        found="blocks, which the compiler does not follow",
+        expected="the whole network, of which every rank compiles one graph",
+        remedy="compile the whole network, with shape= given to voxload.engine.shard, or this layer nowhere",
     )
 
 
 # What torch.compiler.assume_constant_result sets, which would import the whole compiler with this package.
-for _asked in (require_whole_graph, refuse_compiler):
-    _asked._dynamo_marked_constant = True  # type: ignore[union-attr] # noqa: SLF001 - as above
+for _asked in (require_whole_graph, refuse_part):
+    _asked._dynamo_marked_constant = True  # type: ignore[attr-defined] # noqa: SLF001 - as above

@@ -85,13 +85,6 @@ def test_less_than_what_was_recorded_is_refused() -> None:
         SCALES["now"] = 2.0
 
 
-def test_it_is_not_compiled() -> None:
-    """A compiler follows plain tensors alone."""
-    split = shard(evaluated(), GRID.at(0), shape=SHAPE, exchange=Loopback(GRID).rank(0))
-    with pytest.raises(Exception, match="leave it uncompiled"):
-        torch.compile(split, backend="eager", fullgraph=True)(torch.zeros(2, 1, 3, 8, 5))
-
-
 def test_numbers_of_numpy_are_refused_and_put_back() -> None:
     """They would differ from rank to rank."""
     before = np.random.get_state()[2]  # type: ignore[index] # noqa: NPY002 - that of networks that use it

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from voxload.engine.forward.trees import leaves
 
-_DEVICE: Any = Tensor.device.__get__
-"""What is asked for a tensor's device: fake tensors answer by themselves, and no mode sees it."""
+_OF_DEVICES: tuple[Any, ...] = (Tensor.device.__get__, torch.device)
+"""What asks for a tensor's device, and what names one. Fake tensors answer by themselves, and no mode sees it.
+
+Checkpointing names that of tensors without data, which the plain run has.
+"""
 
 
 class Asked(TorchFunctionMode):
@@ -24,7 +28,7 @@ class Asked(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         """Write one call down and carry it out."""
-        if func == _DEVICE:
+        if func in _OF_DEVICES:
             return func(*args, **(kwargs or {}))
         given = [_text(leaf) for leaf in leaves((args, kwargs or {}))]
         self.calls.append((str(resolve_name(func) or getattr(func, "__name__", func)), " ".join(given)))

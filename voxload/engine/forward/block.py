@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
+from voxload.engine.compiling import refuse_part
 from voxload.engine.forward.composite import COMPOSITES
 from voxload.engine.forward.trees import PLAIN
 from voxload.errors import InternalError
@@ -61,6 +62,8 @@ class Block(Tensor):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Answer what is asked of the whole tensor's shape; hand everything else to the runner."""
+        if torch.compiler.is_dynamo_compiling():
+            refuse_part()
         if func in ASKED:
             with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - as torch's documentation has it
                 return func(*args, **kwargs or {})

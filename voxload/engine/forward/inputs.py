@@ -32,7 +32,8 @@ class TensorSpec(Leaf):
     @classmethod
     def of(cls, tensor: Tensor) -> TensorSpec:
         """Return that of a tensor."""
-        return cls(tuple(tensor.shape), tensor.dtype, tensor.device, tensor.requires_grad)
+        # A compiler has numbers of its own in shapes, of which each is asked for, and so kept to.
+        return cls(tuple(map(int, tensor.shape)), tensor.dtype, tensor.device, tensor.requires_grad)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
+from weakref import ref
 
 import torch
 from torch import nn
 
-from voxload.engine.compiling import refuse_compiler
+from voxload.engine.compiling import refuse_export, require_whole_graph
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.block import Block
+from voxload.engine.forward.graphs import Graphed, in_graph
 from voxload.engine.forward.passes import Passes
 from voxload.engine.forward.plans import Plans
 from voxload.engine.forward.trees import leaves
 from voxload.errors import UsageError
 
 _PASSES, _HOOKED, _KIND = "_voxload_passes", "_voxload_hooks", "_voxload_kind"
+_GRAPHED, _NUMBER = "_voxload_graphed", "_voxload_number"
 _HOOKS = (
     *("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks", "_forward_hooks_with_kwargs"),
     *("_forward_hooks_always_called", "_backward_pre_hooks", "_backward_hooks"),
@@ -30,15 +33,17 @@ class OnBlocks(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the network's result for the samples of which tensors among the arguments are this rank's blocks."""
-        forward = super().forward
-        if torch.compiler.is_compiling():
-            refuse_compiler(type(self).__name__)
+        if torch.compiler.is_dynamo_compiling():
+            require_whole_graph()
+            return in_graph(self, self.__dict__[_NUMBER], args, kwargs)
         if any(isinstance(leaf, Block) for leaf in leaves((args, kwargs))):
-            return forward(*args, **kwargs)  # called again from within
+            return super().forward(*args, **kwargs)  # called again from within
+        if torch.compiler.is_compiling():
+            refuse_export(type(self).__name__)
         passes: Passes = self.__dict__[_PASSES]
-        return passes.run(self, self._hooked if self.__dict__[_HOOKED] else forward, args, kwargs)
+        return passes.run(self, partial(_of_user, self), args, kwargs)
 
-    def _hooked(self, *args: Any, **kwargs: Any) -> Any:
+    def _voxload_hooked(self, *args: Any, **kwargs: Any) -> Any:
         """Call the user's forward with the hooks that the model had when it was split, which are part of it."""
         hooks = self.__dict__[_HOOKED]
         inner = object.__new__(getattr(type(self), _KIND))
@@ -49,7 +54,12 @@ class OnBlocks(nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # The class is made here, and is found by that of the user's.
-        return _empty, (getattr(type(self), _KIND),), self.__dict__
+        state = {name: value for name, value in self.__dict__.items() if name not in {_GRAPHED, _NUMBER}}
+        return _empty, (getattr(type(self), _KIND),), state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        _register(self)  # a copy is a network of its own
 
     def extra_repr(self) -> str:
         """Return the grid, for ``print``."""
@@ -92,7 +102,21 @@ def on_blocks(model: nn.Module, plans: Plans, exchange: Exchange) -> nn.Module:
     network.__dict__.update(held | {name: OrderedDict() for name in hooks})
     network.__dict__[_HOOKED] = hooks if any(hooks.values()) else {}
     network.__dict__[_PASSES] = Passes(plans, exchange)
+    _register(network)
     return network
+
+
+def _of_user(network: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call the user's forward."""
+    forward = network._voxload_hooked if network.__dict__[_HOOKED] else super(OnBlocks, network).forward  # noqa: SLF001 - named so that no class of the user's has it
+    return forward(*args, **kwargs)
+
+
+def _register(network: Any) -> None:
+    """Let graphs find a network."""
+    held = network.__dict__
+    held[_GRAPHED] = graphed = Graphed(ref(network), held[_PASSES], _of_user)
+    held[_NUMBER] = graphed.number
 
 
 @cache

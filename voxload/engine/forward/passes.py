@@ -18,15 +18,13 @@ from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.inputs import Inputs
 from voxload.engine.forward.planning import Fallback
 from voxload.engine.forward.plans import Planned, Plans
-from voxload.engine.forward.ruling import Here
+from voxload.engine.forward.ruling import Here, drawn
 from voxload.engine.forward.running import WATCH, run
 from voxload.engine.forward.trees import leaves
 from voxload.engine.handshake import Greeting, agreed
 from voxload.engine.plan import Part
 from voxload.errors import InternalError, UsageError
 
-_SEEDS = 2**62
-"""Number of seeds for a pass's random numbers."""
 _IMAGE = 4
 """Dimensions of a batch of images."""
 
@@ -63,45 +61,50 @@ class Passes:
             except UsageError as error:
                 refusal = error
         # All ranks hear of what one of them has to refuse before any of them sends a voxel.
-        trained = tuple(weight.requires_grad for weight in network.parameters())
-        flags = (trained, str(refusal or ""))
         digest = 0 if planned is None else planned.digest
-        blocks, seed = self._agreed(inputs, (args, kwargs), digest, flags)
-        if refusal is not None:
-            raise refusal
+        modes, wrong = modes_of(network, inputs)
+        blocks, seed = self.agree(first_of((args, kwargs)), digest, modes, refusal=wrong or refusal)
         if planned is None:
             planned = self.plans.of(network, inputs, blocks)
             self._compare(planned.digest)
+        with _seeded(seed, inputs.tensors[0].device):
+            return run(forward, args, kwargs, planned.cuts, plan=planned.plan, here=self.here(planned, drawn))
+
+    def here(self, planned: Planned, seeds: Callable[[], Tensor]) -> Here:
+        """Return where a pass is carried out that was planned and that the ranks have agreed to begin."""
         if planned not in self._parts:
             self._parts[planned] = {}
             self._tell(planned.plan.fallbacks)
         grid = self.plans.cut.grid
-        here = Here(grid.coords, grid.spatial, self.exchange, self._parts[planned])
-        with _seeded(seed, inputs.tensors[0].device):
-            return run(forward, args, kwargs, planned.cuts, plan=planned.plan, here=here)
+        return Here(grid.coords, grid.spatial, self.exchange, self._parts[planned], seeds)
 
-    def _agreed(self, inputs: Inputs, given: Any, digest: int, flags: Any) -> tuple[Blocks, int]:
-        """Return the cut of the volume and the seed that the ranks of the group agree on."""
-        first = next((leaf for leaf in leaves(given) if isinstance(leaf, Tensor)), torch.empty(0))
+    def agree(self, first: Tensor, digest: int, modes: str, *, refusal: UsageError | None) -> tuple[Blocks, int]:
+        """Return the cut of the volume and the seed that the ranks of the group agree on.
+
+        Raises the same error on all ranks where they do not fit together.
+
+        Parameters
+        ----------
+        first
+            The first tensor that the network is called with.
+        digest
+            That of the plan; 0 where it follows from what the ranks agree on.
+        modes
+            What else all ranks must have alike.
+        refusal
+            What this rank has to refuse, which it raises when the others have heard of it.
+        """
         volume = first.unsqueeze(2) if first.ndim == _IMAGE else first  # an image is a volume of one plane
-        device = first.device.type
-        casts = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-        refusal: UsageError | None = None
-        try:
-            described = inputs.described()
-        except UsageError as error:
-            described, refusal = str(error), error
-        modes = repr((torch.is_grad_enabled(), casts, described, flags))
         greeting = Greeting.of(
             volume,
             network=digest or zlib.crc32(self.plans.settings.encode()),
-            modes=zlib.crc32(modes.encode()),
+            modes=zlib.crc32(f"{modes} {refusal or ''}".encode()),
             seed=pass_seed(),
         )
-        found = agreed(self.exchange.share(greeting.numbers), self.plans.cut.grid, self.plans.cut.blocks)
+        rows = self.exchange.share(greeting.numbers)
         if refusal is not None:
             raise refusal
-        return found
+        return agreed(rows, self.plans.cut.grid, self.plans.cut.blocks)
 
     def _compare(self, digest: int) -> None:
         """Raise InternalError on all ranks where the plans of this pass, which followed from the blocks, differ."""
@@ -127,9 +130,27 @@ class Passes:
                     )
 
 
+def first_of(given: Any) -> Tensor:
+    """Return the first tensor among arguments; one without elements where there is none, which no rank takes."""
+    return next((leaf for leaf in leaves(given) if isinstance(leaf, Tensor)), torch.empty(0))
+
+
+def modes_of(network: nn.Module, inputs: Inputs) -> tuple[str, UsageError | None]:
+    """Return as text what all ranks must have alike beside network and plan; and why the inputs are refused, if so."""
+    device = inputs.tensors[0].device.type if inputs.tensors else "cpu"
+    casts = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    refusal: UsageError | None = None
+    try:
+        described = inputs.described()
+    except UsageError as error:
+        described, refusal = str(error), error
+    trained = tuple(weight.requires_grad for weight in network.parameters())
+    return repr((torch.is_grad_enabled(), casts, described, trained)), refusal
+
+
 def pass_seed() -> int:
     """Draw the seed of a pass from this process's random numbers; that of a group's first rank counts for all."""
-    return int(torch.randint(_SEEDS, ()))
+    return int(drawn())
 
 
 @contextmanager

@@ -113,6 +113,16 @@ class Plans:
         """What of the network all ranks must have alike, as text."""
         return self._skeleton.settings
 
+    def settings_of(self, network: nn.Module) -> Any:
+        """Return the network's present modes and attributes, which differ where any of them does."""
+        self._skeleton.follow(network)
+        return self._skeleton.key
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Paths of attributes that had another value when they were last asked for than before."""
+        return self._skeleton.changed
+
     def of(self, network: nn.Module, inputs: Inputs, blocks: Blocks) -> Planned:
         """Return the plan for inputs like these where the volume is cut into `blocks`; made at its first use.
 

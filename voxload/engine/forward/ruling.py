@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from voxload.engine.exchange.protocol import Exchange
@@ -17,6 +18,14 @@ from voxload.engine.plan import AxisPlan, Part
 
 class NoRule(Exception):  # noqa: N818 - says what there is not
     """A call has no split form in this cut; the message says why."""
+
+
+_SEEDS = 2**62
+
+
+def drawn() -> Tensor:
+    """Draw a seed, an int64 scalar, from torch's random numbers, which the ranks of a group have alike in a pass."""
+    return torch.randint(_SEEDS, (), dtype=torch.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,8 @@ class Here:
     """Carries the messages."""
     parts: dict[tuple[int, int], Part] = field(default_factory=dict)
     """This rank's parts of gathers so far; those of a plan's are kept from pass to pass."""
+    seeds: Callable[[], Tensor] = drawn
+    """Gives the seed of the next call that drops; all ranks of a group get the same ones."""
 
     def part(self, plan: AxisPlan, dim: int) -> Part:
         """Return this rank's part of a gather along a dimension of a tensor, for as long as `plan` lives."""

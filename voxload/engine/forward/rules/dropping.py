@@ -25,7 +25,7 @@ DROPOUTS: Mapping[Any, int | None] = {
 }
 """Functions, and of how many dimensions an element or a channel is dropped; None for all."""
 _NAMES = ("input", "p", "training", "inplace")
-_SEEDS, _RESOLUTION = 2**62, 2**32
+_RESOLUTION = 2**32
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class Drop:
     """Cut of the tensor."""
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
-        """Drop; see Action. All ranks of a group draw one seed from random numbers that they have alike."""
+        """Drop; see Action."""
         given = bound(_NAMES, args, kwargs)
         x: Tensor = given["input"]
         share = 0.5 if given["p"] is None else float(given["p"])
         is_training = True if given["training"] is None else bool(given["training"])
         if not is_training or share == 0.0:
             return x
-        seed = torch.randint(_SEEDS, (), dtype=torch.int64)
+        seed = here.seeds()
         count = DROPOUTS[function]
         places = [
             torch.tensor(self.cut.positions(number, here.coords), dtype=torch.int64)
