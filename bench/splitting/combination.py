@@ -73,7 +73,6 @@ def covering() -> Iterator[Combination]:
                 yield Combination(network, world, spatial, wrapper, mode)
     yield Combination("unet3d-lbann", 2, (2, 1, 1), "fsdp2", "compiled")
     yield Combination(FUNCTIONAL, 2, (2, 1, 1), "fsdp2", "compiled")
-    yield Combination(FUNCTIONAL, 4, (2, 1, 1), "ddp", "compiled")
     yield Combination("cosmoflow-mlperf", 2, (2, 1, 1), "ddp", "compiled")
     yield Combination("cosmoflow-lbann", 2, (2, 1, 1), "hsdp", "checkpointing")
     yield Combination("cosmoflow-lbann", 4, (2, 1, 1), "ddp", "plain")

@@ -268,11 +268,6 @@ def test_a_network_is_split_once() -> None:
             shard(once, grid, exchange=Silent())
 
 
-def test_options_of_traced_networks_are_refused_for_others() -> None:
-    """A way of joining halos is none that a network's own forward has."""
-    _refused(Pair(), "still split", join="add")
-
-
 def test_shapes_that_cannot_be_split_are_refused() -> None:
     """More ranks than voxels, a window that does not fit, and too few extents are refused at once."""
     grid = ProcessGrid((4, 1, 1), 4)

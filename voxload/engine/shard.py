@@ -101,17 +101,15 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
         raise UsageError("shard", found="a model that is already split", expected="an ordinary module")
     whole = tuple(shape) if shape is not None else getattr(model, "input_shape", None)
     blocks = None if whole is None else Blocks.of(grid, whole)
+    chooser = _chooser_of(join)
     try:
         source = Source(model, tuple(count > 1 for count in grid.spatial), columns=columns)
         source.check(whole)
         if blocks is not None:
             plan_network(source.program().program, blocks, min_width=min_width)
-        chooser = _chooser_of(join)
     except UsageError as refusal:
         # What no trace can keep may still run as it is.
-        if columns or join != Join.PAD.value:
-            raise
-        plans = Plans(model, Cut(grid, blocks, min_width, gather_limit))
+        plans = Plans(model, Cut(grid, blocks, min_width, gather_limit, columns=columns))
         if whole is not None and not _is_planned(model, whole, plans):
             raise UsageError(
                 f"shard of {type(model).__name__}",
@@ -120,7 +118,7 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
                 remedy="try the model itself on such a volume, or leave shape= away where it takes other channels; "
                 f"no trace keeps it either: {refusal}",
             ) from None
-        split: nn.Module = on_blocks(model, plans, exchange or exchange_of(grid))
+        split: nn.Module = on_blocks(model, plans, exchange or exchange_of(grid), chooser=chooser)
     else:
         split = Sharded(source, (grid, blocks, min_width), exchange or exchange_of(grid), chooser=chooser)
     if verify:

@@ -14,13 +14,16 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from bench.splitting.functional import FunctionalUNet
-from tests.engine.forward.onblocks_world import SHAPE, SPATIAL, TOLERANCE, Net, World, evaluated, volume
+from tests.engine.forward.onblocks_world import SHAPE, TOLERANCE, Net, World, evaluated, volume
 from voxload.engine import NoExchange, shard
 from voxload.engine.exchange.protocol import Exchange
+from voxload.engine.forward.distributions import normal, uniform
 from voxload.engine.virtual import differences
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
+HALVES = (2, 1, 1)
+"""Every rank of a world compiles in this process, one after the other."""
 Operation = Callable[[Any, Tensor], Any]
 
 
@@ -55,14 +58,28 @@ def error(model: nn.Module, x: Tensor) -> float:
         net.compile(fullgraph=True, backend="aot_eager")
         return net
 
-    found = differences(model.double(), x, SPATIAL, split)
+    found = differences(model.double(), x, HALVES, split)
     assert found is not None
     return max(found.all.values())
 
 
+@pytest.mark.long
 def test_it_is_what_one_process_gives() -> None:
     """Computed weights, replicated borders, resizing, gates by means of the whole, and skips that are concatenated."""
     assert error(FunctionalUNet(1, 2, (2, 4)), volume(shape=(8, 6, 10))) < TOLERANCE
+
+
+def test_copies_are_kept_apart() -> None:
+    """What writes into a copy of a volume does not write into the volume."""
+
+    def operation(net: Any, x: Tensor) -> Tensor:
+        y = functional.dropout(x, 0.5, training=False)  # gives back what it got, or a copy
+        found: Tensor = (
+            x + (y.to(x.dtype, copy=True).relu_() * net.gain) + functional.interpolate(x, x.shape[2:]).mul_(2)
+        )
+        return found
+
+    assert error(evaluated(operation), volume()) < TOLERANCE
 
 
 class Normed(nn.Module):
@@ -88,7 +105,8 @@ class Checkpointed(Net):
 
     def forward(self, x: Tensor, **others: Any) -> Any:
         """Do what a Net does."""
-        return checkpoint(super().forward, x, use_reentrant=False, **others)
+        found: Any = checkpoint(super().forward, x, use_reentrant=False, **others)
+        return found
 
 
 def test_parts_that_are_checkpointed() -> None:
@@ -98,7 +116,7 @@ def test_parts_that_are_checkpointed() -> None:
 
 def test_casts() -> None:
     """Under autocast convolutions compute in bfloat16, alike on blocks and in one process."""
-    world, x = World(evaluated(), shape=SHAPE), volume().float()
+    world, x = World(evaluated(), HALVES, shape=SHAPE), volume().float()
     world.whole.float()
     for net in compiled(world):
         net.float()
@@ -147,7 +165,7 @@ def test_inputs_and_results_in_trees() -> None:
             y = self.conv(x) * scale * x.shape[2] + shift[:, :, None, None, None]
             return {"pair": Pair(y, y.mean((2, 3, 4))), "all": [y.relu(), shift]}
 
-    world, x, shift = World(Conditioned(), shape=SHAPE), volume(), torch.randn(2, 2, dtype=torch.float64)
+    world, x, shift = World(Conditioned(), HALVES, shape=SHAPE), volume(), torch.randn(2, 2, dtype=torch.float64)
     compiled(world)
     blocks = [world.block(rank, x) for rank in world.ranks]
     found = world.loop.run(lambda rank: world.nets[rank](blocks[rank], 0.5, shift=shift))
@@ -158,20 +176,23 @@ def test_inputs_and_results_in_trees() -> None:
     assert all(torch.equal(each["all"][1], shift) for each in found)
 
 
-class Dropping(Net):
-    """Drops voxels, and numbers of the whole."""
+class Drawing(Net):
+    """Drops voxels, and numbers of the whole, and adds noise."""
 
     def forward(self, x: Tensor, **others: Any) -> Any:
         """Scale what a Net gives."""
         y = super().forward(x, **others)
-        return y * functional.dropout(y.mean((2, 3, 4), keepdim=True), 0.3, self.training)
+        share = torch.bernoulli(torch.full((2, 1, 1, 1, 1), 0.5, dtype=y.dtype)) + torch.rand(2, 1, 1, 1, 1)
+        y = y * functional.dropout(y.mean((2, 3, 4), keepdim=True), 0.3, self.training) * share
+        return y + torch.randn_like(y) + torch.randn(y.shape, dtype=y.dtype) * torch.empty_like(y).bernoulli_(0.2)
 
 
-def test_dropout_is_the_same_however_a_volume_is_cut() -> None:
-    """Its seed is one that the ranks agree on in the graph."""
+@pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
+def test_random_numbers_are_the_same_however_a_volume_is_cut() -> None:
+    """Their seed is one that the ranks agree on in the graph."""
     results = []
-    for spatial in (SPATIAL, (1, 4, 1)):
-        world, x = World(Dropping().train(), spatial, shape=SHAPE), volume()
+    for spatial in (HALVES, (1, 1, 2)):
+        world, x = World(Drawing().train(), spatial, shape=SHAPE), volume()
         compiled(world)
 
         def work(rank: int, world: World = world, x: Tensor = x) -> list[Tensor]:
@@ -191,17 +212,17 @@ def test_dropout_is_the_same_however_a_volume_is_cut() -> None:
 
 def test_a_copy_is_a_network_of_its_own() -> None:
     """Its graphs have its weights."""
-    world, x = World(evaluated(), shape=SHAPE), volume()
+    world, x = World(evaluated(), HALVES, shape=SHAPE), volume()
     world.nets[:] = [copy.deepcopy(net) for net in world.nets]
     for net in (world.whole, *compiled(world)):
         torch.nn.init.ones_(net.last.weight)
     assert world.equals(world.run(x), world.whole(x))
 
 
-@pytest.mark.parametrize("rank", [0, 3])
+@pytest.mark.parametrize("rank", [0, 1])
 def test_attributes_that_change_are_told_on_all_ranks(rank: int) -> None:
     """A graph has the value that an attribute had; whoever has another one now is not alone with its error."""
-    world, x, told = World(evaluated(), shape=SHAPE), volume(), []
+    world, x, told = World(evaluated(), HALVES, shape=SHAPE), volume(), []
     networks = compiled(world)
     assert world.equals(world.run(x), world.whole(x))
     networks[rank].gain = 2.0
@@ -221,9 +242,8 @@ def test_attributes_that_change_are_told_on_all_ranks(rank: int) -> None:
 @pytest.mark.parametrize(
     ("operation", "training", "message"),
     [
-        (lambda _, x: x + torch.randn(x.shape[2:]), False, "draws random numbers that all ranks must have alike"),
-        (lambda _, x: x + torch.randn_like(x), False, "draws random numbers that all ranks must have alike"),
-        (lambda net, x: checkpoint(net.drop, x, use_reentrant=False), True, "dropout in a part of forward"),
+        (lambda _, x: x + torch.randperm(x.shape[2])[0], False, "draws random numbers that all ranks must have alike"),
+        (lambda net, x: checkpoint(net.drop, x, use_reentrant=False), True, "a part of forward that is checkpointed"),
     ],
 )
 def test_random_numbers_that_graphs_cannot_have_alike(operation: Operation, training: bool, message: str) -> None:
@@ -241,7 +261,7 @@ def test_without_a_shape_there_is_no_graph() -> None:
 
 def test_a_layer_is_not_compiled_by_itself() -> None:
     """It gets blocks, of which the compiler knows nothing."""
-    world, x = World(evaluated(), shape=SHAPE), volume()
+    world, x = World(evaluated(), HALVES, shape=SHAPE), volume()
     for net in world.nets:
         net.first.compile(fullgraph=True, backend="aot_eager")
     with pytest.raises(Exception, match="compile the whole network"):
@@ -252,3 +272,53 @@ def test_it_is_not_exported() -> None:
     """Its messages are those of a rank that runs."""
     with pytest.raises(UsageError, match="export the model before"):
         torch.export.export(alone(evaluated(), shape=SHAPE), (volume().float(),), strict=False)
+
+
+def test_numbers_are_distributed_as_they_should_be() -> None:
+    """From 0 to below 1 alike, and normally; 2^18 of each, of one seed."""
+    places, seed = [torch.arange(64)] * 3, torch.tensor(11)
+    for dtype in (torch.float32, torch.float64):
+        even, bell = (each(places, seed, dtype, torch.device("cpu")) for each in (uniform, normal))
+        assert even.dtype == bell.dtype == dtype
+        assert 0 <= even.min() < 1e-4
+        assert 1 - 1e-4 < even.max() < 1
+        assert abs(even.mean() - 0.5) < 0.003
+        assert abs(even.var() - 1 / 12) < 0.001
+        assert bell.isfinite().all()
+        assert abs(bell.mean()) < 0.01
+        assert abs(bell.var() - 1) < 0.02
+        assert abs(bell.pow(4).mean() - 3) < 0.1
+        assert abs((bell[1:] * bell[:-1]).mean()) < 0.01
+
+
+def test_layers_with_two_names() -> None:
+    """And weights that two layers have: all get their gradients, and the network has its own tensors afterwards."""
+
+    class Twice(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.again = nn.ModuleList([self.first, nn.Conv3d(1, 2, 3, padding=1)])
+            self.again[1].weight = self.first.weight
+
+        def forward(self, x: Tensor, **others: Any) -> Any:
+            return super().forward(x, **others) + self.last(self.again[0](x) * self.again[1](x))
+
+    assert error(Twice().eval(), volume()) < TOLERANCE
+    split = alone(Twice().eval(), shape=SHAPE)
+    before = [*split.parameters()]
+    split(volume().float()).sum().backward()
+    assert all(one is other for one, other in zip(before, split.parameters(), strict=True))
+    assert type(split.again[0].weight) is nn.Parameter
+
+
+def test_buffers_that_are_replaced_are_refused() -> None:
+    """A graph writes into the tensors that it knows."""
+
+    def operation(net: Any, x: Tensor) -> Tensor:
+        net.drop.count = net.drop.count + 1
+        return x
+
+    model: Any = evaluated(operation)
+    model.drop.register_buffer("count", torch.zeros(()))
+    with pytest.raises(Exception, match="another tensor in the place of 'count'"):
+        alone(model, shape=SHAPE)(volume().float())

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from torch import nn
 
 from bench.splitting.functional import FunctionalUNet

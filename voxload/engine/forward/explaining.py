@@ -10,7 +10,7 @@ from voxload.engine.forward.moving import Move
 from voxload.engine.forward.planning import Fallback, Step
 from voxload.engine.forward.plans import Planned
 from voxload.engine.forward.recording import Call, name_of
-from voxload.engine.forward.rules.windows import Slide
+from voxload.engine.forward.rules.sliding import Slide
 from voxload.engine.forward.sharding import Sharding
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from threading import local
@@ -18,19 +18,15 @@ from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 import torch
 from torch import Tensor, nn
 from torch._guards import tracing
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 
 from voxload.engine.agreement import agree, ticket_of
 from voxload.engine.blocks import Blocks
-from voxload.engine.forward.block import runner_of
 from voxload.engine.forward.inputs import Inputs
 from voxload.engine.forward.passes import Passes, first_of, modes_of
 from voxload.engine.forward.plans import Planned
-from voxload.engine.forward.rules.dropping import DROPOUTS, Drop
-from voxload.engine.forward.ruling import Here
 from voxload.engine.forward.running import run
-from voxload.engine.forward.sharding import Sharding
+from voxload.engine.forward.seeded import HashedDraws, NoDraws, Seeds
 from voxload.errors import InternalError, UsageError
 
 
@@ -53,9 +49,9 @@ class Graphed:
         """Return what the user's forward gives, while a compiler traces it."""
         with _apart():
             planned, begin = self._begin(network, Inputs.of(args, kwargs))
-        seeds = _Seeds(agree(first_of((args, kwargs)), begin.ticket))
-        here = self.passes.here(planned, seeds)
-        with _NoDraws(), _WholeDrops(here):  # type: ignore[no-untyped-call] # torch leaves it untyped
+        seeds = Seeds(agree(first_of((args, kwargs)), begin.ticket))
+        here = replace(self.passes.here(planned, seeds), hashes=True)
+        with NoDraws(), HashedDraws(here):  # type: ignore[no-untyped-call] # torch leaves it untyped
             return run(partial(self.forward, network), args, kwargs, planned.cuts, plan=planned.plan, here=here)
 
     def _begin(self, network: nn.Module, inputs: Inputs) -> tuple[Planned, Begin]:
@@ -126,8 +122,8 @@ class _Opaque(local):
     call: Any = None
     is_followed: bool = False
     """Whether the compiler follows `in_graph`, in this thread."""
-    refusal: UsageError | None = None
-    """Why it must not go on."""
+    error: Exception | None = None
+    """In what the call has ended."""
 
 
 _OPAQUE = _Opaque()
@@ -136,16 +132,24 @@ _OPAQUE = _Opaque()
 def _begin_call() -> bool:
     """Tell the compiler of `_called`, once."""
     if _Opaque.call is None:
-        _Opaque.call = staticmethod(torch._dynamo.nonstrict_trace(_called))  # noqa: SLF001 - where torch documents it
-    _OPAQUE.is_followed, _OPAQUE.refusal = True, None
+        opaque = getattr(torch._dynamo, "nonstrict_trace", None)  # noqa: SLF001 - where torch documents it
+        if opaque is None:
+            raise UsageError(
+                "torch.compile of a split network whose own forward runs",
+                found=f"torch {torch.__version__}",
+                expected="torch 2.7 or later",
+                remedy="leave it uncompiled, or install a later torch",
+            )
+        _Opaque.call = staticmethod(opaque(_called))
+    _OPAQUE.is_followed, _OPAQUE.error = True, None
     return True
 
 
 def _end_call() -> bool:
-    """Raise what `_called` had to refuse: the compiler would tell of an error within it as one of its own."""
+    """Raise the error in which `_called` has ended: the compiler would tell of another one in its place."""
     _OPAQUE.is_followed = False
-    if _OPAQUE.refusal is not None:
-        raise _OPAQUE.refusal
+    if _OPAQUE.error is not None:
+        raise _OPAQUE.error
     return True
 
 
@@ -162,26 +166,47 @@ def _called(
     network = None if graphed is None else graphed.network()
     if graphed is None or network is None or modes != tuple(module.training for module in network.modules()):
         raise InternalError("a compiled split network", found="a network that is gone or has other modes by now")
-    named = {f"network.{name}": tensor for name, tensor in tensors.items()}
     try:
-        return torch.func.functional_call(_Caller(network, graphed), named, (args, kwargs))
-    except UsageError as error:
+        with _in_place(network, tensors):
+            return graphed.run(network, args, kwargs)
+    except Exception as error:
         if not _OPAQUE.is_followed:
             raise
-        _OPAQUE.refusal = error
+        _OPAQUE.error = error
         return ()
 
 
-class _Caller(nn.Module):
-    """Runs a network past what wraps its call, such as hooks, which the compiler has followed already."""
+@contextmanager
+def _in_place(network: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """Put stand-ins into the places of a network's tensors meanwhile, each into all that have it.
 
-    def __init__(self, network: nn.Module, graphed: Graphed) -> None:
-        super().__init__()
-        self.network = network
-        self.graphed = graphed
-
-    def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self.graphed.run(self.network, args, kwargs)
+    ``torch.func.functional_call`` does not put those back that a module has under two names.
+    """
+    own = (*network.named_parameters(), *network.named_buffers())
+    twins = {id(tensor): tensors[name] for name, tensor in own}
+    held: list[dict[str, Any]] = [
+        each
+        for module in network.modules()
+        for each in (module._parameters, module._buffers)  # noqa: SLF001 - torch has no public way
+    ]
+    before = [dict(each) for each in held]
+    for each in held:
+        each.update({name: twins[id(tensor)] for name, tensor in each.items() if tensor is not None})
+    after = [dict(each) for each in held]
+    try:
+        yield
+        changed = [
+            name for now, then in zip(held, after, strict=True) for name in then if now.get(name) is not then[name]
+        ]
+        if changed:
+            raise UsageError(
+                "torch.compile of a split network",
+                found=f"another tensor in the place of {changed[0]!r} after forward",
+                expected="tensors that forward writes into, such as by copy_(), and does not replace",
+            )
+    finally:
+        for each, then in zip(held, before, strict=True):
+            each.update(then)
 
 
 @contextmanager
@@ -189,51 +214,3 @@ def _apart() -> Iterator[None]:
     """Let what is done meanwhile, such as a recording, be none of what the compiler traces."""
     with _disable_current_modes(), tracing(None):
         yield
-
-
-class _Seeds:
-    """Seeds of the calls that drop, one after the other, from that of the pass."""
-
-    def __init__(self, seed: Tensor) -> None:
-        self._seed, self._count = seed, 0
-
-    def __call__(self) -> Tensor:
-        """Return the next one; raises UsageError where the call may be made again in the backward pass."""
-        if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:  # noqa: SLF001, FBT003 - torch has no public way to ask
-            raise UsageError(
-                "torch.compile of a split network",
-                found="dropout in a part of forward that is checkpointed, which would drop others when it is run again",
-                expected="checkpointing of parts without dropout, or none",
-            )
-        self._count += 1
-        return self._seed + self._count
-
-
-class _WholeDrops(TorchFunctionMode):
-    """Drops elements of what every rank has whole, too, by a hash: the generator's numbers would differ."""
-
-    def __init__(self, here: Here) -> None:
-        super().__init__()
-        self._here = here
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        """Carry out one call."""
-        given = dict(kwargs or {})
-        if func not in DROPOUTS or runner_of(args, given) is not None:
-            return func(*args, **given)
-        x: Tensor = args[0] if args else given["input"]
-        return Drop(Sharding.whole(x.shape)).run(func, args, given, self._here)
-
-
-class _NoDraws(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it untyped
-    """Refuses random numbers: the generators of two ranks are at different places when their graphs run."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            raise UsageError(
-                "torch.compile of a split network",
-                found=f"{func}, which draws random numbers that all ranks must have alike",
-                expected="no random numbers in forward but those of dropout",
-                remedy="draw them outside and hand them to forward, or leave the network uncompiled",
-            )
-        return func(*args, **(kwargs or {}))

@@ -10,12 +10,14 @@ from weakref import ref
 import torch
 from torch import nn
 
+from voxload.engine.chooser import Chooser
 from voxload.engine.compiling import refuse_export, require_whole_graph
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.block import Block
 from voxload.engine.forward.graphs import Graphed, in_graph
 from voxload.engine.forward.passes import Passes
 from voxload.engine.forward.plans import Plans
+from voxload.engine.forward.ruling import PADS
 from voxload.engine.forward.trees import leaves
 from voxload.errors import UsageError
 
@@ -67,13 +69,13 @@ class OnBlocks(nn.Module):
         return ", ".join(filter(None, (super().extra_repr(), f"spatial={grid.spatial}, rank={grid.rank}")))
 
 
-def on_blocks(model: nn.Module, plans: Plans, exchange: Exchange) -> nn.Module:
+def on_blocks(model: nn.Module, plans: Plans, exchange: Exchange, *, chooser: Chooser = PADS) -> nn.Module:
     """Return `model` made to run split: of its class, with its very layers, parameters, buffers and attributes.
 
     Hooks that the model has see the whole, as in one process; those that are put onto the result later see what this
     rank gives and gets.
 
-    `plans` are those of the model.
+    `plans` are those of the model; `chooser` says how convolutions join halos.
 
     Raises
     ------
@@ -101,7 +103,7 @@ def on_blocks(model: nn.Module, plans: Plans, exchange: Exchange) -> nn.Module:
     hooks = {name: held[name] for name in _HOOKS}
     network.__dict__.update(held | {name: OrderedDict() for name in hooks})
     network.__dict__[_HOOKED] = hooks if any(hooks.values()) else {}
-    network.__dict__[_PASSES] = Passes(plans, exchange)
+    network.__dict__[_PASSES] = Passes(plans, exchange, chooser)
     _register(network)
     return network
 

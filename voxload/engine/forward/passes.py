@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from voxload.engine.blocks import Blocks
+from voxload.engine.chooser import Chooser
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.inputs import Inputs
 from voxload.engine.forward.planning import Fallback
@@ -22,7 +23,6 @@ from voxload.engine.forward.ruling import Here, drawn
 from voxload.engine.forward.running import WATCH, run
 from voxload.engine.forward.trees import leaves
 from voxload.engine.handshake import Greeting, agreed
-from voxload.engine.plan import Part
 from voxload.errors import InternalError, UsageError
 
 _IMAGE = 4
@@ -38,16 +38,18 @@ class Passes:
         Its plans.
     exchange
         Carries the messages.
+    chooser
+        Says how convolutions join halos.
     """
 
-    def __init__(self, plans: Plans, exchange: Exchange) -> None:
-        self.plans, self.exchange = plans, exchange
-        self._parts: WeakKeyDictionary[Planned, dict[tuple[int, int], Part]] = WeakKeyDictionary()
+    def __init__(self, plans: Plans, exchange: Exchange, chooser: Chooser) -> None:
+        self.plans, self.exchange, self._chooser = plans, exchange, chooser
+        self._memory: WeakKeyDictionary[Planned, dict[Any, Any]] = WeakKeyDictionary()
         self._told: set[str] = set()
         WATCH.hold(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Passes:
-        return Passes(copy.deepcopy(self.plans, memo), self.exchange)
+        return Passes(copy.deepcopy(self.plans, memo), self.exchange, copy.deepcopy(self._chooser, memo))
 
     def run(
         self, network: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -72,11 +74,11 @@ class Passes:
 
     def here(self, planned: Planned, seeds: Callable[[], Tensor]) -> Here:
         """Return where a pass is carried out that was planned and that the ranks have agreed to begin."""
-        if planned not in self._parts:
-            self._parts[planned] = {}
+        if planned not in self._memory:
+            self._memory[planned] = {}
             self._tell(planned.plan.fallbacks)
         grid = self.plans.cut.grid
-        return Here(grid.coords, grid.spatial, self.exchange, self._parts[planned], seeds)
+        return Here(grid.coords, grid.spatial, self.exchange, self._memory[planned], seeds, chooser=self._chooser)
 
     def agree(self, first: Tensor, digest: int, modes: str, *, refusal: UsageError | None) -> tuple[Blocks, int]:
         """Return the cut of the volume and the seed that the ranks of the group agree on.

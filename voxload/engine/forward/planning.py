@@ -80,15 +80,18 @@ def plan_forward(
     min_width: int = 0,
     gather_limit: int = GATHER_LIMIT,
     returns_whole: bool = False,
+    columns: bool = False,
 ) -> ForwardPlan:
     """Return how the calls of `recording` are carried out where the network is given tensors that are cut so.
+
+    The choices are those of `voxload.engine.forward.plans.Cut`.
 
     Raises
     ------
     UsageError
         For a call that has no split form and takes or gives more than `gather_limit` bytes.
     """
-    planner = _Planner(recording, min_width, gather_limit)
+    planner = _Planner(recording, Wishes(min_width=min_width, columns=columns), gather_limit)
     for value, cut in zip(recording.given, given, strict=True):
         planner.cuts[value.number] = cut
     for index, call in enumerate(recording.calls):
@@ -127,8 +130,8 @@ def key_of(function: Any, args: Any, kwargs: Any) -> Any:
 class _Planner:
     """Plans one call after the other."""
 
-    def __init__(self, recording: Recording, min_width: int, limit: int) -> None:
-        self._calls, self._min_width, self._limit = recording.calls, min_width, limit
+    def __init__(self, recording: Recording, wishes: Wishes, limit: int) -> None:
+        self._calls, self._plain, self._limit = recording.calls, wishes, limit
         self._users: defaultdict[int, list[int]] = defaultdict(list)
         for index, call in enumerate(recording.calls):
             for value in call.taken:
@@ -229,7 +232,7 @@ class _Planner:
 
     def _wishes(self, index: int) -> Wishes:
         kept = [self._kept.get(value.number) for value in self._calls[index].made]
-        return Wishes(self._wish(index), self._min_width, kept[0] if len(kept) == 1 else None)
+        return replace(self._plain, cut=self._wish(index), kept=kept[0] if len(kept) == 1 else None)
 
     def _wish(self, index: int) -> Sharding | None:
         """Return the cut of the first value that the result of a call will meet, where that is known by now.

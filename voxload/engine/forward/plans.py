@@ -27,6 +27,8 @@ from voxload.grid import ProcessGrid
 
 _ANEW = 4
 """Recordings in a row for one setting that are told of."""
+_CHOICES = ("min_width", "gather_limit", "returns_whole", "columns")
+"""What of a Cut planning is told."""
 _PLANS = 32
 """Plans that are kept, for as many shapes, modes and numbers that forward is called with."""
 
@@ -45,6 +47,8 @@ class Cut:
     """Bytes up to which tensors are made whole for a call that has no split form."""
     returns_whole: bool = False
     """Whether every rank gets the whole of all results."""
+    columns: bool = False
+    """Whether a dense layer over what is cut multiplies each rank's part with its columns of the weight."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -148,9 +152,9 @@ class Plans:
             return known
         self._watch(type(network).__name__)
         recording = record(self._skeleton, network, whole)
-        width, limit, is_whole = self.cut.min_width, self.cut.gather_limit, self.cut.returns_whole
-        plan = plan_forward(recording, cuts, min_width=width, gather_limit=limit, returns_whole=is_whole)
-        digest = zlib.crc32(repr((recording.described(), cuts, width, limit, is_whole)).encode())
+        choices = {name: getattr(self.cut, name) for name in _CHOICES}
+        plan = plan_forward(recording, cuts, **choices)
+        digest = zlib.crc32(repr((recording.described(), cuts, choices)).encode())
         made = self._plans[key] = Planned(recording, plan, cuts, digest)
         if len(self._plans) > _PLANS:
             self._plans.popitem(last=False)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
+from voxload.engine.chooser import Chooser, Told
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.recording import Call
 from voxload.engine.forward.sharding import Sharding
 from voxload.engine.forward.trees import leaves
+from voxload.engine.join import Join
 from voxload.engine.plan import AxisPlan, Part
+
+T = TypeVar("T")
 
 
 class NoRule(Exception):  # noqa: N818 - says what there is not
@@ -21,6 +25,8 @@ class NoRule(Exception):  # noqa: N818 - says what there is not
 
 
 _SEEDS = 2**62
+PADS = Told(Join.PAD)
+"""Convolutions pad their blocks."""
 
 
 def drawn() -> Tensor:
@@ -38,17 +44,29 @@ class Here:
     """Blocks of a sample group, per axis of the grid."""
     exchange: Exchange
     """Carries the messages."""
-    parts: dict[tuple[int, int], Part] = field(default_factory=dict)
-    """This rank's parts of gathers so far; those of a plan's are kept from pass to pass."""
+    memory: dict[Any, Any] = field(default_factory=dict)
+    """What calls made of their plans for this rank; kept from pass to pass for as long as the plan lives."""
     seeds: Callable[[], Tensor] = drawn
     """Gives the seed of the next call that drops; all ranks of a group get the same ones."""
 
+    hashes: bool = False
+    """Whether random numbers are hashes of seeds and positions, as in graphs, where no generator is alike."""
+    chooser: Chooser = PADS
+    """Says how convolutions join halos."""
+
     def part(self, plan: AxisPlan, dim: int) -> Part:
-        """Return this rank's part of a gather along a dimension of a tensor, for as long as `plan` lives."""
+        """Return this rank's part of a gather along a dimension of a tensor."""
         key = id(plan), dim
-        found = self.parts.get(key)
+        found: Part | None = self.memory.get(key)
         if found is None:
-            found = self.parts[key] = plan.at(self.coords[plan.axis], dim=dim)
+            found = self.memory[key] = plan.at(self.coords[plan.axis], dim=dim)
+        return found
+
+    def remembered(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` gave for this key at first; a key has the identity of what the plan holds."""
+        if key not in self.memory:
+            self.memory[key] = make()
+        found: T = self.memory[key]
         return found
 
 
@@ -83,6 +101,8 @@ class Wishes:
     """An axis whose blocks would have fewer voxels than this goes to fewer ranks."""
     kept: tuple[tuple[int, ...], ...] | None = None
     """Positions along every dimension of the result that are looked at; None where that may be all."""
+    columns: bool = False
+    """Whether a dense layer over a dimension that is cut adds up what the ranks' own columns give."""
 
 
 Rule = Callable[[Call, tuple[Sharding, ...], Wishes], Ruling]

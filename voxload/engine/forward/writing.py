@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from voxload.engine.forward.recording import Call, Given, Recording, Value, name_of
@@ -122,5 +123,7 @@ def is_in_place(function: Any) -> bool:
 
 def apart(result: Tensor, sources: list[Tensor]) -> Tensor:
     """Return a result that shares memory with none of `sources`: itself, or a copy."""
+    if torch.compiler.is_compiling():
+        return result.clone()  # memory has no place yet; the compiler leaves out copies that nobody needs
     place = result.untyped_storage().data_ptr()
     return result.clone() if any(each.untyped_storage().data_ptr() == place for each in sources) else result

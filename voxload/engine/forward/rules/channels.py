@@ -11,11 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from voxload.engine.forward.recording import Call, Given
+from voxload.engine.forward.rules.reducing import Partial
 from voxload.engine.forward.rules.windows import bound
 from voxload.engine.forward.ruling import Here, NoRule, Ruling, Same, Wishes
 from voxload.engine.forward.sharding import Sharding
 
 LINEAR: frozenset[Any] = frozenset([functional.linear])
+_LINEAR = ("input", "weight", "bias")
 ALONG: frozenset[Any] = frozenset(
     [functional.normalize, functional.glu, torch.cumsum, Tensor.cumsum, functional.softmin]
 )
@@ -28,12 +30,38 @@ _PLACES: Mapping[str, int] = {"normalize": 2}
 _DEFAULTS: Mapping[str, int] = {"normalize": 1, "glu": -1}
 
 
-def linear(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
-    """Return what a dense layer over the last dimension does, which is made whole; see Rule."""
-    if not isinstance(bound(("input", "weight", "bias"), call.args, call.kwargs)["weight"], Given):
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A dense layer over a dimension that is cut: products of what each rank has, added up.
+
+    (B, outputs) numbers of every rank travel in place of the volume. The weight stays whole on every rank.
+    """
+
+    part: Sharding
+    """Cut of which this rank takes its columns of the weight."""
+    partial: Partial
+    """Sums over the ranks, along a dimension behind the last."""
+
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
+        """Multiply and add up; see Action."""
+        given = bound(_LINEAR, args, kwargs)
+        own = function(given["input"], self.part.block(given["weight"], here.coords))
+        total = self.partial.sum(own[..., None], here)[..., 0]
+        return total if given["bias"] is None else total + given["bias"].to(total.dtype)
+
+
+def linear(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+    """Return what a dense layer over the last dimension does, which is made whole unless columns are; see Rule."""
+    weight = bound(_LINEAR, call.args, call.kwargs)["weight"]
+    if not isinstance(weight, Given):
         raise NoRule("its weights depend on the volume")
     (made,) = call.made
     last = len(cuts[0].dims) - 1
+    if wishes.columns and cuts[0].axes(last):
+        outputs = Sharding.whole(weight.shape[:1]).dims
+        part = Sharding((*outputs, cuts[0].dims[last]))
+        partial = Partial.over(Sharding((*cuts[0].dims[:last], *part.dims)), (last + 1,))
+        return Ruling(cuts, (cuts[0].with_dim(last, Sharding.whole(made.shape).dims[last]),), Columns(part, partial))
     cut = cuts[0].whole_along([last])
     return Ruling((cut,), (cut.with_dim(last, Sharding.whole(made.shape).dims[last]),), Same())
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from voxload.engine.forward.recording import Call
-from voxload.engine.forward.rules.windows import Slide, fetched, slide
+from voxload.engine.forward.rules.sliding import Slide, fetched, slide
 from voxload.engine.forward.ruling import Here, NoRule, Ruling, Wishes
 from voxload.engine.forward.sharding import Dim, Sharding
 from voxload.engine.outside import Outside

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from voxload.engine.forward.recording import Call
-from voxload.engine.forward.rules.windows import Slide, bound, fetched, slide
+from voxload.engine.forward.rules.sliding import Slide, fetched, slide
+from voxload.engine.forward.rules.windows import bound
 from voxload.engine.forward.ruling import Here, NoRule, Ruling, Wishes
 from voxload.engine.forward.sharding import Sharding
 from voxload.engine.resize import Resize, Rounding, mixed
