@@ -19,7 +19,7 @@ from voxload.engine.forward.plans import Cut, Plans
 from voxload.engine.join import Join
 from voxload.engine.network import plan_network
 from voxload.engine.sharded import Sharded, Source, modes_set
-from voxload.engine.sizes import require_module, small_sizes, takes_more
+from voxload.engine.sizes import require_module, small_sizes, takes_more, why_none
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 
@@ -113,7 +113,8 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
         if whole is not None and not _is_planned(model, whole, plans):
             raise UsageError(
                 f"shard of {type(model).__name__}",
-                found=f"no volume of shape {tuple(whole)}, with as many channels as its layers tell, that it takes",
+                found=f"no volume of shape {tuple(whole)}, with as many channels as its layers tell, that it takes on "
+                f"shapes alone ({why_none(model, whole)})",
                 expected="a forward that runs on (B, C, D, H, W)",
                 remedy="try the model itself on such a volume, or leave shape= away where it takes other channels; "
                 f"no trace keeps it either: {refusal}",

@@ -35,21 +35,33 @@ def whole_size(
     None where it takes none; nothing is computed. Channels are looked for where they are not given; `args` are what
     forward takes beside the volume. What asks for values takes it as far as can be told.
     """
+    tried = _tried(model, shape, channels, args)
+    return next((size for size, error in tried if error is None or "meta" in str(error).lower()), None)
+
+
+def why_none(model: nn.Module, shape: Sequence[int]) -> str:
+    """Return in which error forward ends for the volume of this shape that it should take first; empty for none."""
+    _, error = next(_tried(model, shape, None, ()))
+    return "" if error is None else f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+
+
+def _tried(
+    model: nn.Module, shape: Sequence[int], channels: int | None, args: Sequence[Any]
+) -> Iterator[tuple[tuple[int, ...], Exception | None]]:
+    """Yield batches that a model may take, the likeliest first, and the error in which forward ends for each."""
     told = (getattr(module, name, None) for module in model.modules() for name in CHANNEL_NAMES)
     first = next((one for one in told if isinstance(one, int)), None)
     wanted = (channels,) if channels else (first, *_CHANNELS) if first else _CHANNELS
     twin = on_meta(model)
     more = mapped(tuple(args), lambda leaf: leaf.to("meta") if isinstance(leaf, Tensor) else leaf)
     for each in wanted:
-        size = (BATCH, each, *shape)
+        size, found = (BATCH, each, *shape), None
         try:
             with torch.no_grad(), numbers_kept(), slow_paths(), torch.device("meta"):
                 twin(torch.empty(size), *more)
         except Exception as error:  # noqa: BLE001 - whatever a stranger's forward raises for a size that it does not take
-            if "meta" not in str(error):
-                continue
-        return size
-    return None
+            found = error
+        yield size, found
 
 
 def small_sizes(model: nn.Module, shape: Sequence[int] | None, spatial: Sequence[int]) -> Iterator[tuple[int, ...]]:

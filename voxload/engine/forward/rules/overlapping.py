@@ -50,7 +50,9 @@ def begun(x: Tensor, given: Mapping[str, Any], slides: Sequence[Slide], here: He
 
 def _layout(x: Tensor, given: Mapping[str, Any], slides: Sequence[Slide], here: Here) -> Layout | None:
     """Return what is computed without padding the block; None where only padding does it."""
-    if len(slides) != _AXES or any(each.plan is not None and each.plan.axis != each.dim - _FIRST for each in slides):
+    if len(slides) != _AXES or any(
+        each.outer or (each.plan is not None and each.plan.axis != each.dim - _FIRST) for each in slides
+    ):
         return None
     fetches = [(each.dim, each.plan) for each in slides if each.plan is not None and not each.plan.idle]
     spans = [_span(each, x, here) for each in slides]

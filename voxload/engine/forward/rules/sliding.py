@@ -13,8 +13,11 @@ from voxload.engine.forward.sharding import Dim, Factor, Sharding, dim_of
 from voxload.engine.gather import gather
 from voxload.engine.outside import Outside
 from voxload.engine.plan import AxisPlan, plan_axis
-from voxload.engine.reach import Reach, collapsed
+from voxload.engine.reach import Interval, Reach, collapsed
 from voxload.engine.window import Window
+
+_FAR = 2
+"""Times of the voxels that are fetched beyond which what is read with the padding is not made: of wide dilations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,8 @@ class Slide:
     """What is fetched; None where every rank has all of it, and the function pads by itself."""
     result: Dim
     """Factors of the outputs."""
+    outer: tuple[Interval, ...] = ()
+    """What the windows of each rank read, where that lies so far outside of the volume that it is not fetched."""
 
     def first(self, coords: Sequence[int]) -> tuple[int, int, int]:
         """Return the first input that a rank has once all is fetched, its first output, and its number of outputs."""
@@ -37,9 +42,33 @@ class Slide:
         start, stop = self.result[0].span(coords)
         return self.plan.needs[place][0], start, stop - start
 
+    def padding(self, coords: Sequence[int]) -> tuple[int, int]:
+        """Return what the function is to pad on either side of what was fetched, and the first output to take then.
 
-def slide(cut: Sharding, dim: int, reach: Reach, wishes: Wishes, *, outside: Outside = Outside.CONSTANT) -> Slide:
-    """Return what windows do along a dimension; raises NoRule where it is cut in several factors, or none fits."""
+        Torch pads both sides alike. More than is read makes outputs that nobody wants, in front and behind.
+        """
+        place = coords[self.plan.axis] if self.plan is not None else 0
+        if self.plan is None or not self.outer or not isinstance(self.reach, Window):
+            return 0, 0
+        (first, stop), (inner, end) = self.outer[place], self.plan.needs[place]
+        low, high, stride = inner - first, stop - end, self.reach.stride
+        more = max(0, -(-(high - low) // stride))
+        return low + more * stride, more
+
+
+def slide(
+    cut: Sharding,
+    dim: int,
+    reach: Reach,
+    wishes: Wishes,
+    *,
+    outside: Outside = Outside.CONSTANT,
+    pads: bool = False,
+) -> Slide:
+    """Return what windows do along a dimension; raises NoRule where it is cut in several factors, or none fits.
+
+    `pads` says whether the function can pad what lies `outside` by itself.
+    """
     factors = cut.dims[dim]
     count = reach.outputs(cut.shape[dim])
     if count < 1:
@@ -56,8 +85,12 @@ def slide(cut: Sharding, dim: int, reach: Reach, wishes: Wishes, *, outside: Out
     wished = wishes.cut.dims[dim] if wishes.cut is not None and is_alike else ()
     if len(wished) == 1 and wished[0].axis == factor.axis:
         owners = wished[0].bounds
-    plan = plan_axis(factor.axis, factor.bounds, reach.needs(owners, factor.extent), outside)
-    return Slide(dim, reach, plan, (Factor(count, factor.axis, owners),))
+    needs = reach.needs(owners, factor.extent)
+    inner = tuple((max(lo, 0), min(hi, factor.extent)) if hi > lo else (lo, hi) for lo, hi in needs)
+    is_far = pads and any(hi - lo > _FAR * (end - start) for (lo, hi), (start, end) in zip(needs, inner, strict=True))
+    is_clipped = is_far and all(start < end for (lo, hi), (start, end) in zip(needs, inner, strict=True) if hi > lo)
+    plan = plan_axis(factor.axis, factor.bounds, inner if is_clipped else needs, outside)
+    return Slide(dim, reach, plan, (Factor(count, factor.axis, owners),), needs if is_clipped else ())
 
 
 def fetched(x: Tensor, slides: Sequence[Slide], here: Here, *, fill: float = 0.0) -> Tensor:

@@ -70,6 +70,9 @@ class Windowed:
         if function is torch.conv3d and (found := begun(x, given, self.slides, here)) is not None:
             return found
         x = fetched(x, self.slides, here, fill=self.fill)
+        if any(each.outer for each in self.slides):
+            pads = (each.padding(here.coords)[0] for each in self.slides)
+            given["padding"] = tuple(map(max, given["padding"], pads))
         y: Tensor = function(self._stretched(x, here), **given)
         for each in self.slides:
             y = self._cropped(y, each, here)
@@ -89,6 +92,8 @@ class Windowed:
         start, first, count = each.first(here.coords)
         if count == 0:
             return y.narrow(each.dim, 0, 0)
+        if each.outer:
+            return y.narrow(each.dim, each.padding(here.coords)[1], count)
         if each.plan is None or not isinstance(each.reach, Spread):
             return y
         return y.narrow(each.dim, first - (each.reach.stride * start - each.reach.padding), count)
@@ -103,7 +108,7 @@ def convolution(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Rulin
         dilation = _at(given["dilation"], index)
         low, high = _padding(given["padding"], index, dilation * (weight[_FIRST + index] - 1))
         windows.append(Window(weight[_FIRST + index], _at(given["stride"] or 1, index), dilation, low, high))
-    slides = tuple(slide(cut, _FIRST + index, window, wishes) for index, window in enumerate(windows))
+    slides = tuple(slide(cut, _FIRST + index, window, wishes, pads=True) for index, window in enumerate(windows))
     if any(each.plan is None and window.low != window.high for each, window in zip(slides, windows, strict=True)):
         raise NoRule("it pads an axis that is whole by different numbers")
     padding = tuple(0 if each.plan else window.low for each, window in zip(slides, windows, strict=True))
