@@ -13,7 +13,7 @@ from voxload.engine.conv import Unpadded
 from voxload.engine.form import Tile
 from voxload.engine.stencil import Stencil, at_least, cropped
 from voxload.engine.tensors import sent
-from voxload.engine.window import Window
+from voxload.engine.window import Window, counted
 from voxload.errors import UsageError
 from voxload.geometry import SPATIAL_AXES
 
@@ -40,7 +40,7 @@ class Averaged:
         for axis, window in enumerate(self.windows):
             extent, first = tile.shape[axis], tile.first[axis]
             counts = [
-                _count(window, output, extent, padding=self.counts_padding)
+                counted(window, output, extent, padding=self.counts_padding)
                 for output in range(first, first + tile.extents[axis])
             ]
             per_axis.append(sent(torch.tensor(counts, dtype=like.dtype), like.device))
@@ -112,10 +112,3 @@ def _own_padding(windows: tuple[Window, ...], split: tuple[bool, ...]) -> tuple[
     """Return the padding that a layer keeps: along the axes that are not split."""
     depth, height, width = (0 if cut else window.low for window, cut in zip(windows, split, strict=True))
     return depth, height, width
-
-
-def _count(window: Window, output: int, extent: int, *, padding: bool) -> int:
-    """Return the number of positions that torch divides by on one axis, for an average over window `output`."""
-    start = window.stride * output - window.low
-    stop = min(start + window.span, extent + window.high)
-    return stop - start if padding else min(stop, extent) - max(start, 0)

@@ -62,3 +62,10 @@ class Window:
     def describe(self) -> str:
         """Return span and padding."""
         return f"a window of {self.span} with padding {self.low} and {self.high}"
+
+
+def counted(window: Window, output: int, extent: int, *, padding: bool) -> int:
+    """Return the number of positions that torch divides by on one axis, for an average over window `output`."""
+    start = window.stride * output - window.low
+    stop = min(start + window.span, extent + window.high)
+    return stop - start if padding else min(stop, extent) - max(start, 0)

@@ -33,6 +33,13 @@ def _gen(*shape: int) -> Tensor:
 
 
 MASK = torch.ones(SHAPE[2] * SHAPE[3] * SHAPE[4], SHAPE[2] * SHAPE[3] * SHAPE[4], dtype=torch.bool).tril(100).triu(-50)
+
+
+def _tied(x: Tensor) -> Tensor:
+    """Return a volume in which many voxels are the largest, all with a gradient of their own."""
+    return torch.where(x.detach() > 0, x - x.detach() + 1, x.clamp(max=0.5))
+
+
 WEIGHT, COLUMN, PLANE = _gen(4, 4, 3, 3, 3), _gen(4), _gen(7, 8)
 SPLIT: dict[str, Callable[[Tensor], Any]] = {
     "arithmetic": lambda x: (x * 2 + 1) / (x.abs() + 1) - x**2,
@@ -52,6 +59,12 @@ SPLIT: dict[str, Callable[[Tensor], Any]] = {
     "mean": lambda x: functional.avg_pool3d(x, 2),
     "nearest by factor": lambda x: functional.interpolate(x, scale_factor=2),
     "trilinear by size": lambda x: functional.interpolate(x, size=(9, 5, 11), mode="trilinear", align_corners=True),
+    "largest of many": lambda x: _tied(x).amax((2, 4)) - _tied(-x).amin((2, 3, 4), keepdim=True)[..., 0, 0],
+    "pooled to one maximum": lambda x: functional.adaptive_max_pool3d(_tied(x), 1),
+    "planes pooled to one maximum": lambda x: functional.adaptive_max_pool2d(_tied(x).flatten(2, 3), (1, 1)),
+    "mean of what is there": lambda x: functional.avg_pool3d(x, 3, 2, 1, count_include_pad=False),
+    "mean by counts, rounded up": lambda x: functional.avg_pool3d(x, (3, 2, 2), 2, (1, 0, 1), ceil_mode=True),
+    "mean of planes": lambda x: functional.avg_pool2d(x.mean(2), 2, ceil_mode=True),
     "zeros around it": lambda x: functional.pad(x, (1, 2, 0, 1, 3, 0)),
     "causal": lambda x: functional.pad(x, (0, 0, 0, 0, 2, 0), mode="replicate"),
     "mirrored": lambda x: functional.pad(x, (1, 1, 2, 1, 1, 2), mode="reflect"),

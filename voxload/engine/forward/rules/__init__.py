@@ -27,6 +27,7 @@ from voxload.engine.forward.rules.joining import CONCATENATIONS, PARTITIONS, STA
 from voxload.engine.forward.rules.normalising import NAMES, normalise
 from voxload.engine.forward.rules.padding import PADDINGS, ROLLS, pad, roll
 from voxload.engine.forward.rules.pointwise import FUNCTIONS, pointwise
+from voxload.engine.forward.rules.pooling import ADAPTIVE_MAXIMA, adapt_maximum
 from voxload.engine.forward.rules.reducing import ADAPTIVE, MINIMA, SUMS, adapt, reduce
 from voxload.engine.forward.rules.reducing import MAXIMA as EXTREMA
 from voxload.engine.forward.rules.reducing import MEANS as AVERAGES
@@ -75,6 +76,7 @@ RULES: Mapping[Any, Rule] = {
     **dict.fromkeys(EINSUM, einsum),
     **dict.fromkeys(SUMS | AVERAGES | EXTREMA | MINIMA, reduce),
     **dict.fromkeys(ADAPTIVE, adapt),
+    **dict.fromkeys(ADAPTIVE_MAXIMA, adapt_maximum),
     **dict.fromkeys(RESIZES, resize),
     **dict.fromkeys(STORES, store),
     **dict.fromkeys(ATTENTION, attend),

@@ -78,12 +78,24 @@ class Reduce:
         """Reduce, gather and reduce again; see Action."""
         x: Tensor = bound((*_NAMES, "dtype"), args, kwargs)["input"]
         if function in MAXIMA or function in MINIMA:
-            result = self.partial.extremum(x, here, is_maximum=function in MAXIMA)
+            result = self._extremum(x, here, is_maximum=function in MAXIMA)
         else:
             x = x.to(self.dtype)
             result = self.partial.sum(x.to(wide_type(x)) if self.count else x, here)
             result = (result / self.count if self.count else result).to(self.dtype)
         return result if self.keeps else result.squeeze(self.partial.dims)
+
+    def _extremum(self, x: Tensor, here: Here, *, is_maximum: bool) -> Tensor:
+        """Return extrema; all elements that are extreme have an equal share of the gradient, as torch has it."""
+        found = self.partial.extremum(x.detach(), here, is_maximum=is_maximum)
+        if not torch.is_grad_enabled():  # which all ranks have alike
+            return found
+        is_extreme = (x.detach() == found) | (x.detach().isnan() & found.isnan())
+        count = self.partial.sum(is_extreme.to(wide_type(x)), here)
+        shares = torch.where(is_extreme, x, torch.zeros((), dtype=x.dtype, device=x.device))
+        mean = (self.partial.sum(shares.to(wide_type(x)), here) / count).to(x.dtype)
+        # The extremum itself, to the last bit, with the gradient of the mean of what is extreme.
+        return torch.where(found.isfinite(), found + (mean - mean.detach()), mean)
 
 
 def reduce(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule

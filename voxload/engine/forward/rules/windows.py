@@ -6,7 +6,7 @@ Each rank fetches what its outputs read, dimension by dimension, and calls the f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -19,8 +19,9 @@ from voxload.engine.forward.rules.overlapping import begun
 from voxload.engine.forward.rules.sliding import Slide, fetched, slide
 from voxload.engine.forward.ruling import Here, NoRule, Ruling, Wishes
 from voxload.engine.forward.sharding import Factor, Sharding
+from voxload.engine.tensors import sent
 from voxload.engine.transposed import Spread
-from voxload.engine.window import Window
+from voxload.engine.window import Window, counted
 
 _FIRST = 2
 """First dimension that windows slide along, of (B, C, ...)."""
@@ -149,13 +150,43 @@ def maximum(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
 
 
 def mean(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
-    """Return what a mean over windows does, where all windows count as many voxels; see Rule."""
+    """Return what a mean over windows does; see Rule."""
     given, count = bound(_MEAN, call.args, call.kwargs), MEANS[call.function]
     is_padded = any(_at(given["padding"], index) for index in range(count))
-    varies = given["ceil_mode"] or (is_padded and not given["count_include_pad"])
-    if varies and given["divisor_override"] is None:
-        raise NoRule("its windows count different numbers of voxels")
-    return _pooled(call, cuts, wishes, ({"dilation": 1} | given, count, 0.0))
+    varies = (given["ceil_mode"] or (is_padded and not given["count_include_pad"])) and not given["divisor_override"]
+    if varies and count == 1:
+        raise NoRule("its windows count different numbers of positions")
+    ruling = _pooled(call, cuts, wishes, ({"dilation": 1} | given, count, 0.0))
+    if not varies or not isinstance(ruling.action, Windowed):
+        return ruling
+    settings = (*ruling.action.settings, ("divisor_override", 1))
+    extents = cuts[0].shape[_FIRST:]
+    sums = replace(ruling.action, settings=settings)
+    return replace(ruling, action=Averaged(sums, extents, bool(given["count_include_pad"])))
+
+
+@dataclass(frozen=True, slots=True)
+class Averaged:
+    """Means over windows at the border that count fewer voxels than others: sums, divided by what is counted."""
+
+    sums: Windowed
+    extents: tuple[int, ...]
+    """Of the whole."""
+    counts_padding: bool
+    """Whether padded voxels count."""
+
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
+        """Sum and divide; see Action."""
+        y: Tensor = self.sums.run(function, args, kwargs, here)
+        for each, extent in zip(self.sums.slides, self.extents, strict=True):
+            _, first, count = each.first(here.coords)
+            counts = [
+                counted(each.reach, output, extent, padding=self.counts_padding)  # type: ignore[arg-type] # a window
+                for output in range(first, first + count)
+            ]
+            divisors = sent(torch.tensor(counts, dtype=y.dtype), y.device)
+            y = y / divisors.view(-1, *(1,) * (y.ndim - 1 - each.dim))
+        return y
 
 
 def _pooled(
