@@ -117,7 +117,8 @@ def _compare(rank: int, greeting: Greeting, first: Greeting, shape: tuple[int, .
     if greeting.modes != first.modes:
         raise UsageError(
             f"rank {rank}",
-            found="other settings of train, no_grad or requires_grad than on the group's first rank",
+            found="other settings of train, no_grad or requires_grad than on the group's first rank, "
+            "or torch.compile on one of them alone",
             expected="the same on all ranks of a sample group",
         )
     if greeting.network != first.network:

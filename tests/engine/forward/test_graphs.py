@@ -213,10 +213,15 @@ def test_random_numbers_are_the_same_however_a_volume_is_cut() -> None:
 def test_a_copy_is_a_network_of_its_own() -> None:
     """Its graphs have its weights."""
     world, x = World(evaluated(), HALVES, shape=SHAPE), volume()
-    world.nets[:] = [copy.deepcopy(net) for net in world.nets]
+    compiled(world)
+    wanted = world.whole(x)
+    assert world.equals(world.run(x), wanted)
+    originals, world.nets[:] = list(world.nets), [copy.deepcopy(net) for net in world.nets]
     for net in (world.whole, *compiled(world)):
         torch.nn.init.ones_(net.last.weight)
     assert world.equals(world.run(x), world.whole(x))
+    world.nets[:] = originals
+    assert world.equals(world.run(x), wanted)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -251,6 +256,25 @@ def test_random_numbers_that_graphs_cannot_have_alike(operation: Operation, trai
     split = alone(Net(operation).train(training), shape=SHAPE)
     with pytest.raises(Exception, match=message):
         split(volume().float()).sum().backward()
+
+
+def test_one_rank_alone_with_a_graph_is_told_of() -> None:
+    """Its dropout would fall on other voxels than that of its neighbours."""
+    world, x = World(evaluated(), HALVES, shape=SHAPE), volume()
+    world.nets[1].compile(fullgraph=True, backend="aot_eager")
+    with pytest.raises(UsageError, match=r"rank 1: found .*torch\.compile on one of them alone"):
+        world.run(x)
+
+
+def test_no_gradients() -> None:
+    """A graph for each of no_grad, inference_mode and training."""
+    model, x = Normed().double().eval(), volume()
+    split = alone(copy.deepcopy(model), shape=SHAPE)
+    for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad):
+        with mode():
+            wanted, found = model(x), split(x)
+        torch.testing.assert_close(found, wanted, rtol=0, atol=TOLERANCE)
+        assert found.requires_grad is wanted.requires_grad
 
 
 def test_without_a_shape_there_is_no_graph() -> None:

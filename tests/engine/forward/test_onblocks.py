@@ -262,6 +262,26 @@ def test_gradients_of_gradients() -> None:
         torch.testing.assert_close(block.grad, world.block(rank, whole.grad), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize(
+    "model", [evaluated(lambda _, x: x.relu_()), nn.Conv3d(1, 2, 3, padding=1)], ids=["own", "traced"]
+)
+def test_inference_mode(model: nn.Module) -> None:
+    """The usual way to evaluate, first and after passes with gradients."""
+    for shape in (SHAPE, None):
+        world, x = World(copy.deepcopy(model), shape=shape), volume()
+        wanted = world.whole(x)
+
+        def work(rank: int, world: World = world, x: Tensor = x) -> Any:
+            with torch.inference_mode():
+                return world.nets[rank](world.block(rank, x))
+
+        found = world.loop.run(work)
+        assert all(each.is_inference() for each in found)
+        assert world.equals([each.clone() for each in found], wanted)
+        assert world.equals(world.run(x), wanted)
+        assert world.equals([each.clone() for each in world.loop.run(work)], wanted)
+
+
 def test_autocast() -> None:
     """Convolutions in bfloat16 of the values that one process gives them."""
     world, x = World(evaluated(), shape=SHAPE), volume().float()

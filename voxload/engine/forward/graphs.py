@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 from threading import local
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary, ref
+from weakref import WeakValueDictionary, ref
 
 import torch
 from torch import Tensor, nn
@@ -38,8 +38,8 @@ class Graphed:
     passes: Passes
     forward: Callable[..., Any]
     """The user's own, given the network before its arguments."""
-    begins: WeakKeyDictionary[Planned, dict[str, Begin]] = field(default_factory=WeakKeyDictionary)
-    """What passes of graphs begin with, by plan and by what all ranks must have alike."""
+    begins: dict[Any, Begin] = field(default_factory=dict)
+    """What passes of graphs begin with, by plan, modes and attributes; a graph may outlive its plan."""
     number: int = field(default_factory=count(1).__next__)
 
     def __post_init__(self) -> None:
@@ -65,10 +65,10 @@ class Graphed:
         modes, refusal = modes_of(network, inputs)
         if refusal is not None:
             raise refusal
-        known = self.begins.setdefault(planned, {})
-        if modes not in known:
-            known[modes] = Begin(self, planned.digest, modes, plans.settings_of(network))
-        return planned, known[modes]
+        key = planned.digest, modes, plans.settings_of(network)
+        if key not in self.begins:
+            self.begins[key] = Begin(self, *key)
+        return planned, self.begins[key]
 
 
 class Begin:
@@ -76,7 +76,8 @@ class Begin:
 
     def __init__(self, graphed: Graphed, digest: int, modes: str, settings: Any) -> None:
         self._network, self._passes = graphed.network, graphed.passes
-        self._digest, self._modes, self._settings = digest, modes, settings
+        # Random numbers of graphs are others: a rank that runs one has company that does.
+        self._digest, self._modes, self._settings = digest, f"graph {modes}", settings
         self.ticket = ticket_of(self)
 
     def agreed(self, x: Tensor) -> tuple[Blocks, Tensor]:

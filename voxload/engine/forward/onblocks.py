@@ -56,7 +56,8 @@ class OnBlocks(nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # The class is made here, and is found by that of the user's.
-        state = {name: value for name, value in self.__dict__.items() if name not in {_GRAPHED, _NUMBER}}
+        left_out = {_GRAPHED, _NUMBER, "_compiled_call_impl"}
+        state = {name: value for name, value in self.__dict__.items() if name not in left_out}
         return _empty, (getattr(type(self), _KIND),), state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -148,8 +148,12 @@ def _run_plain(model: nn.Module, given: Any, asked: Asked) -> None:
 
 @contextmanager
 def _left_alone() -> Iterator[None]:
-    """Put random numbers back afterwards; raise UsageError where forward drew others than torch's."""
-    with numbers_kept() as drawn, slow_paths():
+    """Put random numbers back afterwards; raise UsageError where forward drew others than torch's.
+
+    Tensors of inference mode do not tell that they were written into, and are none here.
+    """
+    is_recording = torch.is_grad_enabled()
+    with numbers_kept() as drawn, slow_paths(), torch.inference_mode(mode=False), torch.set_grad_enabled(is_recording):
         yield
     if drawn.others:
         raise UsageError(

@@ -41,7 +41,8 @@ class Seeds:
 
 _LIKE = frozenset([torch.rand_like, torch.randn_like])
 _OTHERS = frozenset({"generator", "out", "layout", "memory_format", "pin_memory", "names"})
-"""Arguments that say more than shape, type and device."""
+"""Arguments that say more than shape, type and device, unless they have one of the values `_USUAL`."""
+_USUAL = (None, False, torch.strided, torch.preserve_format, torch.contiguous_format)
 
 
 def _places(shape: Sequence[int]) -> list[Tensor]:
@@ -58,7 +59,7 @@ class HashedDraws(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         """Carry out one call."""
         given = dict(kwargs or {})
-        if runner_of(args, given) is not None or any(given.get(name) is not None for name in _OTHERS):
+        if runner_of(args, given) is not None or any(given.get(name) not in _USUAL for name in _OTHERS):
             return func(*args, **given)
         if func in DROPOUTS:
             x: Tensor = args[0] if args else given["input"]
