@@ -10,19 +10,19 @@ from torch.nn import functional
 
 
 class Level(nn.Module):
-    """Two convolutions with weights of which the mean is taken off, a normalisation, and a gate by the whole's mean."""
+    """Two convolutions with weights of which the mean is taken off, normalisations, and a gate by the whole's mean."""
 
     def __init__(self, inside: int, outside: int) -> None:
         super().__init__()
         self.first, self.second = nn.Conv3d(inside, outside, 3, padding=1), nn.Conv3d(outside, outside, 3)
-        self.gate = nn.Linear(outside, outside)
+        self.norm, self.gate = nn.BatchNorm3d(outside), nn.Linear(outside, outside)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a volume of as many voxels."""
         weight = self.first.weight - self.first.weight.mean((1, 2, 3, 4), keepdim=True)
         x = functional.silu(functional.conv3d(x, weight, self.first.bias, padding=1))
         x = self.second(functional.pad(x, (1, 1, 1, 1, 1, 1), mode="replicate"))
-        x = functional.group_norm(x, 2)
+        x = functional.group_norm(self.norm(x).relu(), 2)
         batch, channels = x.shape[:2]
         return x * torch.sigmoid(self.gate(x.mean((2, 3, 4)))).view(batch, channels, 1, 1, 1)
 

@@ -38,8 +38,9 @@ def train(how: Combination, wanted: Reference, grid: ProcessGrid) -> dict[str, f
     size: Any = (extent_of(how.network),) * 3
     model = build(how.network)
     model.load_state_dict(wanted.begin)
-    if grid.groups > 1:
-        # One process takes statistics over the whole batch: so must all groups together.
+    if grid.groups > 1 or how.mode == "checkpointing":
+        # One process takes statistics over the whole batch: so must all groups together. And torch's own layer counts a
+        # batch twice that is computed twice, in one process too.
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call] # torch leaves it untyped
     model = shard(model, grid, shape=size)
     network = wrapped(model, how)

@@ -10,6 +10,7 @@ import torch
 from torch import fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
+from voxload.engine.forward.synced import synced
 from voxload.errors import UsageError
 
 CHANNEL_NAMES = ("in_channels", "num_features", "num_channels")
@@ -51,7 +52,9 @@ def on_meta(model: nn.Module) -> nn.Module:
     for tensor in (*model.parameters(), *model.buffers()):
         empty = torch.empty_like(tensor, device="meta", dtype=torch.float32 if tensor.is_floating_point() else None)
         memo[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
-    return copy.deepcopy(model, memo)
+    twin = copy.deepcopy(model, memo)
+    synced(twin)  # torch's own asks for GPUs
+    return twin
 
 
 def _channels(model: nn.Module, graph: fx.Graph) -> int:

@@ -97,10 +97,10 @@ def test_numbers_of_numpy_are_refused_and_put_back() -> None:
     assert np.random.get_state()[2] == before  # type: ignore[index] # noqa: NPY002 - as above
 
 
-def test_statistics_over_processes_are_refused() -> None:
-    """The engine's own are those of the whole volumes of a group."""
-    model = nn.Sequential(Net(), nn.SyncBatchNorm(1))
-    with pytest.raises(UsageError, match=r"layer '1' \(SyncBatchNorm\).*leave convert_sync_batchnorm away"):
+def test_statistics_over_some_processes_are_refused() -> None:
+    """The engine's own are those of the whole world."""
+    model = nn.Sequential(Net(), nn.SyncBatchNorm(1, process_group="some ranks"))
+    with pytest.raises(UsageError, match=r"layer '1' \(SyncBatchNorm\).*convert without process_group"):
         shard(model, GRID.at(0), exchange=Loopback(GRID).rank(0))
 
 

@@ -18,6 +18,7 @@ from voxload.engine.forward.graphs import Graphed, in_graph
 from voxload.engine.forward.passes import Passes
 from voxload.engine.forward.plans import Plans
 from voxload.engine.forward.ruling import PADS
+from voxload.engine.forward.synced import synced
 from voxload.engine.forward.trees import leaves
 from voxload.errors import UsageError
 
@@ -81,17 +82,9 @@ def on_blocks(model: nn.Module, plans: Plans, exchange: Exchange, *, chooser: Ch
     Raises
     ------
     UsageError
-        When the model has a forward that its class does not have, which would be called past the engine, or layers
-        whose statistics are sums over processes, which know nothing of blocks.
+        When the model has a forward that its class does not have, which would be called past the engine.
     """
-    for path, module in model.named_modules():
-        if isinstance(module, nn.SyncBatchNorm):
-            raise UsageError(
-                f"layer {path!r} (SyncBatchNorm)",
-                found="statistics over processes in a network whose own forward runs on blocks",
-                expected="nn.BatchNorm3d, whose statistics are those of the whole volumes of a sample group",
-                remedy="leave convert_sync_batchnorm away",
-            )
+    synced(model)
     if "forward" in vars(model):
         raise UsageError(
             type(model).__name__,

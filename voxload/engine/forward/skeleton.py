@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed import ProcessGroup
 
+from voxload.engine.forward.synced import synced
 from voxload.engine.forward.trees import token
 from voxload.engine.twin import replaced
 from voxload.engine.values import frozen, is_fixed
@@ -52,6 +53,7 @@ class Skeleton:
                 expected="a model that copy.deepcopy can copy",
                 remedy="take out of it what cannot be copied",
             ) from error
+        synced(self._model)
         self._devices = {name: tensor.device for name, tensor in _tensors(model)}
         self._children = [dict(module._modules) for module in model.modules()]  # noqa: SLF001 - named_children leaves out those that are None
         self._values: list[Any] = []

@@ -15,13 +15,16 @@ from voxload.engine.forward.recording import Call
 from voxload.engine.forward.rules.windows import bound
 from voxload.engine.forward.ruling import Here, NoRule, Ruling, Wishes
 from voxload.engine.forward.sharding import Sharding
+from voxload.engine.forward.synced import batch_norm_of_world
 from voxload.engine.statistics import Pool, Scaling, normalised, rescaled
+from voxload.engine.total import all_sum
 
 _BATCH = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
 _INSTANCE = ("input", "running_mean", "running_var", "weight", "bias", "use_input_stats", "momentum", "eps")
 _GROUP = ("input", "num_groups", "weight", "bias", "eps")
 NAMES: Mapping[Any, tuple[str, ...]] = {
     functional.batch_norm: _BATCH,
+    batch_norm_of_world: _BATCH,
     functional.instance_norm: _INSTANCE,
     functional.group_norm: _GROUP,
 }
@@ -49,8 +52,11 @@ class Normalise:
         uses_given = not given.get("training", given.get("use_input_stats", True))
         if uses_given:
             return rescaled(flat, given["running_mean"], given["running_var"], scaling).reshape(x.shape)
-        count, groups = prod(self.shape[2:]), 0
-        if function is functional.batch_norm:
+        count: Any = prod(self.shape[2:])
+        groups, is_world = 0, function is batch_norm_of_world
+        if is_world:
+            count = count * _samples(x, here)
+        elif function is functional.batch_norm:
             count *= self.shape[0]
         elif function is functional.instance_norm:
             groups = self.shape[1]
@@ -58,9 +64,15 @@ class Normalise:
             groups = given["num_groups"]
             count *= self.shape[1] // groups
         copies = prod(blocks for axis, blocks in enumerate(here.mesh) if axis not in self.axes)
-        y, mean, variance = normalised(flat, Pool(groups, count * copies, here.exchange), scaling)
+        y, mean, variance = normalised(flat, Pool(groups, count * copies, here.exchange, is_world), scaling)
         _follow(given, function, (mean, variance), count)
         return y.reshape(x.shape)
+
+
+def _samples(x: Tensor, here: Here) -> Tensor:
+    """Return the samples of all groups: every rank of a group has the group's."""
+    own = torch.full((), float(x.shape[0]), dtype=torch.float64, device=x.device)
+    return all_sum(own, here.exchange, world=True) / prod(here.mesh)
 
 
 def normalise(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
@@ -79,7 +91,7 @@ def _given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[
     return {name: _DEFAULTS.get(name) if value is None else value for name, value in found.items()}
 
 
-def _follow(given: Mapping[str, Any], function: Any, moments: tuple[Tensor, Tensor], count: int) -> None:
+def _follow(given: Mapping[str, Any], function: Any, moments: tuple[Tensor, Tensor], count: Any) -> None:
     """Move running statistics towards those of this pass; not again where a pass is repeated for its gradients."""
     is_repeated = torch._C._current_graph_task_id() != -1  # noqa: SLF001 - torch has no public way to ask
     if given.get("running_mean") is None or is_repeated:
