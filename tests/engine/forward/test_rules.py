@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given as drawn
-from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -17,7 +15,6 @@ from tests.engine.forward.recorded import recorded
 from tests.engine.forward.test_running import TOLERANCE, errors_of
 from voxload.engine import Blocks, Loopback
 from voxload.engine.forward.planning import plan_forward
-from voxload.engine.forward.rules.windows import Windowed
 from voxload.engine.forward.ruling import Here
 from voxload.engine.forward.running import run
 from voxload.engine.forward.sharding import Factor, Sharding
@@ -238,27 +235,6 @@ def test_ranks_that_own_nothing_take_part(name: str, spatial: tuple[int, int, in
     model = Runs(lambda x: function(functional.max_pool3d(x, 2)))
     errors = errors_of(model, larger, spatial, min_width=6)
     assert max(errors.values()) <= TOLERANCE, errors
-
-
-@drawn(st.data())
-def test_wide_dilations_make_no_room_outside_of_the_volume(data: st.DataObject) -> None:
-    """Whatever the blocks: no rank makes more than twice the volume's own extent, and all outputs are right."""
-    extent = data.draw(st.integers(2, 12))
-    kernel, stride = data.draw(st.integers(2, 5)), data.draw(st.integers(1, 3))
-    dilation = data.draw(st.integers(extent // 2, 3 * extent).filter(bool))
-    padding = data.draw(st.integers(-(-dilation * (kernel - 1) // 2), dilation * (kernel - 1)))
-    ranks = data.draw(st.integers(2, min(4, extent)))
-    weight, x = _gen(3, 1, kernel, 1, 1), _gen(1, 1, extent, 2, 2)
-    model = Runs(lambda x: functional.conv3d(x, weight, None, (stride, 1, 1), (padding, 0, 0), (dilation, 1, 1)))
-    errors = errors_of(model, x, (ranks, 1, 1))
-    assert max(errors.values()) <= TOLERANCE, errors
-    bounds = tuple(extent * place // ranks for place in range(ranks + 1))
-    cut = Sharding((*Sharding.whole((1, 1)).dims, (Factor(extent, 0, bounds),), *Sharding.whole((2, 2)).dims))
-    plan = plan_forward(recorded(model.double(), x), [cut])
-    slides = [each for _, step in plan.sequence if isinstance(step.action, Windowed) for each in step.action.slides]
-    needs = [stop - start for each in slides if each.plan is not None for start, stop in each.plan.needs]
-    assert needs
-    assert max(needs) <= 2 * extent
 
 
 @pytest.mark.parametrize("name", [*SPLIT, *ALIGNED])
