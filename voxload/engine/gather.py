@@ -18,6 +18,7 @@ from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.exchange.registry import exchange_at
 from voxload.engine.plan import Part, Run, part_of
 from voxload.engine.tensors import empty_like_block, packed
+from voxload.engine.watched import applied
 
 
 def gather(x: Tensor, part: Part, *, fill: float, exchange: Exchange) -> Tensor:
@@ -40,7 +41,7 @@ def gather(x: Tensor, part: Part, *, fill: float, exchange: Exchange) -> Tensor:
     if _is_watched(x):
         result: Tensor = _gather(x, part.number, fill, exchange.key)
         return result
-    gathered: Tensor = _Gather.apply(x, part, fill, exchange)  # type: ignore[no-untyped-call] # torch leaves it untyped
+    gathered: Tensor = applied(_Gather, x, part, fill, exchange)
     return gathered
 
 
@@ -49,7 +50,7 @@ def scatter_add(x: Tensor, part: Part, *, exchange: Exchange) -> Tensor:
     if _is_watched(x):
         result: Tensor = _scatter_add(x, part.number, exchange.key)
         return result
-    added: Tensor = _ScatterAdd.apply(x, part, exchange)  # type: ignore[no-untyped-call] # torch leaves it untyped
+    added: Tensor = applied(_ScatterAdd, x, part, exchange)
     return added
 
 

@@ -24,6 +24,7 @@ from voxload.engine.join import Join
 from voxload.engine.plan import FIRST_AXIS
 from voxload.engine.region import Fetch, Margin, Region, Return, Slabs
 from voxload.engine.tensors import dense, zeros_like_block
+from voxload.engine.watched import applied
 from voxload.engine.window import Window
 
 
@@ -162,7 +163,7 @@ def joined(
     how = How(layout, chooser.choose(key), key, chooser, exchange)
     if how.join is Join.PAD and not chooser.is_measuring(key):
         return _convolved(_padded(x, how), (weight, bias), layout, _unpadded(layout))
-    result: Tensor = _Joined.apply(x, weight, bias, how)  # type: ignore[no-untyped-call] # torch leaves it untyped
+    result: Tensor = applied(_Joined, x, weight, bias, how)
     return result
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.total import all_sum
+from voxload.engine.watched import applied
 
 _VOLUME = (2, 3, 4)
 """Spatial dimensions of (B, C, d, h, w)."""
@@ -71,7 +72,7 @@ def normalised(x: Tensor, pool: Pool, scaling: Scaling) -> tuple[Tensor, Tensor,
     # A compiler decides by itself what to keep and what to compute again; a joint graph must have every operation.
     if torch.compiler.is_compiling() or pool.exchange.carries_graph:
         return _composed(x, scaling.weight, scaling.bias, pool, scaling.eps)
-    result: tuple[Tensor, Tensor, Tensor] = _Normalise.apply(x, scaling.weight, scaling.bias, pool, scaling.eps)  # type: ignore[no-untyped-call] # torch leaves it untyped
+    result: tuple[Tensor, Tensor, Tensor] = applied(_Normalise, x, scaling.weight, scaling.bias, pool, scaling.eps)
     return result
 
 

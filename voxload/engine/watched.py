@@ -27,6 +27,16 @@ class Applied:
         return _TORCHS.__get__(None, self.function)(*args, **kwargs)
 
 
+def applied(function: type[torch.autograd.Function], *args: Any) -> Any:
+    """Apply a custom function of the engine's own, all of whose arguments are given, and which nobody watches.
+
+    Torch's ``apply`` binds arguments to names first, which takes the host as long as the copies of a small block.
+    """
+    if torch._C._are_functorch_transforms_active():  # noqa: SLF001 - as torch's own asks
+        return function.apply(*args)  # type: ignore[no-untyped-call] # torch leaves it untyped
+    return super(torch.autograd.Function, function).apply(*args)  # type: ignore[misc] # as torch's own goes on
+
+
 @contextmanager
 def functions_watched(called: Called) -> Iterator[None]:
     """Hand every call of a custom autograd function to ``called(apply, function, args, kwargs)`` meanwhile.

@@ -40,6 +40,8 @@ class Step:
     """Cut of each value that it gives."""
     fallback: Fallback | None
     """What of it is made whole."""
+    described: Any = None
+    """Its arguments: shardings in the places of what is cut, `TENSOR` and shapes in those of other tensors."""
     copies: bool = False
     """Whether what it gives must not share memory with what it takes: something of either is written into."""
 
@@ -155,7 +157,8 @@ class _Planner:
         if not cuts:
             self.cuts |= {value.number: Sharding.whole(value.shape) for value in call.made}
             return
-        key = key_of(met.function, *mapped((args, kwargs), self._described))
+        described = mapped((args, kwargs), self._described)
+        key = key_of(met.function, *described)
         if key not in self.steps:
             known = len(self.fallbacks)
             ruling = self._ruling(met, cuts, self._wishes(index))
@@ -163,7 +166,8 @@ class _Planner:
             pairs = zip(cuts, ruling.inputs, strict=True)
             moves = tuple(None if cut == taken else plan_move(cut, taken) for cut, taken in pairs)
             made_whole = self.fallbacks[-1] if len(self.fallbacks) > known else None
-            self.steps[key] = Step(cuts, moves, ruling.inputs, ruling.action, ruling.results, made_whole)
+            taken = (cuts, moves, ruling.inputs)
+            self.steps[key] = Step(*taken, ruling.action, ruling.results, made_whole, described)
         if self._writes.copies(call):
             self._copies.add(key)
         if self._writes.gives_back(call):

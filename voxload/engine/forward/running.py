@@ -115,6 +115,11 @@ class _Runner:
 
     def _step(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step | None:
         """Return how a call is carried out, None for a cast that was not recorded; raise where another one was."""
+        if self._done < len(self._plan.sequence):
+            call, likely = self._plan.sequence[self._done]
+            if function is call.function and _fits(likely.described, (args, kwargs)):
+                self._done += 1
+                return likely
         step = self._plan.steps.get(key_of(function, *mapped((args, kwargs), _described)))
         if self._has_ended:
             if step is None and function not in _CASTS:
@@ -164,6 +169,35 @@ def _described(leaf: Any) -> Any:
     if isinstance(leaf, Block):
         return leaf.about
     return (TENSOR, tuple(leaf.shape)) if isinstance(leaf, Tensor) else leaf
+
+
+def _fits(expected: Any, given: Any) -> bool:
+    """Tell whether arguments are those that were described; False where that takes a longer look, as for a NaN.
+
+    It spares most calls the key by which they are looked up.
+    """
+    kind = type(given)
+    if kind is Block:
+        return expected is given.about or (type(expected) is Sharding and expected == given.about)
+    if isinstance(given, Tensor):
+        return type(expected) is tuple and expected == (TENSOR, tuple(given.shape))
+    if isinstance(given, tuple | list):
+        return (
+            isinstance(expected, tuple | list)
+            and len(expected) == len(given)
+            and all(_fits(one, other) for one, other in zip(expected, given, strict=True))
+        )
+    if kind is dict:
+        return (
+            type(expected) is dict
+            and expected.keys() == given.keys()
+            and all(_fits(one, given[name]) for name, one in expected.items())
+        )
+    return kind in _PLAIN and kind is type(expected) and bool(expected == given)
+
+
+_PLAIN = frozenset({int, float, bool, str, type(None), slice})
+"""Arguments that equals tell apart."""
 
 
 def _unplanned(subject: str, expected: str) -> UsageError:
