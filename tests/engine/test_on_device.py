@@ -12,8 +12,8 @@ import torch
 from tests.support import processes
 
 SCRIPT = Path(__file__).parent / "rank_on_device.py"
-TOLERANCES = {"plain": 1e-12, "ddp": 1e-12, "fsdp2": 1e-12, "compiled": 1e-12, "half": 2e-2}
-"""Half types have 8 to 11 bits, and three steps."""
+TOLERANCES = {"plain": 1e-12, "ddp": 1e-12, "fsdp2": 1e-12, "compiled": 1e-12, "half": 2.0}
+"""Relative differences; of half types, times of plain torch's own error in them."""
 
 
 @pytest.mark.gpu
