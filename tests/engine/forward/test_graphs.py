@@ -301,6 +301,9 @@ def test_it_is_not_exported() -> None:
 def test_numbers_are_distributed_as_they_should_be() -> None:
     """From 0 to below 1 alike, and normally; 2^18 of each, of one seed."""
     places, seed = [torch.arange(64)] * 3, torch.tensor(11)
+    for each in (uniform, normal):
+        with pytest.raises(UsageError, match=r"found torch\.complex64, expected a floating-point type"):
+            each(places, seed, torch.complex64, torch.device("cpu"))
     for dtype in (torch.float32, torch.float64):
         even, bell = (each(places, seed, dtype, torch.device("cpu")) for each in (uniform, normal))
         assert even.dtype == bell.dtype == dtype

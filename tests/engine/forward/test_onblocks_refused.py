@@ -104,6 +104,14 @@ def test_statistics_over_some_processes_are_refused() -> None:
         shard(model, GRID.at(0), exchange=Loopback(GRID).rank(0))
 
 
+def test_statistics_of_the_world_of_what_is_whole_are_refused() -> None:
+    """Every rank of a group has them: before any message, and not taken of one group instead."""
+    model = evaluated(lambda net, x: x * net.norm(x.mean((2, 3, 4), keepdim=True)))
+    model.norm = nn.SyncBatchNorm(2)
+    with pytest.raises(UsageError, match=r"nn\.SyncBatchNorm: found a tensor that every rank of a group has whole"):
+        World(model.train(), shape=SHAPE).run(volume())
+
+
 def test_a_volume_that_forward_does_not_take_is_told() -> None:
     """Its own failure, and not only why no trace keeps it."""
     model = FunctionalUNet(1, 2, (2, 4, 6))

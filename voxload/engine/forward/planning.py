@@ -14,6 +14,7 @@ from voxload.engine.forward.recording import Call, Given, Recording, Value, name
 from voxload.engine.forward.rules import MEETING, RULES, RULES_ON_MODES, WRITERS
 from voxload.engine.forward.ruling import Action, Kept, NoRule, Ruling, Wishes, whole
 from voxload.engine.forward.sharding import Factor, Sharding
+from voxload.engine.forward.synced import batch_norm_of_world, whole_refused
 from voxload.engine.forward.trees import TENSOR, leaves, mapped, token
 from voxload.engine.forward.writing import Writes, refuse_both
 from voxload.engine.reach import even_bounds
@@ -21,6 +22,8 @@ from voxload.errors import UsageError
 
 _ALIASES = frozenset({"axis", "keepdims", "x", "x2", "out"})
 """Names of arguments that torch takes for numpy's sake, and a place for the result: rules look for none of them."""
+_TRAINING = 5
+"""Place of an argument of batch_norm_of_world."""
 GATHER_LIMIT = 64 * 2**20
 """Bytes up to which tensors are made whole for a call that has no split form."""
 
@@ -155,6 +158,8 @@ class _Planner:
         cuts = tuple(self.cuts[value.number] for value in met.taken)
         self._writes.refuse(index, call, self.cuts)
         if not cuts:
+            if call.function is batch_norm_of_world and call.args[_TRAINING]:
+                raise whole_refused()
             self.cuts |= {value.number: Sharding.whole(value.shape) for value in call.made}
             return
         described = mapped((args, kwargs), self._described)

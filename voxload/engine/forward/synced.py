@@ -40,12 +40,7 @@ class WorldBatchNorm(nn.BatchNorm3d):
     def forward(self, x: Tensor) -> Tensor:
         """Do what ``nn.SyncBatchNorm.forward`` does; see there. Raises UsageError for what every rank has whole."""
         if not has_torch_function_unary(x) and not x.is_meta and self.training:
-            raise UsageError(
-                "nn.SyncBatchNorm",
-                found="a tensor that every rank of a group has whole, in training",
-                expected="a volume that is cut",
-                remedy="use nn.BatchNorm1d or a normalisation without a batch behind the last volume",
-            )
+            raise whole_refused()
         momentum = 0.0 if self.momentum is None else self.momentum
         is_repeated = torch._C._current_graph_task_id() != -1  # noqa: SLF001 - torch has no public way to ask
         if self.training and self.track_running_stats and self.num_batches_tracked is not None and not is_repeated:
@@ -56,6 +51,16 @@ class WorldBatchNorm(nn.BatchNorm3d):
         mean, variance = (self.running_mean, self.running_var) if is_followed else (None, None)
         uses_own = self.training or (self.running_mean is None and self.running_var is None)
         return batch_norm_of_world(x, mean, variance, self.weight, self.bias, uses_own, momentum, self.eps)
+
+
+def whole_refused() -> UsageError:
+    """Return the refusal of a batch norm of the world whose input every rank of a group has whole, in training."""
+    return UsageError(
+        "nn.SyncBatchNorm",
+        found="a tensor that every rank of a group has whole, in training",
+        expected="a volume that is cut",
+        remedy="use nn.BatchNorm1d or a normalisation without a batch behind the last volume",
+    )
 
 
 def synced(model: nn.Module) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from voxload.engine.forward.distributions import DISTRIBUTIONS
+from voxload.engine.forward.distributions import DISTRIBUTIONS, places_of
 from voxload.engine.forward.recording import Call
 from voxload.engine.forward.ruling import Here, Ruling, Wishes
 from voxload.engine.forward.sharding import Sharding
@@ -30,9 +30,7 @@ class Draw:
         given = dict(kwargs)
         x: Tensor = given.pop("input") if "input" in given else args[0]
         if here.hashes and function in DISTRIBUTIONS:
-            places = [
-                torch.tensor(self.cut.positions(number, here.coords), dtype=torch.int64) for number in range(x.ndim)
-            ]
+            places = places_of(self.cut, here.coords, x.ndim)
             return DISTRIBUTIONS[function](places, here.seeds(), given.get("dtype") or x.dtype, x.device)
         drawn = function(empty_like_block(x, self.cut.shape), *args[1:], **given)
         return self.cut.block(drawn, here.coords).clone()

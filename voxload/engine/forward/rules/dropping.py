@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from voxload.engine.dropout import hashed
+from voxload.engine.forward.distributions import places_of
 from voxload.engine.forward.recording import Call
 from voxload.engine.forward.rules.windows import bound
 from voxload.engine.forward.ruling import Here, Ruling, Wishes
@@ -45,10 +46,7 @@ class Drop:
             return x
         seed = here.seeds()
         count = DROPOUTS[function]
-        places = [
-            torch.tensor(self.cut.positions(number, here.coords), dtype=torch.int64)
-            for number in range(x.ndim if count is None else count)
-        ]
+        places = places_of(self.cut, here.coords, x.ndim if count is None else count)
         keep = hashed(places, seed, x.device) >= int(share * _RESOLUTION)
         keep = keep[(..., *(None,) * (x.ndim - keep.ndim))]
         scale = keep.to(x.dtype) / (1 - share) if share < 1 else torch.zeros_like(x)
