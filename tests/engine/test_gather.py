@@ -126,9 +126,8 @@ def test_derivatives_of_both_directions() -> None:
 
         for function, extents in ((forth, (2, 3, 3)), (back, (2, 9, 1))):
             x = torch.randn(1, 2, *extents, dtype=torch.float64, requires_grad=True)
-            with world.turn:
-                assert torch.autograd.gradcheck(function, (x,))
-                assert torch.autograd.gradgradcheck(function, (x,))
+            assert torch.autograd.gradcheck(function, (x,))
+            assert torch.autograd.gradgradcheck(function, (x,))
 
 
 @given(plans())
@@ -182,17 +181,16 @@ def test_who_watches_sees_one_operator() -> None:
     world = Loopback(ProcessGrid())
     part = plan_axis(1, (0, 3), ((-2, 4),), Outside.CIRCULAR).at(0)
     x = torch.randn(1, 2, 2, 3, 2, dtype=torch.float64)
-    with world.turn:
-        plain = gather(x, part, fill=0.0, exchange=world.rank(0))
-        with Seen() as seen:
-            watched = gather(x, part, fill=0.0, exchange=world.rank(0))
+    plain = gather(x, part, fill=0.0, exchange=world.rank(0))
+    with Seen() as seen:
+        watched = gather(x, part, fill=0.0, exchange=world.rank(0))
 
-        def total(x: Tensor) -> Tensor:
-            return gather(x, part, fill=0.0, exchange=world.rank(0)).square().sum()
+    def total(x: Tensor) -> Tensor:
+        return gather(x, part, fill=0.0, exchange=world.rank(0)).square().sum()
 
-        by_transform = torch.func.grad(total)(x)
-        leaf = x.clone().requires_grad_()
-        total(leaf).backward()  # type: ignore[no-untyped-call] # torch's
+    by_transform = torch.func.grad(total)(x)
+    leaf = x.clone().requires_grad_()
+    total(leaf).backward()  # type: ignore[no-untyped-call] # torch's
     assert seen.names == ["voxload.gather.default"]
     assert torch.equal(watched, plain)
     assert leaf.grad is not None

@@ -42,7 +42,7 @@ SHAPE = (8, 6, 9)
 def _world(spatial: tuple[int, int, int], models: list[nn.Module]) -> tuple[Loopback, list[nn.Module]]:
     """Return a loopback world and its shards, one per model."""
     grid = ProcessGrid(spatial, len(models))
-    world = Loopback(grid, timeout=300)
+    world = Loopback(grid)
     return world, [
         shard(model, grid.at(rank), shape=SHAPE, exchange=world.rank(rank)) for rank, model in enumerate(models)
     ]

@@ -67,9 +67,9 @@ class World:
     def __init__(self, model: nn.Module | None = None) -> None:
         self.whole: Any = model or Net()
         self.models = [copy.deepcopy(self.whole) for _ in range(2)]
-        self._loop = Loopback(GRID)
+        self.loop = Loopback(GRID)
         self.nets: list[Any] = [
-            shard(model, GRID.at(rank), shape=SHAPE, exchange=self._loop.rank(rank))
+            shard(model, GRID.at(rank), shape=SHAPE, exchange=self.loop.rank(rank))
             for rank, model in enumerate(self.models)
         ]
 
@@ -78,7 +78,7 @@ class World:
         torch.manual_seed(3)
         self.x = torch.randn(1, 1, *SHAPE)
         blocks = [self.x[(..., *GRID.at(rank).block(SHAPE).slices)] for rank in range(2)]  # type: ignore[index] # slices
-        return torch.cat(self._loop.run(lambda rank: self.nets[rank](blocks[rank])), 2)
+        return torch.cat(self.loop.run(lambda rank: self.nets[rank](blocks[rank])), 2)
 
 
 def _to(path: str, name: str, value: Any) -> Callable[[Any], None]:
@@ -116,8 +116,15 @@ def test_a_change_on_one_rank_is_an_error_on_both() -> None:
     """The other one would wait for a message that does not come."""
     world = World()
     CHANGES["flag"](world.nets[1])
-    with pytest.raises(UsageError, match="rank 1"):
-        world.run()
+
+    def run(rank: int) -> str:
+        with pytest.raises(UsageError) as caught:
+            world.nets[rank](torch.zeros(1, 1, *GRID.at(rank).block(SHAPE).shape))
+        return str(caught.value)
+
+    first, second = world.loop.run(run)
+    assert first.startswith("rank 1: found that it refuses")
+    assert "changed" in second
 
 
 @pytest.mark.parametrize("change", ["global", "attribute of a global", "container"])

@@ -35,6 +35,8 @@ class Greeting:
     """Gradient modes: whether gradients are recorded, for the volume and for each parameter."""
     seed: int
     """Seed that this rank proposes for the head's random numbers; that of the first rank counts."""
+    refused: int
+    """Whether this rank refuses the pass, and raises its own error when the others have heard of it."""
     batch: int
     """Samples."""
     channels: int
@@ -47,13 +49,13 @@ class Greeting:
     """Extent of the block along w."""
 
     @classmethod
-    def of(cls, x: Tensor, *, network: int, modes: int, seed: int) -> Greeting:
+    def of(cls, x: Tensor, *, network: int, modes: int, seed: int, refused: bool) -> Greeting:
         """Return the greeting of a rank whose block is `x`."""
         shape = tuple(x.shape)
         if len(shape) != 2 + len(SPATIAL_AXES):
             shape = (len(shape), -1, -1, -1, -1)
         dtype = _DTYPES.index(x.dtype) if x.dtype in _DTYPES else _NO_DTYPE
-        return cls(network, dtype, modes, seed, *shape)
+        return cls(network, dtype, modes, seed, int(refused), *shape)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -85,6 +87,13 @@ def agreed(rows: Sequence[Sequence[int]], grid: ProcessGrid, expected: Blocks | 
     """
     greetings = [Greeting(*row) for row in rows]
     for rank, greeting in zip(grid.group_ranks, greetings, strict=True):
+        if greeting.refused:
+            raise UsageError(
+                f"rank {rank}",
+                found="that it refuses what it was called with, or how its network was changed",
+                expected="the same fitting arguments and settings on all ranks of a sample group",
+                remedy="see its own error, which says what it refuses",
+            )
         if greeting.depth < 0:
             raise UsageError(
                 f"input of rank {rank}", found=f"{greeting.batch} dimensions", expected="a block (B, C, d, h, w)"

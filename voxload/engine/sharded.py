@@ -171,26 +171,31 @@ class Sharded(nn.Module):
             changed = self._unchanged.difference()
             compiled = self._source.programs.get(modes) or self._source.program(modes)
             # All ranks hear of a change on one before any of them sends a voxel.
-            blocks, seed = self.agreed(x, compiled, modes=self._flags(x, str(changed or "")))
-            if changed is not None:
-                raise changed
+            blocks, seed = self.agreed(x, compiled, modes=self._flags(x), refusal=changed)
             self._source.compare(modes, Sample(x.shape[1], blocks.shape))
             plan = self._plan(modes, compiled, blocks)[1]
         passage = Passage(plan, compiled.regions, self._exchange, self._chooser, seed)
         return compiled.regions.forwards[0](self, x, passage)
 
-    def agreed(self, x: Tensor, compiled: Compiled | None = None, *, modes: int = 0) -> tuple[Blocks, Tensor]:
+    def agreed(
+        self, x: Tensor, compiled: Compiled | None = None, *, modes: int = 0, refusal: UsageError | None = None
+    ) -> tuple[Blocks, Tensor]:
         """Return the cut of the volume and the seed that the ranks of the group agree on for a pass over `x`.
 
-        Raises the same UsageError or InternalError on all of them where they do not fit together.
+        Raises the same UsageError or InternalError on all of them where they do not fit together; `refusal` on this
+        one when the others have heard of it.
         """
         current = tuple(module.training for module in self._mirrored)
         compiled = compiled or self._source.program(current)
         network = zlib.crc32(compiled.program.fingerprint.encode())
         if self.blocks is not None:
             network = self._plan(current, compiled, self.blocks)[0].digest
-        greeting = Greeting.of(x, network=network, modes=modes, seed=int(torch.randint(_SEEDS, ())))
-        blocks, seed = agreed(self._exchange.share(greeting.numbers), self.grid, self.blocks)
+        seed = int(torch.randint(_SEEDS, ()))
+        greeting = Greeting.of(x, network=network, modes=modes, seed=seed, refused=refusal is not None)
+        rows = self._exchange.share(greeting.numbers)
+        if refusal is not None:
+            raise refusal
+        blocks, seed = agreed(rows, self.grid, self.blocks)
         return blocks, torch.tensor(seed, dtype=torch.int64)
 
     def _ready(self, modes: tuple[bool, ...]) -> tuple[Compiled, LocalPlan]:
@@ -213,12 +218,12 @@ class Sharded(nn.Module):
                 self._local[modes] = self._plans[key][1]
         return self._plans[key]
 
-    def _flags(self, x: Tensor, changed: str = "") -> int:
+    def _flags(self, x: Tensor) -> int:
         """Return a number for what decides which messages there will be and what they hold."""
         device = x.device.type
         casts = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
         flags = (torch.is_grad_enabled(), x.requires_grad, *(weight.requires_grad for weight in self.parameters()))
-        return zlib.crc32(repr((casts, flags, changed)).encode())
+        return zlib.crc32(repr((casts, flags)).encode())
 
     def extra_repr(self) -> str:
         """Return the grid, for ``print``."""

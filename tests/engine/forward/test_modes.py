@@ -58,7 +58,7 @@ def test_less_than_one_per_cent_of_the_volume_moves(extent: int, modes: int, mov
     torch.manual_seed(0)
     model = Modes(modes).eval()
     x = torch.randn(1, 1, extent, extent, extent)
-    world = Loopback(GRID, timeout=600)
+    world = Loopback(GRID)
     nets = [shard(model, GRID.at(rank), shape=x.shape[2:], exchange=world.rank(rank)) for rank in range(8)]
     blocks: list[Any] = [(..., *GRID.at(rank).block(x.shape[2:]).slices) for rank in range(8)]
     with torch.no_grad():

@@ -22,7 +22,7 @@ class Joint(Loopback):
 
     Parameters
     ----------
-    grid, timeout
+    grid
         As for Loopback.
 
     Examples
@@ -36,8 +36,8 @@ class Joint(Loopback):
     tensor([4., 4.])
     """
 
-    def __init__(self, grid: ProcessGrid, *, timeout: float = 60.0) -> None:
-        super().__init__(grid, timeout=timeout)
+    def __init__(self, grid: ProcessGrid) -> None:
+        super().__init__(grid)
         self._joint = [JointRank(self, grid.at(rank)) for rank in range(grid.world_size)]
 
     def rank(self, rank: int) -> JointRank:
@@ -78,10 +78,10 @@ class JointRank(LoopbackRank):
         ranks, own = self._grid.axis_ranks(axis), self._grid.rank
         for place, tensor in outgoing.items():
             self._world.mail[own, ranks[place]].append(tensor)
-        self._world.turn.notify_all()
         received = {}
         for place in peers:
             box = self._world.mail[ranks[place], own]
-            self._world.wait_for(lambda box=box: bool(box), f"rank {own}'s message from {ranks[place]}")  # type: ignore[misc]
+            subject = f"rank {own}'s message from {ranks[place]}"
+            self._world.wait_for(own, lambda box=box: bool(box), subject)  # type: ignore[misc]
             received[place] = box.popleft()
         return received

@@ -23,16 +23,15 @@ _NUMBERS, _GROUP, _WORLD = "numbers", "group", "world"
 class Loopback:
     """A world of virtual ranks, one thread each, of which exactly one runs at any time.
 
-    A rank runs until it waits for a message; then another goes on. So results repeat, torch's global state
-    (random numbers, tracing) is never touched by two ranks at once, and a small machine is not overloaded.
+    A rank runs until it waits for a message; then the next one goes on, in the order of the ranks, that has what it
+    waits for. So results, errors and their order repeat, torch's global state (random numbers, tracing) is never
+    touched by two ranks at once, and a small machine is not overloaded. Ranks that wait for each other are told so.
     Tensors must live on the host: on a GPU all backward passes share one thread, which must not wait.
 
     Parameters
     ----------
     grid
         The grid, seen from any of its ranks.
-    timeout
-        Seconds that a rank waits for its peers.
 
     Examples
     --------
@@ -42,14 +41,17 @@ class Loopback:
     [[(0,), (10,)], [(0,), (10,)]]
     """
 
-    def __init__(self, grid: ProcessGrid, *, timeout: float = 60.0) -> None:
+    def __init__(self, grid: ProcessGrid) -> None:
         self.grid = grid
-        self.timeout = timeout
-        self.turn = Condition()
         self.mail: defaultdict[tuple[int, int], deque[Tensor]] = defaultdict(deque)
         self.rounds: defaultdict[tuple[str, int, int], dict[int, Any]] = defaultdict(dict)
-        self.failed: int | None = None
         self._seats = [LoopbackRank(self, grid.at(rank)) for rank in range(grid.world_size)]
+        self._turn = Condition()
+        self._running: int | None = None
+        self._waiting: dict[int, Callable[[], bool]] = {}
+        """What each rank waits for that does not run."""
+        self._trouble = ""
+        """Why nobody may wait any longer."""
 
     def rank(self, rank: int) -> LoopbackRank:
         """Return the Exchange of virtual `rank`."""
@@ -58,42 +60,62 @@ class Loopback:
     def run(self, work: Callable[[int], T]) -> list[T]:
         """Call ``work(rank)`` for every rank, each in its thread, and return the results in rank order.
 
-        Raises what the first rank to fail raised, after all have ended.
+        Raises what the first rank to fail raised, after all have ended; then the world is done with.
         """
         results: dict[int, T] = {}
         errors: list[BaseException] = []
 
         def live(rank: int) -> None:
             """Be one virtual rank, when it is its turn."""
-            with self.turn:
+            with self._turn:
+                self._turn.wait_for(lambda: self._running == rank)
                 try:
                     results[rank] = work(rank)
                 except BaseException as error:  # noqa: BLE001 - carried over to the calling thread, whatever it is
                     errors.append(error)
-                    self.failed = rank if self.failed is None else self.failed
-                self.turn.notify_all()
+                    self._trouble = self._trouble or f"rank {rank} failed"
+                self._pass_on(rank)
 
+        self._waiting = dict.fromkeys(range(self.grid.world_size), lambda: True)
         threads = [Thread(target=live, args=(rank,), name=f"rank {rank}") for rank in range(self.grid.world_size)]
         for thread in threads:
             thread.start()
+        with self._turn:
+            self._pass_on(-1)
         for thread in threads:
             thread.join()
         if errors:
             raise errors[0]
         return [results[rank] for rank in range(self.grid.world_size)]
 
-    def wait_for(self, arrived: Callable[[], bool], subject: str) -> None:
-        """Let other ranks run until `arrived`; raises InternalError when a rank failed or time is up."""
+    def wait_for(self, rank: int, arrived: Callable[[], bool], subject: str) -> None:
+        """Let other ranks run until what `rank` waits for has `arrived`.
+
+        Raises InternalError when a rank failed, and when all that have not ended wait for each other.
+        """
         if arrived():
             return
         # Random numbers are the process's: each rank goes on with those that it had, as processes would.
         state = torch.get_rng_state()
-        ended = self.turn.wait_for(lambda: arrived() or self.failed is not None, self.timeout)
+        self._waiting[rank] = arrived
+        self._pass_on(rank)
+        self._turn.wait_for(lambda: self._running == rank)
         torch.set_rng_state(state)
-        if arrived():
-            return
-        found = f"rank {self.failed} failed" if ended else f"no answer within {self.timeout:g} s"
-        raise InternalError(subject, found=found)
+        if not arrived():
+            raise InternalError(subject, found=self._trouble)
+
+    def _pass_on(self, rank: int) -> None:
+        """Make the next rank after `rank` run that can; where none can but some wait, one of them that tells so."""
+        world = self.grid.world_size
+        order = [each % world for each in range(rank + 1, rank + 1 + world) if each % world in self._waiting]
+        able = [each for each in order if self._trouble or self._waiting[each]()]
+        if order and not able:
+            self._trouble = "no rank that could send it: all wait for each other, or have ended"
+            able = order
+        self._running = able[0] if able else None
+        if self._running is not None:
+            del self._waiting[self._running]
+        self._turn.notify_all()
 
 
 class LoopbackRank:
@@ -118,7 +140,6 @@ class LoopbackRank:
                 raise UsageError("Loopback", found=f"a tensor on {tensor.device}", expected="tensors on the host")
             # A copy: the sender may go on and change its tensor before the receiver's turn comes.
             self._world.mail[self._grid.rank, ranks[place]].append(tensor.clone())
-        self._world.turn.notify_all()
         return PendingLoopback(
             self._world, self._grid.rank, {ranks[place]: tensor for place, tensor in incoming.items()}
         )
@@ -144,8 +165,8 @@ class LoopbackRank:
         table[self._grid.rank] = own
         if len(table) == len(ranks):
             del self._world.rounds[key]  # complete; the ranks that wait for it hold the table itself
-        self._world.turn.notify_all()
-        self._world.wait_for(lambda: len(table) == len(ranks), f"rank {self._grid.rank}'s meeting")
+        own_rank = self._grid.rank
+        self._world.wait_for(own_rank, lambda: len(table) == len(ranks), f"rank {own_rank}'s meeting")
         return [table[rank] for rank in ranks]
 
 
@@ -161,6 +182,7 @@ class PendingLoopback:
         """Copy each message into its tensor as it arrives."""
         for source, tensor in self._incoming.items():
             box = self._world.mail[source, self._rank]
-            self._world.wait_for(lambda box=box: bool(box), f"rank {self._rank}'s message from {source}")  # type: ignore[misc]
+            subject = f"rank {self._rank}'s message from {source}"
+            self._world.wait_for(self._rank, lambda box=box: bool(box), subject)  # type: ignore[misc]
             tensor.copy_(box.popleft())
         self._incoming = {}

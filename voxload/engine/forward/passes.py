@@ -100,8 +100,9 @@ class Passes:
         greeting = Greeting.of(
             volume,
             network=digest or zlib.crc32(self.plans.settings.encode()),
-            modes=zlib.crc32(f"{modes} {refusal or ''}".encode()),
+            modes=zlib.crc32(modes.encode()),
             seed=pass_seed(),
+            refused=refusal is not None,
         )
         rows = self.exchange.share(greeting.numbers)
         if refusal is not None:
