@@ -37,8 +37,8 @@ from bench.reading.fields import load_field
 from bench.reading.samples import LAYOUTS, Sample, store
 from voxload.geometry import Box, chunks_touched
 from voxload.readers import Location, chunk_cache, open_reader, set_chunk_cache
-from voxload.readers.chunkcache import ENTRY_BYTES
-from voxload.readers.stamp import Stamp
+from voxload.readers.chunks.chunkcache import ENTRY_BYTES
+from voxload.readers.storage.stamp import Stamp
 
 NAMES = ("hdf5-gzip", "hdf5-zstd", "hdf5-blosc-lz4", "zarr-blosc-lz4", "zarr-gzip", "zarr-sharded-blosc")
 CHUNK = 64

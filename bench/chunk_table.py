@@ -23,8 +23,8 @@ import h5py
 import numpy as np
 
 from voxload.readers.hdf5.chunktable import ChunkTable
-from voxload.readers.hdf5.sidecar import MIN_CHUNKS, Sidecar
-from voxload.readers.stamp import Stamp
+from voxload.readers.hdf5.tablecache import MIN_CHUNKS, Sidecar
+from voxload.readers.storage.stamp import Stamp
 
 SIDES = (8, 12, 16, 32, 64)
 ROUNDS = 5

@@ -34,16 +34,15 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from voxload.cache.block import BlockKey
-from voxload.cache.memory import MemoryTier
+from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.peer.address import PeerAddress, host_identity, job_token
 from voxload.cache.peer.client import TcpPeers
 from voxload.cache.peer.mpi import MpiPeers, split_world
 from voxload.cache.peer.node import NodePeers
-from voxload.cache.peer.protocol import Answer, Peers
 from voxload.cache.peer.server import PeerServer
 from voxload.cache.peer.shelf import Shelf
 from voxload.cache.peer.tls import Tls
+from voxload.cache.protocol import Answer, BlockKey, Peers
 from voxload.geometry import Boundary, Box
 
 RANKS = 4

@@ -27,12 +27,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.reading.fields import Field, buffer_like, load_field
-from voxload.cache.attached import AttachedMemory
-from voxload.cache.block import BlockKey
 from voxload.cache.codec import Codec
-from voxload.cache.disk import DiskTier
-from voxload.cache.memory import MemoryTier
-from voxload.cache.protocol import Tier
+from voxload.cache.disk.tier import DiskTier
+from voxload.cache.memory.attached import AttachedMemory
+from voxload.cache.memory.tier import MemoryTier
+from voxload.cache.protocol import BlockKey, Tier
 from voxload.geometry import Boundary, Box
 
 ROUNDS = 12

@@ -14,7 +14,7 @@ from voxload.geometry import Boundary, Box, pieces
 from voxload.readers.protocol import Reader
 from voxload.readers.remote import RemoteStore
 from voxload.readers.remote.objects import Facts
-from voxload.readers.stamp import Stamp
+from voxload.readers.storage.stamp import Stamp
 from voxload.readers.store import is_url
 
 _ABSENT = "absent"

@@ -7,17 +7,16 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from voxload.errors import NotFoundError, UsageError
+from voxload.readers.chunks.storedchunks import ChunkSource
 from voxload.readers.faults import translated
+from voxload.readers.flat.formats import NpyFormat, RawFormat
 from voxload.readers.foreign import foreign_error
 from voxload.readers.hdf5 import Hdf5Format
-from voxload.readers.npy import NpyFormat
 from voxload.readers.protocol import Format, Location, Missing, Reader
-from voxload.readers.raw import RawFormat
 from voxload.readers.remote import RemoteStore
+from voxload.readers.storage.traversal import check_links, check_within
 from voxload.readers.store import is_url
-from voxload.readers.stored import ChunkSource
 from voxload.readers.window import WindowReader
-from voxload.readers.within import check_links, check_within
 from voxload.readers.zarr import ZarrFormat
 from voxload.regular import check_regular
 

@@ -17,9 +17,16 @@ from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.checksums import ROW_GROUP, checksums_name, recording
 from voxload.dataset import VolumeDataset
 from voxload.errors import DataError, StorageError
-from voxload.readers.checksums import SCHEMA, ChecksumFile, ChecksumRow, Checksums, checksum_of, read_checksums
+from voxload.readers.chunks.checksums import (
+    SCHEMA,
+    ChecksumFile,
+    ChecksumRow,
+    Checksums,
+    checksum_of,
+    read_checksums,
+)
+from voxload.readers.chunks.sealedparquet import seal
 from voxload.readers.protocol import ChecksumSource
-from voxload.readers.sealed import seal
 
 GRID = (16, 16, 8)
 """A volume of 2,048 chunks."""

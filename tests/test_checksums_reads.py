@@ -25,7 +25,7 @@ from voxload.checksums import recording, sum_volume
 from voxload.errors import DataError, UsageError, VoxloadError
 from voxload.geometry import Box
 from voxload.readers import Handles, Location, open_reader
-from voxload.readers.checksums import ChecksumRow
+from voxload.readers.chunks.checksums import ChecksumRow
 from voxload.readers.protocol import ChecksumSource
 from voxload.verification import verify
 

@@ -25,7 +25,7 @@ from voxload.convert.options import ConvertOptions
 from voxload.convert.sources.hints import Hints
 from voxload.errors import UsageError
 from voxload.readers import Location, open_reader
-from voxload.readers.remote.schemes import VARIABLE
+from voxload.readers.remote.store import SCHEMES_VARIABLE
 from voxload.verification import verify
 
 CUBE = np.arange(8 * 8 * 8, dtype="<i2").reshape(8, 8, 8)
@@ -106,7 +106,7 @@ def test_a_catalogue_reads_nothing_outside_of_its_folder(
     if kind == "absolute":
         assert run(["train", str(strange), "--epochs", "1", "--output", str(strange / "out")]) == 2
     if kind == "chain":
-        with pytest.raises(UsageError, match=VARIABLE):
+        with pytest.raises(UsageError, match=SCHEMES_VARIABLE):
             read(allow_outside=True)
     elif kind not in ("down and up", "url"):  # no such folder; a client with its own rules
         assert read(allow_outside=True) == SECRET.max()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from voxload.errors import DataError, UsageError
-from voxload.readers.within import REMEDY, is_within, leaves
+from voxload.readers.storage.traversal import REMEDY, is_within, leaves
 from voxload.summary import SUMMARY_TYPE
 
 COLUMNS: dict[str, pa.DataType] = {

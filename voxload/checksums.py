@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 
 from voxload.atomic import replacing
 from voxload.errors import DataError, StorageError, UsageError
-from voxload.readers.checksums import SCHEMA, ChecksumRow, Checksums
+from voxload.readers.chunks.checksums import SCHEMA, ChecksumRow, Checksums
+from voxload.readers.chunks.sealedparquet import seal
+from voxload.readers.chunks.storedchunks import ChunkSource, StoredChunks
 from voxload.readers.faults import translated
-from voxload.readers.parts import Place
+from voxload.readers.pasting.pasteplan import Place
 from voxload.readers.protocol import Location, Missing
 from voxload.readers.registry import open_reader
-from voxload.readers.sealed import seal
-from voxload.readers.stored import ChunkSource, StoredChunks
 
 ROW_GROUP = 2**16
 """Checksums of a row group, about: 256 KiB is read for one sample, and 100,000 samples of 2,048 chunks give 3,125

@@ -12,9 +12,9 @@ from voxload.augment.vectors import check_vector, turn_vector
 from voxload.errors import UsageError, VoxloadError
 from voxload.geometry import Boundary, Box
 from voxload.labels import LabelSearch
-from voxload.readers.block import block_cost, read_block
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import ReadCost, Reader, Volume
+from voxload.readers.requests import block_cost, read_block
 from voxload.samples import Sample
 from voxload.slabs import slabs
 from voxload.turning import copy_turned

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from voxload.cache.disk import DiskTier
-from voxload.cache.layout import Layout
-from voxload.cache.memory import MemoryTier
+from voxload.cache.disk.tier import DiskTier
+from voxload.cache.memory.layout import Layout
+from voxload.cache.memory.tier import MemoryTier
 
 _STEP = 1 << 12
 """Bytes by which a file grows while it is too small for its table: one page."""

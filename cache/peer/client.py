@@ -11,13 +11,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from voxload.cache.block import BlockKey
+from voxload.cache.form import bytes_of
 from voxload.cache.peer.channel import CHALLENGE, MAGIC, NONCE, PROOF, Channel, check_token, client_proof, server_proof
-from voxload.cache.peer.framing import receive_block, receive_head, send_request
-from voxload.cache.peer.protocol import Answer
-from voxload.cache.peer.request import Request
+from voxload.cache.peer.messages import Request, receive_block, receive_head, send_request
 from voxload.cache.peer.tls import Tls
-from voxload.cache.stored import bytes_of
+from voxload.cache.protocol import Answer, BlockKey
 from voxload.errors import UsageError
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes, Scratch

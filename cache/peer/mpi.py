@@ -1,8 +1,8 @@
 """MPI: blocks of other ranks by one-sided gets; the owner's processor is not asked where the network can do without.
 
 A window lies over each rank's memory tier. A get reads the rows that a block may have, then its bytes, then its row
-again (`voxload.cache.layout` says why that is enough), into buffers of the transport's own: MPI cannot take a get back,
-so one that does not end in time writes there for as long as it likes, and nowhere else.
+again (`voxload.cache.memory.layout` says why that is enough), into buffers of the transport's own: MPI cannot take a get
+back, so one that does not end in time writes there for as long as it likes, and nowhere else.
 
 What MPI itself does not give: blocks on disk are ABSENT here; under MPICH a rank that is killed takes the job with it;
 and within one node, MPICH without XPMEM answers a get only when the owner happens to call MPI. Ranks of one node read
@@ -20,12 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from voxload.cache.block import BlockKey
-from voxload.cache.layout import HEAD, Layout, Row
-from voxload.cache.peer.lending import LendingBuffers
-from voxload.cache.peer.looking import look_for
-from voxload.cache.peer.protocol import Answer
-from voxload.cache.trouble import Trouble
+from voxload.cache.memory.layout import HEAD, Layout, Row
+from voxload.cache.peer.bufferpool import BufferPool
+from voxload.cache.peer.polling import poll_for
+from voxload.cache.protocol import Answer, BlockKey
+from voxload.cache.warnonce import WarnOnce
 from voxload.errors import InternalError, UsageError, VoxloadError
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes
@@ -73,9 +72,9 @@ class MpiPeers:
     def __init__(self, line: Any, arena: Bytes | None, *, timeout: float = PATIENCE, received: int = RECEIVED) -> None:
         self._mpi = _mpi()
         self._turn = _turn(self._mpi)
-        self._trouble = Trouble("MPI peers")
+        self._trouble = WarnOnce("MPI peers")
         self._timeout = timeout
-        self._buffers = LendingBuffers(received)
+        self._buffers = BufferPool(received)
         self._given_up: list[tuple[Any, Bytes]] = []
         if not _do_all_come(line, self._turn, _MEETING):
             raise InternalError("MPI line", found="a rank that does not come", expected="all, within a minute")
@@ -96,7 +95,7 @@ class MpiPeers:
         layout = self._layouts[group]
         if layout is None:
             return Answer.ABSENT
-        return look_for(lambda: self._look(group, layout, key, out), wait)
+        return poll_for(lambda: self._look(group, layout, key, out), wait)
 
     def close(self) -> None:
         """Take the windows down together with the other ranks; bounded, and with a warning where one does not come."""

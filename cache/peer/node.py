@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 
-from voxload.cache.attached import AttachedMemory
-from voxload.cache.block import BlockKey
+from voxload.cache.memory.attached import AttachedMemory
 from voxload.cache.peer.address import PeerAddress
-from voxload.cache.peer.looking import look_for
-from voxload.cache.peer.protocol import Answer, Peers
+from voxload.cache.peer.polling import poll_for
 from voxload.cache.peer.shelf import Lender
-from voxload.cache.trouble import Trouble
+from voxload.cache.protocol import Answer, BlockKey, Peers
+from voxload.cache.warnonce import WarnOnce
 from voxload.errors import UsageError, VoxloadError
 from voxload.readers.protocol import Volume
 
@@ -33,7 +32,7 @@ class NodePeers:
     def __init__(self, arenas: Mapping[int, str], disks: Mapping[int, Lender] | None = None) -> None:
         self._arenas: dict[int, AttachedMemory] = {}
         self._disks = dict(disks or {})
-        trouble = Trouble("peers of this node")
+        trouble = WarnOnce("peers of this node")
         for group, path in arenas.items():
             try:
                 self._arenas[group] = AttachedMemory(path)
@@ -49,7 +48,7 @@ class NodePeers:
         """Fill `out` with a block out of a group's tiers; see `Peers`. Raises UsageError for any other group."""
         if group not in self._arenas:
             raise UsageError("group", found=str(group), expected=f"one of {sorted(self._arenas)}")
-        return look_for(lambda: self._look(group, key, out), wait)
+        return poll_for(lambda: self._look(group, key, out), wait)
 
     def _look(self, group: int, key: BlockKey, out: Volume) -> Answer:
         answer = self._arenas[group].fetch(key, out)

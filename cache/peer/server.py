@@ -12,15 +12,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from voxload.cache.peer.acceptor import Acceptor
+from voxload.cache.peer.bufferpool import BufferPool
 from voxload.cache.peer.channel import Channel, check_token
-from voxload.cache.peer.doorkeeper import Doorkeeper
-from voxload.cache.peer.framing import pieces, receive_request, send_head
-from voxload.cache.peer.lending import LendingBuffers
-from voxload.cache.peer.protocol import Answer
-from voxload.cache.peer.request import Request
+from voxload.cache.peer.messages import Request, pieces, receive_request, send_head
 from voxload.cache.peer.shelf import Shelf
 from voxload.cache.peer.tls import Tls
-from voxload.cache.trouble import Trouble
+from voxload.cache.protocol import Answer
+from voxload.cache.warnonce import WarnOnce
 from voxload.errors import DataError, StorageError, UsageError
 from voxload.readers.scratch import Bytes
 
@@ -71,8 +70,8 @@ class PeerServer:
         check_token(token)
         context = tls.server_context() if tls else None
         self._shelf = shelf
-        self._buffers = LendingBuffers(lent)
-        self._trouble = Trouble("peer server")
+        self._buffers = BufferPool(lent)
+        self._trouble = WarnOnce("peer server")
         self._lock = threading.Lock()
         self._served = set[Channel]()
         self._waiting = 0
@@ -82,7 +81,7 @@ class PeerServer:
         self.location = f"{'tls' if tls else 'tcp'}://{name}:{listener.getsockname()[1]}"
         """Where clients find it."""
         self._calls = ThreadPoolExecutor(CALLS, thread_name_prefix="voxload-lend")
-        self._door = Doorkeeper(listener, token, context, self._begin)
+        self._door = Acceptor(listener, token, context, self._begin)
 
     def close(self) -> None:
         """Send away who waits, end what is being sent, and stop; nothing the second time."""

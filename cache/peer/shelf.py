@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from voxload.cache.block import BlockKey
-from voxload.cache.peer.protocol import Answer
+from voxload.cache.protocol import Answer, BlockKey
 from voxload.readers.protocol import Volume
 
 _LOOK = 0.05

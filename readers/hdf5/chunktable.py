@@ -15,9 +15,9 @@ import numpy.typing as npt
 from voxload.errors import DataError
 from voxload.geometry import Box, chunks_touched
 from voxload.limits import CHUNK_TABLE
-from voxload.readers.hdf5.edges import are_unfiltered, mark_partial
+from voxload.readers.chunks.storedchunks import grid_of
+from voxload.readers.hdf5.quirks import are_unfiltered, mark_partial
 from voxload.readers.protocol import ReadCost
-from voxload.readers.stored import grid_of
 
 _ABSENT = -1
 _CELLS = 2**20

@@ -18,13 +18,15 @@ import numpy.typing as npt
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box, chunks_touched
 from voxload.limits import VALUES
+from voxload.readers.chunks.chunked import Fetched
+from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
+from voxload.readers.decode.plugins import ALLOWED, NAMES
 from voxload.readers.hdf5.checks import check_written
 from voxload.readers.hdf5.chunktable import ChunkTable
-from voxload.readers.hdf5.edges import has_unknown_edges
-from voxload.readers.hdf5.elements import converted, read_elements
-from voxload.readers.hdf5.plugins import ALLOWED, NAMES
+from voxload.readers.hdf5.quirks import converted, has_unknown_edges, read_elements
 from voxload.readers.hdf5.route import find_pipeline
-from voxload.readers.parts import Place
+from voxload.readers.hdf5.source import Ranges
+from voxload.readers.pasting.pasteplan import Place
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes
 
@@ -179,3 +181,17 @@ def _undecodable(dataset: h5py.Dataset, subject: str, reason: str) -> UsageError
         expected="filters that voxload decodes itself",
         remedy=f"set {ALLOWED}={names[0]}, after which damage of it may go unseen; or {rewrite}" if names else rewrite,
     )
+
+
+def library_chunks(decoded: DecodedChunks, dataset: h5py.Dataset, table: ChunkTable, file: Ranges) -> StoredChunks:
+    """Return the chunks of a dataset that is read through h5py; `file` closes when the last of them is gone."""
+
+    def fetch(place: Place) -> Fetched | None:
+        file.check_unchanged()
+        found = table.find(place)
+        return None if found is None else Fetched(file.read(found.offset, found.size), found.mask)
+
+    def decode(_place: Place, fetched: Fetched) -> None:
+        decoded.decode(fetched.data, fetched.mask)
+
+    return StoredChunks(grid_of(dataset.shape, dataset.chunks), tuple(dataset.chunks), fetch, decode, str)

@@ -10,11 +10,11 @@ import h5py
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
-from voxload.readers.hdf5.elements import read_elements
-from voxload.readers.hdf5.mapping import REMEDY
+from voxload.readers.hdf5.quirks import read_elements
+from voxload.readers.hdf5.virtualmapping import REMEDY
 from voxload.readers.protocol import Volume
-from voxload.readers.stamp import Stamp
-from voxload.readers.within import check_within
+from voxload.readers.storage.stamp import Stamp
+from voxload.readers.storage.traversal import check_within
 
 _PREFIX = "HDF5_EXTFILE_PREFIX"
 

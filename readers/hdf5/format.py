@@ -7,21 +7,19 @@ from pathlib import Path
 import h5py
 
 from voxload.errors import DataError, NotFoundError
+from voxload.readers.chunks.verified import VerifiedReader, load_checksums, policy_of
 from voxload.readers.faults import translated
 from voxload.readers.hdf5.checks import check_own_file, check_supported
 from voxload.readers.hdf5.decoded import read_whole
-from voxload.readers.hdf5.lesson import Learnt, Lesson
-from voxload.readers.hdf5.listing import has_more, volume_names
-from voxload.readers.hdf5.metadata import known
+from voxload.readers.hdf5.file import SIGNATURE, find_superblock, has_more, superblock_places, volume_names
+from voxload.readers.hdf5.metadata import LazyMetadata, LoadedMetadata, metadata_cache
 from voxload.readers.hdf5.native import NativeHdf5Reader
-from voxload.readers.hdf5.openfile import SIGNATURE, find_superblock, superblock_places
 from voxload.readers.hdf5.reader import Hdf5Reader
 from voxload.readers.hdf5.route import find_route
 from voxload.readers.hdf5.source import open_source
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
 from voxload.readers.remote import RemoteStore
 from voxload.readers.store import is_url
-from voxload.readers.verified import VerifiedReader, load_checksums, policy_of
 from voxload.text import listed
 
 _HEAD_BYTES = 2**16
@@ -60,9 +58,9 @@ class Hdf5Format:
         missing = policy_of(location, missing)
         with translated(location.path):
             source = open_source(location.path)
-            learnt = known().find(location, source.stamp)
+            learnt = metadata_cache().find(location, source.stamp)
             if learnt is not None and not source.may_be_written():
-                return NativeHdf5Reader(source, missing, Learnt(learnt))
+                return NativeHdf5Reader(source, missing, LoadedMetadata(learnt))
         reader = Hdf5Reader(location, missing, source=source)
         try:
             with translated(str(location)):
@@ -72,7 +70,7 @@ class Hdf5Format:
                     reader.routed(f"h5py: {route}")
                     checksums = load_checksums(location, reader.grid)
                     return VerifiedReader(reader, checksums) if checksums else reader
-                return NativeHdf5Reader(source, missing, Lesson(reader, route))
+                return NativeHdf5Reader(source, missing, LazyMetadata(reader, route))
         except BaseException:
             reader.close()
             raise

@@ -1,4 +1,4 @@
-"""Metadata: what libhdf5 tells of a dataset once; whoever has it reads the dataset without libhdf5."""
+"""Metadata: what libhdf5 tells of a dataset once, when it is first needed; whoever has it reads without libhdf5."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
 from voxload.readers.hdf5.checks import check_chunks
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.reader import Hdf5Reader
 from voxload.readers.hdf5.route import NativeRoute
-from voxload.readers.parts import Place
-from voxload.readers.protocol import Location, Missing, ReadCost, VolumeInfo
+from voxload.readers.pasting.pasteplan import Place
+from voxload.readers.protocol import Location, Missing, ReadCost, VolumeInfo, closed
 from voxload.readers.remote.ranges import ObjectStamp
-from voxload.readers.stamp import Stamp
+from voxload.readers.storage.stamp import Stamp
 
 MAX_KEPT_BYTES = 2**26
 """Bytes of the metadata that a process keeps for files it may open again."""
@@ -59,7 +60,7 @@ class Metadata:
             check_chunks(self.table, self.order.box(box, self.info.shape[0]), str(self.info.location))
 
 
-class Known:
+class MetadataCache:
     """The metadata of a bounded number of datasets, the last used ones; safe to use from many threads.
 
     A sample that is read once an epoch is opened once an epoch: asking libhdf5 takes milliseconds, and its lock.
@@ -100,10 +101,10 @@ class Known:
                 self._spare += self._kept.pop(next(iter(self._kept))).nbytes
 
 
-_known = Known(MAX_KEPT_BYTES)
+_known = MetadataCache(MAX_KEPT_BYTES)
 
 
-def known() -> Known:
+def metadata_cache() -> MetadataCache:
     """Return what this process knows."""
     return _known
 
@@ -111,7 +112,86 @@ def known() -> Known:
 def _forget() -> None:
     """Start afresh in a forked child: a lock that another thread held stays locked there."""
     global _known  # noqa: PLW0603 - it belongs to the process
-    _known = Known(MAX_KEPT_BYTES)
+    _known = MetadataCache(MAX_KEPT_BYTES)
 
 
 os.register_at_fork(after_in_child=_forget)
+
+
+class LoadedMetadata:
+    """A lazy that was over before.
+
+    Parameters
+    ----------
+    metadata
+        What was learnt.
+    """
+
+    def __init__(self, metadata: Metadata) -> None:
+        self.route, self.info, self.grid = metadata.route, metadata.info, metadata.grid
+        self._metadata = metadata
+
+    def metadata(self) -> Metadata:
+        """Return all that libhdf5 told."""
+        return self._metadata
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class LazyMetadata:
+    """What there is to learn of one dataset; safe to use from many threads.
+
+    Where its chunks lie is not asked before somebody reads: the index of many chunks takes long.
+
+    Parameters
+    ----------
+    reader
+        The dataset through h5py; it is closed once everything is learnt, or with this.
+    route
+        How its bytes are read.
+    """
+
+    def __init__(self, reader: Hdf5Reader, route: NativeRoute) -> None:
+        self.route = route
+        self.info: VolumeInfo = reader.describe()
+        self.grid: Place | None = reader.grid
+        self._lock = threading.Lock()
+        self._metadata: Metadata | None = None
+        self._reader: Hdf5Reader | None = reader
+        if self.grid is None:
+            self.metadata()
+
+    def metadata(self) -> Metadata:
+        """Return all that libhdf5 tells; raises DataError where a chunk does not lie in the file."""
+        metadata = self._metadata
+        if metadata is not None:  # nearly always
+            return metadata
+        with self._lock:
+            if self._metadata is None:
+                if self._reader is None:
+                    raise closed(self.info)
+                self._metadata = _ask(self._reader, self.route)
+                self._reader.close()
+                self._reader = None
+            return self._metadata
+
+    def close(self) -> None:
+        """Close the file, if it is still open."""
+        with self._lock:
+            reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+
+def _ask(reader: Hdf5Reader, route: NativeRoute) -> Metadata:
+    metadata = Metadata(
+        info=reader.describe(),
+        order=reader.order,
+        route=route,
+        grid=reader.grid,
+        fill_value=reader.fill_value,
+        table=reader.table(),
+    )
+    metadata_cache().keep(reader.source.stamp, metadata)
+    return metadata

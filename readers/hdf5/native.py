@@ -10,30 +10,26 @@ import numpy as np
 
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched, Mapped
-from voxload.readers.coalesce import Range
-from voxload.readers.contiguous import ContiguousVolume
+from voxload.readers.chunks.chunkcache import Identity
+from voxload.readers.chunks.chunked import ChunkedVolume, Fetch, Fetched, Mapped, seated
+from voxload.readers.chunks.storedchunks import StoredChunks
+from voxload.readers.chunks.verified import load_checksums, verified
 from voxload.readers.faults import translated
+from voxload.readers.flat.contiguous import ContiguousVolume, SpanVolume, Take
 from voxload.readers.generation import Generation, is_outdated
 from voxload.readers.hdf5.chunktable import ChunkTable
-from voxload.readers.hdf5.lesson import Learnt, Lesson
-from voxload.readers.hdf5.metadata import Metadata
+from voxload.readers.hdf5.metadata import LazyMetadata, LoadedMetadata, Metadata
 from voxload.readers.hdf5.source import Source
-from voxload.readers.identity import Identity
-from voxload.readers.parts import Place, Wanted
+from voxload.readers.pasting.pasteplan import Place, Wanted
 from voxload.readers.protocol import Missing, ReadCost, Volume, VolumeInfo, check_box, closed, copy_cast
-from voxload.readers.readahead import FileRange, announce_all, fetching
 from voxload.readers.remote import Traffic
+from voxload.readers.remote.coalesce import Piece, Range, plan_requests
 from voxload.readers.remote.flight import Flight
-from voxload.readers.remote.plan import Piece, plan
 from voxload.readers.remote.ranges import ObjectStamp
 from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.scratch import address
-from voxload.readers.seats import working
-from voxload.readers.spans import SpanVolume, Take
-from voxload.readers.stamp import Stamp
-from voxload.readers.stored import StoredChunks
-from voxload.readers.verified import load_checksums, verified
+from voxload.readers.storage.readahead import FileRange, announce_all, fetching
+from voxload.readers.storage.stamp import Stamp
 
 
 class NativeHdf5Reader:
@@ -48,19 +44,19 @@ class NativeHdf5Reader:
         The file.
     missing
         What to do about chunks that were never written.
-    lesson
+    lazy
         What libhdf5 tells of the dataset; it is closed with this reader.
     """
 
-    def __init__(self, source: Source, missing: Missing, lesson: Lesson | Learnt) -> None:
+    def __init__(self, source: Source, missing: Missing, lazy: LazyMetadata | LoadedMetadata) -> None:
         self._source = source
         self._missing = missing
-        self._lesson = lesson
-        self._route = route = lesson.route
-        self._info = replace(lesson.info, route="native")
+        self._lazy = lazy
+        self._route = route = lazy.route
+        self._info = replace(lazy.info, route="native")
         self._table: ChunkTable | None = None
         self._is_open = True
-        checksums = load_checksums(self._info.location, lesson.grid)
+        checksums = load_checksums(self._info.location, lazy.grid)
         is_plain = not route.pipeline.steps and not route.pipeline.is_shuffled
         with translated(self._info.location.path):
             self._file = source.ranges(may_map=is_plain)
@@ -98,7 +94,7 @@ class NativeHdf5Reader:
         """Read many boxes; a chunk that several want is decoded once."""
         check_requests(self._info, requests)
         subject = f"{self._info.location}, box {requests[0].box}" if requests else str(self._info.location)
-        with translated(subject), working(is_local=self.traffic is None):
+        with translated(subject), seated(is_local=self.traffic is None):
             self._source.stamp.check_unchanged()
             self._file.check_unchanged()
             metadata = self._metadata()
@@ -131,13 +127,13 @@ class NativeHdf5Reader:
         """Close the file."""
         self._is_open = False
         self._file.close()
-        self._lesson.close()
+        self._lazy.close()
 
     def _metadata(self) -> Metadata:
         if not self._is_open:
             raise closed(self._info)
         with translated(str(self._info.location)):
-            metadata = self._lesson.metadata()
+            metadata = self._lazy.metadata()
         self._table = metadata.table
         return metadata
 
@@ -162,14 +158,14 @@ class NativeHdf5Reader:
             return
         stored = {place: at for place in places if self._table and (at := self._table.find(place)) is not None}
         pieces = [Piece(place, self._file.path, at.offset, at.offset + at.size) for place, at in stored.items()]
-        with Flight(plan(pieces), lambda request: self._file.fresh(request.start, request.size)) as flight:
+        with Flight(plan_requests(pieces), lambda request: self._file.fresh(request.start, request.size)) as flight:
             yield lambda place: Fetched(flight.taken(place), stored[place].mask) if place in stored else None
 
     @contextmanager
     def _expect_spans(self, ranges: Sequence[Range]) -> Iterator[Take]:
         """Let spans of contiguous storage come ahead of their use, by many requests at once."""
         pieces = [Piece((number,), self._file.path, start, stop) for number, (start, stop) in enumerate(ranges)]
-        with Flight(plan(pieces), lambda request: self._file.fresh(request.start, request.size)) as flight:
+        with Flight(plan_requests(pieces), lambda request: self._file.fresh(request.start, request.size)) as flight:
             yield lambda number: flight.taken((number,))
 
     def _where(self, place: Place) -> FileRange | None:
@@ -206,4 +202,4 @@ class NativeHdf5Reader:
         return Mapped(np.where(is_there, offsets + np.uint64(address(whole)), np.uint64(0)), (whole,))
 
     def _fill(self, view: Volume) -> None:
-        copy_cast(view, np.asarray(self._lesson.metadata().fill_value))
+        copy_cast(view, np.asarray(self._lazy.metadata().fill_value))

@@ -12,18 +12,17 @@ import numpy as np
 from voxload.errors import NotFoundError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
+from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.generation import Generation, is_outdated
-from voxload.readers.hdf5.checks import check_filters, check_own_file, check_written, filters_of
+from voxload.readers.hdf5.checks import check_filters, check_own_file, check_unpacked, check_written, filters_of
 from voxload.readers.hdf5.chunktable import ChunkTable
-from voxload.readers.hdf5.decoded import DecodedChunks
-from voxload.readers.hdf5.elements import read_elements
-from voxload.readers.hdf5.listing import volume_names
-from voxload.readers.hdf5.packing import check_unpacked
+from voxload.readers.hdf5.decoded import DecodedChunks, library_chunks
+from voxload.readers.hdf5.file import volume_names
+from voxload.readers.hdf5.quirks import read_elements
 from voxload.readers.hdf5.source import Source, open_source
-from voxload.readers.hdf5.sources import Linked, Opening, open_linked
-from voxload.readers.hdf5.stored import library_chunks
 from voxload.readers.hdf5.tablecache import load_table
+from voxload.readers.hdf5.virtual import Linked, Opening, open_linked
 from voxload.readers.protocol import (
     Location,
     Missing,
@@ -37,8 +36,7 @@ from voxload.readers.protocol import (
     copy_cast,
 )
 from voxload.readers.remote import Traffic
-from voxload.readers.stamp import Stamp
-from voxload.readers.stored import StoredChunks, grid_of
+from voxload.readers.storage.stamp import Stamp
 from voxload.text import listed
 
 

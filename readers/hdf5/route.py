@@ -9,9 +9,10 @@ from typing import Any
 import h5py
 import numpy as np
 
-from voxload.readers.bitshuffle import Bitshuffle
-from voxload.readers.blosc2 import Blosc2
-from voxload.readers.codecs import (
+from voxload.readers.decode.bitpacking import NBit, ScaleOffset
+from voxload.readers.decode.bitshuffle import Bitshuffle
+from voxload.readers.decode.blosc2 import Blosc2
+from voxload.readers.decode.codecs import (
     BLOSC,
     BZIP2,
     DEFLATE,
@@ -24,12 +25,10 @@ from voxload.readers.codecs import (
     Unshuffle,
     first_unsized,
 )
-from voxload.readers.hdf5.edges import has_unknown_edges
-from voxload.readers.hdf5.plugins import NAMES, Plugin, allowed
-from voxload.readers.nbit import NBit
-from voxload.readers.parts import ChunkShape
-from voxload.readers.scaleoffset import ScaleOffset
-from voxload.readers.szip import Szip
+from voxload.readers.decode.plugins import NAMES, Plugin, allowed
+from voxload.readers.decode.szip import Szip
+from voxload.readers.hdf5.quirks import has_unknown_edges
+from voxload.readers.pasting.pasteplan import ChunkShape
 
 _SHUFFLE = 2
 _SZIP, _NBIT, _SCALE_OFFSET, _BITSHUFFLE, _BLOSC2 = 4, 5, 6, 32008, 32026

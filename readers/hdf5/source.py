@@ -8,14 +8,14 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from voxload.readers.file import FileBytes
-from voxload.readers.hdf5.openfile import has_writer, is_open_for_writing, open_file
+from voxload.readers.hdf5.file import has_writer, is_open_for_writing, open_file
 from voxload.readers.remote import Traffic
 from voxload.readers.remote.file import RemoteFile
 from voxload.readers.remote.objects import Facts
 from voxload.readers.remote.ranges import ObjectStamp, open_object
 from voxload.readers.scratch import Bytes
-from voxload.readers.stamp import Stamp
+from voxload.readers.storage.file import FileBytes
+from voxload.readers.storage.stamp import Stamp
 from voxload.readers.store import is_url
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from voxload.readers.forks import before_fork, dismiss
+from voxload.readers.team import before_fork, dismiss
 
 T = TypeVar("T")
 REQUESTS_IN_FLIGHT = 32

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from voxload.errors import UsageError
-from voxload.readers.coalesce import REQUEST_BYTES
+from voxload.readers.remote.coalesce import REQUEST_BYTES
 from voxload.readers.remote.ranges import HEAD_BYTES, RemoteBytes
 from voxload.readers.scratch import Bytes
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from voxload.errors import DataError, StorageError, UsageError
 from voxload.readers.faults import remote_errors, storage_error
-from voxload.readers.remote.objects import ChangedError, Facts, Part, TransientError
-from voxload.readers.remote.traffic import Traffic
+from voxload.readers.remote.objects import ChangedError, Facts, Part, Traffic, TransientError
 
 T = TypeVar("T")
 

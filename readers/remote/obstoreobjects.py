@@ -16,9 +16,8 @@ from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionErr
 from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
 
 from voxload.errors import DataError, StorageError, UsageError
-from voxload.readers.remote.objects import ChangedError, Facts, Part, TransientError, UnreachableError
-from voxload.readers.remote.patience import Patience
-from voxload.readers.remote.traffic import Traffic
+from voxload.readers.remote.objects import ChangedError, Facts, Part, Traffic, TransientError, UnreachableError
+from voxload.readers.remote.retries import RetryPolicy
 
 if TYPE_CHECKING:  # these names are there for type checkers only
     from obstore.store import ObjectStore, RetryConfig
@@ -66,7 +65,7 @@ class ObstoreObjects:
     needs_threads = False
     """obstore's threads are none of Python's."""
 
-    def __init__(self, url: str, patience: Patience, traffic: Traffic) -> None:
+    def __init__(self, url: str, patience: RetryPolicy, traffic: Traffic) -> None:
         self._traffic = traffic
         parts = urllib.parse.urlsplit(url)
         if not parts.netloc:
@@ -219,13 +218,13 @@ def _status(error: Exception) -> int | None:
 
 _reached: set[str] = set()
 """Buckets and servers that have answered this process, be it with an error; only ever added to."""
-_clients: dict[tuple[str, Patience], ObjectStore] = {}
+_clients: dict[tuple[str, RetryPolicy], ObjectStore] = {}
 _opening = threading.Lock()
 _is_useless = False
 """Whether obstore's threads stayed behind in the process that this one was forked from."""
 
 
-def _client(root: str, patience: Patience) -> ObjectStore:
+def _client(root: str, patience: RetryPolicy) -> ObjectStore:
     """Return the client of a bucket or server, opened once in a process."""
     _check_process(root)
     with _opening:

@@ -1,9 +1,16 @@
-"""RemoteStore: objects behind a URL, each request counted, and repeated where that may help."""
+"""RemoteStore: objects behind a URL of a kind that is opened, each request counted, and repeated where that may help.
+
+Schemes: which kinds of URLs are opened, before any library looks at one. fsspec's URLs can do more than name an
+object: they chain file systems, and some of these run programs, follow what a file at the far end says, or read with
+the rights of another service. A URL may come out of a stranger's file, so only plain storages are opened unless the
+user names others in the environment.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar, cast
@@ -13,17 +20,46 @@ import numpy as np
 from voxload.errors import DataError, UsageError
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.fsspecobjects import FsspecObjects
-from voxload.readers.remote.objects import ChangedError, Facts, Objects, Part
-from voxload.readers.remote.patience import Patience, persist
-from voxload.readers.remote.schemes import OBSTORE, check_scheme
-from voxload.readers.remote.traffic import Traffic
+from voxload.readers.remote.objects import ChangedError, Facts, Objects, Part, Traffic
+from voxload.readers.remote.retries import RetryPolicy, retried
 from voxload.readers.scratch import Bytes
+
+SCHEMES_VARIABLE = "VOXLOAD_URL_SCHEMES"
+"""Environment variable with further schemes, by commas: of storages, and of what a chain of URLs begins with."""
+OBSTORE = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https"})
+"""What obstore serves, which knows no chains."""
+FSSPEC = frozenset({"file", "local", "memory", "ftp", "sftp", "ssh", "gcs", "hdfs", "webhdfs", "oss", "hf"})
+"""What is opened through fsspec: each reads the object that the URL names, and nothing else."""
+_CHAIN = "::"
+
+
+def check_scheme(url: str) -> None:
+    """Refuse a URL whose scheme, or one of whose schemes where it is a chain, is not one of those that are opened.
+
+    Raises UsageError. Source: fsspec, features, "URL chaining": each link but the last wraps those behind it.
+    """
+    if url.partition("://")[0] in OBSTORE:
+        return
+    further = {name.strip() for name in os.environ.get(SCHEMES_VARIABLE, "").split(",")} - {""}
+    *wrapping, last = (link.partition("://")[0] for link in url.split(_CHAIN))
+    known = FSSPEC | OBSTORE | further
+    odd = next((name for name in wrapping if name not in further), None) or (last if last not in known else None)
+    if odd is None:
+        return
+    chain = "a chain of URLs that begins with " if wrapping else "scheme "
+    raise UsageError(
+        url,
+        found=f"{chain}{odd!r}",
+        expected=f"one URL of {', '.join(sorted(OBSTORE | FSSPEC))}",
+        remedy=f"if you trust whoever wrote it, name the scheme in the environment variable {SCHEMES_VARIABLE}",
+    )
+
 
 T = TypeVar("T")
 S = TypeVar("S")
 
 _NEEDED = ("obstore", "stamina")
-PATIENCE = Patience()
+PATIENCE = RetryPolicy()
 
 
 class RemoteStore:
@@ -39,7 +75,7 @@ class RemoteStore:
     Parameters
     ----------
     url
-        Of a scheme that is opened, see `voxload.readers.remote.schemes`.
+        Of a scheme that is opened, see `voxload.readers.remote.store`.
     patience
         How often, and for how long, to try.
 
@@ -49,7 +85,7 @@ class RemoteStore:
         When the extra `remote` is not installed, or the URL is of a kind that is not opened.
     """
 
-    def __init__(self, url: str, patience: Patience | None = None) -> None:
+    def __init__(self, url: str, patience: RetryPolicy | None = None) -> None:
         if not all(importlib.util.find_spec(name) for name in _NEEDED):
             raise UsageError(url, found="a URL", expected="a file or folder", remedy='pip install "voxload[remote]"')
         self._patience = patience or PATIENCE
@@ -135,7 +171,7 @@ class RemoteStore:
                 future.cancel()
 
     def _ask(self, key: str, call: Callable[[], T]) -> T:
-        return persist(call, subject=self.locate(key), patience=self._patience, traffic=self.traffic)
+        return retried(call, subject=self.locate(key), patience=self._patience, traffic=self.traffic)
 
     def _counted(self, part: Part | None) -> Part | None:
         if part is not None:
@@ -143,7 +179,7 @@ class RemoteStore:
         return part
 
 
-def _open(url: str, patience: Patience, traffic: Traffic) -> Objects:
+def _open(url: str, patience: RetryPolicy, traffic: Traffic) -> Objects:
     check_scheme(url)
     if url.partition("://")[0] not in OBSTORE:
         return FsspecObjects(url, traffic)

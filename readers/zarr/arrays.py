@@ -8,16 +8,13 @@ import zarr
 
 from voxload.errors import NotFoundError
 from voxload.geometry import Box
+from voxload.readers.chunks.verified import VerifiedReader, load_checksums
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
 from voxload.readers.store import open_store
-from voxload.readers.verified import VerifiedReader, load_checksums
-from voxload.readers.zarr.datatypes import local_arrays, naming_types
-from voxload.readers.zarr.headers import ChunkHeaders
-from voxload.readers.zarr.hierarchy import Waited, member, members, open_node
-from voxload.readers.zarr.listing import volume_names
+from voxload.readers.zarr.checks import ChunkHeaders, check_unpacked, local_arrays, naming_types
+from voxload.readers.zarr.hierarchy import Waited, member, members, open_node, volume_names
 from voxload.readers.zarr.native import NativeZarrReader
-from voxload.readers.zarr.packing import check_unpacked
 from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index, codec_names
 from voxload.text import listed
 

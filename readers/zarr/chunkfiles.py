@@ -11,19 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from voxload.errors import DataError
-from voxload.readers.chunked import Fetch, Fetched, FileNames
-from voxload.readers.direct import open_for_reading, read_range, reads_directly
-from voxload.readers.filekernels import load_file
-from voxload.readers.growth import longest_stored
-from voxload.readers.identity import Identity
-from voxload.readers.locality import is_node_local
-from voxload.readers.parts import Place
-from voxload.readers.readahead import FEW, PIECE_BYTES, is_cold_byte, probed
+from voxload.readers.chunks.chunkcache import Identity
+from voxload.readers.chunks.chunked import Fetch, Fetched, FileNames
+from voxload.readers.decode.ratio import longest_stored
+from voxload.readers.pasting.filekernels import load_file
+from voxload.readers.pasting.pasteplan import Place
+from voxload.readers.remote.coalesce import Piece, plan_requests
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.flight import Flight
-from voxload.readers.remote.plan import Piece, plan
 from voxload.readers.scratch import Bytes, scratch
-from voxload.readers.stamp import Stamp
+from voxload.readers.storage.file import open_for_reading, read_range, reads_directly
+from voxload.readers.storage.locality import is_node_local
+from voxload.readers.storage.readahead import FEW, PIECE_BYTES, is_cold_byte, probed
+from voxload.readers.storage.stamp import Stamp
 from voxload.readers.zarr.chunkindex import KeyOf
 
 _NAMES = 2**14
@@ -99,7 +99,7 @@ class ChunkFiles:
                 yield self.fetch
             return
         pieces = [Piece(place, self._key_of(place), 0, self._limit) for place in places]
-        with Flight(plan(pieces), lambda request: self._fresh(request.pieces[0].place)) as flight:
+        with Flight(plan_requests(pieces), lambda request: self._fresh(request.pieces[0].place)) as flight:
             yield lambda place: None if (data := flight.take(place)) is None else Fetched(data)
 
     def _fresh(self, place: Place) -> Bytes | None:

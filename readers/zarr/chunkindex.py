@@ -15,10 +15,10 @@ import numpy as np
 from voxload.errors import DataError, InternalError
 from voxload.geometry import Box, chunks_touched
 from voxload.limits import OBJECTS
+from voxload.readers.chunks.storedchunks import grid_of
 from voxload.readers.protocol import ReadCost
 from voxload.readers.remote.objects import Facts
 from voxload.readers.store import Store
-from voxload.readers.stored import grid_of
 from voxload.readers.zarr.shardindex import ABSENT, Entries, ShardLayout
 
 Place = tuple[int, ...]

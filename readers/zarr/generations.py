@@ -9,11 +9,11 @@ import zarr
 
 from voxload.geometry import Box
 from voxload.readers.generation import Generation, stamp_of
-from voxload.readers.locality import is_node_local
 from voxload.readers.remote import RemoteStore
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.objects import Facts
-from voxload.readers.stamp import Stamp
+from voxload.readers.storage.locality import is_node_local
+from voxload.readers.storage.stamp import Stamp
 from voxload.readers.store import Store
 from voxload.readers.zarr.chunkindex import ChunkIndex
 

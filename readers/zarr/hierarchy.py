@@ -1,10 +1,19 @@
-"""Hierarchy: what zarr-python sees of objects behind a URL; the same requests and retries as everything else."""
+"""Hierarchy: the groups or arrays of a Zarr store by name, opened by zarr-python in the thread that asks.
+
+Waiting for zarr-python's coroutines in the thread that asks. zarr-python's own functions leave an event loop and its
+threads behind for as long as the process lives: a process that forks its workers later, as torch's loader does, would
+fork with them.
+
+Listing: the volumes of a Zarr hierarchy by name, of which there may be any number. zarr-python opens an array to list
+it, which takes a millisecond or more; of a folder only the metadata are read here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,14 +23,47 @@ from zarr.api.asynchronous import open as open_async
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
-from voxload.limits import DOCUMENT
+from voxload.documents import parse_json, read_document
+from voxload.limits import DOCUMENT, MEMBERS
 from voxload.readers.remote import RemoteStore
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.objects import Facts, Part
-from voxload.readers.zarr.waiting import listed, waited
+from voxload.readers.store import is_url
 from voxload.regular import check_regular
 
 T = TypeVar("T")
+
+
+def waited(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return what `coroutine` gives; no thread is left when it returns. Safe to call from many threads at once."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _run(coroutine)
+    with ThreadPoolExecutor(1, thread_name_prefix="voxload-zarr") as other:  # a notebook's thread, which runs a loop
+        return other.submit(_run, coroutine).result()
+
+
+async def listed(found: AsyncIterator[T]) -> list[T]:
+    """Return all that an asynchronous iterator yields."""
+    return [item async for item in found]
+
+
+def _run(coroutine: Coroutine[Any, Any, T]) -> T:
+    loop = asyncio.new_event_loop()  # not asyncio.run: that takes the caller's own loop away
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        try:
+            # One read of a batch failed: the others end first, so that nothing of the store is in use any more.
+            if others := asyncio.all_tasks(loop):
+                loop.run_until_complete(asyncio.wait(others))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            loop.close()
+
+
 _DOCUMENTS = ("zarr.json", ".zarray", ".zmetadata")
 """How the names of the objects end that describe a hierarchy."""
 
@@ -172,3 +214,54 @@ def _offset(wanted: ByteRequest) -> int:
     if not isinstance(wanted, OffsetByteRequest):
         raise TypeError(wanted)
     return wanted.offset
+
+
+_AXES = (3, 4)
+
+
+def volume_names(group: zarr.Group, path: str) -> Iterator[str]:
+    """Yield the names of all arrays of three or four axes in the group at `path`, in no order.
+
+    Raises ValueError for damaged metadata, DataError when there are more members than are listed.
+    """
+    if is_url(path):
+        found = members(group, depth=None)
+        yield from (name for name, item in found.items() if isinstance(item, zarr.Array) and item.ndim in _AXES)
+        return
+    look, count, left = (_of_format_2 if group.metadata.zarr_format == 2 else _of_format_3), 0, [""]
+    while left:
+        above = left.pop()
+        with os.scandir(f"{path}/{above}") as entries:
+            names = [f"{above}/{entry.name}" if above else entry.name for entry in entries if entry.is_dir()]
+        for name in names:
+            shape = look(f"{path}/{name}")
+            if shape is None:
+                continue
+            count += 1
+            MEMBERS.check(path, count, "a Zarr hierarchy")
+            if shape == "group":
+                left.append(name)
+            elif len(shape) in _AXES:
+                yield name
+
+
+def _of_format_3(folder: str) -> Any:
+    """Return the shape of an array, "group" of a group, None of what is no node."""
+    node = _read(f"{folder}/zarr.json")
+    if node is None:
+        return None
+    return "group" if node["node_type"] == "group" else node["shape"]
+
+
+def _of_format_2(folder: str) -> Any:
+    node = _read(f"{folder}/.zarray")
+    if node is not None:
+        return node["shape"]
+    return None if _read(f"{folder}/.zgroup") is None else "group"
+
+
+def _read(path: str) -> Any:
+    try:
+        return parse_json(read_document(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -11,20 +11,19 @@ import numpy as np
 
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.readers.chunked import ChunkedVolume, Fetch, Fetched, FileNames, Mapped
-from voxload.readers.direct import reads_directly
+from voxload.readers.chunks.chunkcache import Identity
+from voxload.readers.chunks.chunked import ChunkedVolume, Fetch, Fetched, FileNames, Mapped, seated
+from voxload.readers.chunks.storedchunks import StoredChunks
+from voxload.readers.chunks.verified import load_checksums, verified
 from voxload.readers.faults import translated
 from voxload.readers.generation import Generation
-from voxload.readers.identity import Identity
-from voxload.readers.locality import is_node_local
-from voxload.readers.parts import Place, Wanted
+from voxload.readers.pasting.pasteplan import Place, Wanted
 from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo, closed, copy_cast
 from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.requests import Request, check_requests, read_wanted
-from voxload.readers.seats import working
+from voxload.readers.storage.file import reads_directly
+from voxload.readers.storage.locality import is_node_local
 from voxload.readers.store import is_url
-from voxload.readers.stored import StoredChunks
-from voxload.readers.verified import load_checksums, verified
 from voxload.readers.zarr.chunkfiles import ChunkFiles
 from voxload.readers.zarr.openshards import OpenShards
 from voxload.readers.zarr.reader import ZarrReader
@@ -154,7 +153,7 @@ class NativeZarrReader:
         if not self._is_open:
             raise closed(self._info)
         subject = f"{self._info.location}, box {requests[0].box}" if requests else str(self._info.location)
-        with translated(subject), working(is_local=self.traffic is None):
+        with translated(subject), seated(is_local=self.traffic is None):
             self._chunks.check_unchanged()
             read_wanted(self._info, self._reader.order, requests, self._read)
 

@@ -11,18 +11,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from voxload.readers.chunked import Fetch, Fetched, Mapped
-from voxload.readers.direct import reads_directly
-from voxload.readers.file import FileBytes
+from voxload.readers.chunks.chunkcache import Identity
+from voxload.readers.chunks.chunked import Fetch, Fetched, Mapped
 from voxload.readers.generation import is_outdated
-from voxload.readers.identity import Identity
-from voxload.readers.locality import is_node_local
-from voxload.readers.parts import Place
-from voxload.readers.readahead import FileRange, Where, announce_all, fetching, quietly
+from voxload.readers.pasting.pasteplan import Place
+from voxload.readers.remote.coalesce import Piece, plan_requests
 from voxload.readers.remote.flight import Flight
-from voxload.readers.remote.plan import Piece, plan
 from voxload.readers.scratch import address
-from voxload.readers.stamp import Stamp
+from voxload.readers.storage.file import FileBytes, reads_directly
+from voxload.readers.storage.locality import is_node_local
+from voxload.readers.storage.readahead import FileRange, Where, announce_all, fetching, quietly
+from voxload.readers.storage.stamp import Stamp
 from voxload.readers.zarr.chunkindex import KeyOf
 from voxload.readers.zarr.shardindex import ABSENT, Entries, ShardLayout
 
@@ -124,7 +123,7 @@ class OpenShards:
         """Return the requests for chunks of shards that stay open."""
         files = {at.file.path: at.file for at in planned.values()}
         pieces = [Piece(place, at.file.path, at.offset, at.offset + at.length) for place, at in planned.items()]
-        return Flight(plan(pieces), lambda request: files[request.key].fresh(request.start, request.size))
+        return Flight(plan_requests(pieces), lambda request: files[request.key].fresh(request.start, request.size))
 
     def identify(self, places: Sequence[Place]) -> list[Identity | None]:
         """Tell inner chunks from all others; not those of shards that were written to just now, or are not there."""

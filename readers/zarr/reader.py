@@ -18,6 +18,9 @@ from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.limits import CHUNK_TABLE
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
+from voxload.readers.chunks.chunked import Fetched
+from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
+from voxload.readers.chunks.verified import policy_of
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.generation import Generation
 from voxload.readers.protocol import (
@@ -33,18 +36,12 @@ from voxload.readers.protocol import (
 )
 from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.store import Store, open_store
-from voxload.readers.stored import StoredChunks, grid_of
-from voxload.readers.verified import policy_of
+from voxload.readers.zarr.checks import ChunkHeaders, check_unpacked, local_arrays, naming_types
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
-from voxload.readers.zarr.datatypes import local_arrays, naming_types
 from voxload.readers.zarr.generations import Generations
-from voxload.readers.zarr.headers import ChunkHeaders
-from voxload.readers.zarr.hierarchy import member, open_node, values
-from voxload.readers.zarr.listing import volume_names
-from voxload.readers.zarr.packing import check_unpacked
+from voxload.readers.zarr.hierarchy import member, open_node, values, volume_names
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
-from voxload.readers.zarr.stored import library_chunks
 from voxload.text import listed
 
 _UNREACHABLE = 2**48
@@ -315,3 +312,24 @@ def _codec_name(codec: Any) -> str:
     details = data.get("configuration", data)
     inner = details.get("cname") if isinstance(details, dict) else None
     return f"{name}({getattr(inner, 'value', inner)})" if inner else name
+
+
+def library_chunks(array: zarr.Array[Any], index: ChunkIndex, headers: ChunkHeaders) -> StoredChunks:
+    """Return the chunks of an array that only zarr-python can decode; inner ones where it is sharded.
+
+    `index` remembers sizes and the indices of shards: a fresh one sees the chunks as they are now.
+    """
+    unit, shape = index.layout.unit, tuple(array.shape)
+
+    def fetch(place: Place) -> Fetched | None:
+        data = index.read(place)
+        return None if data is None else Fetched(np.frombuffer(data, np.uint8))
+
+    def decode(place: Place, fetched: Fetched) -> None:
+        headers.check_chunk(place, fetched.data.data, len(fetched.data))
+        corner = tuple(i * width for i, width in zip(place, unit, strict=True))
+        within = Box.whole(unit).shift(corner).intersect(Box.whole(shape))
+        if within is not None:
+            values(array, within.slices)
+
+    return StoredChunks(grid_of(shape, unit), unit, fetch, decode, index.name)

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from voxload.errors import DataError
-from voxload.readers.chunked import Fetch, Fetched, Mapped
-from voxload.readers.growth import longest_stored
-from voxload.readers.identity import Identity
-from voxload.readers.parts import Place
+from voxload.readers.chunks.chunkcache import Identity
+from voxload.readers.chunks.chunked import Fetch, Fetched, Mapped
+from voxload.readers.decode.ratio import longest_stored
+from voxload.readers.pasting.pasteplan import Place
 from voxload.readers.remote import RemoteStore
+from voxload.readers.remote.coalesce import Get, Piece, plan_requests
 from voxload.readers.remote.flight import Flight, Load
-from voxload.readers.remote.plan import Get, Piece, plan
 from voxload.readers.scratch import Bytes
 from voxload.readers.zarr.chunkindex import ChunkIndex
 from voxload.readers.zarr.shardindex import ABSENT
@@ -44,7 +44,7 @@ class RemoteChunks:
         """Fetch the chunks at `places` ahead, in this order; yields what hands them out."""
         keys = {self._index.key_of(place): place for place in places}
         # How long a compressed chunk is, only its object's answer tells.
-        groups = plan([Piece(place, key, 0, self._limit) for key, place in keys.items()])
+        groups = plan_requests([Piece(place, key, 0, self._limit) for key, place in keys.items()])
 
         def load(request: Get) -> Bytes | None:
             return self._load(request.pieces[0].place)
@@ -124,7 +124,7 @@ class RemoteShards:
         def load(request: Get) -> Bytes:
             return self._load(request)
 
-        with _flown(plan(pieces), load) as fetch:
+        with _flown(plan_requests(pieces), load) as fetch:
             yield fetch
 
     def fetch(self, place: Place) -> Fetched | None:

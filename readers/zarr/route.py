@@ -12,8 +12,8 @@ import zarr
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
 
-from voxload.readers.codecs import BLOSC, DEFLATE, GZIP, LZ4_NUMCODECS, ZSTD, Crc32c, Pipeline, Step
-from voxload.readers.parts import ChunkShape
+from voxload.readers.decode.codecs import BLOSC, DEFLATE, GZIP, LZ4_NUMCODECS, ZSTD, Crc32c, Pipeline, Step
+from voxload.readers.pasting.pasteplan import ChunkShape
 
 _V2_STEPS: dict[type, Step] = {
     numcodecs.Zlib: DEFLATE,

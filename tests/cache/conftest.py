@@ -19,13 +19,13 @@ from typing import IO, Any, Self
 import pytest
 
 from tests.cache.two_users import BECOME, END
-from voxload.cache.segment import PREFIX, SHARED
+from voxload.cache.memory.segment import PREFIX, SHARED
 
 _LAWS = Path(__file__).parent.parent / "laws"
 _NURSERY = """
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
-import tier, voxload.cache.attached, voxload.cache.disk, voxload.cache.memory
+import tier, voxload.cache.memory.attached, voxload.cache.disk.tier, voxload.cache.memory.tier
 for line in sys.stdin:
     request = json.loads(line)
     if "reap" in request:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from voxload.cache.ledger import Ledger
+from voxload.cache.disk.ledger import Ledger
 from voxload.private import PrivateFolder
 
 CAPACITY = 2**18

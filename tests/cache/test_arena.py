@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxload.cache.arena import GRAIN, Arena, footprint
+from voxload.cache.memory.arena import GRAIN, Arena, footprint
 from voxload.errors import InternalError
 
 

@@ -11,8 +11,8 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from voxload.cache.checksum import PIECE, checksum, copy_and_sum
 from voxload.cache.codec import pack, unpack
+from voxload.cache.form import PIECE, checksum, copy_and_sum
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, PIECE, 2 * PIECE + 3])

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cache.disk_folder import CAPACITY, check_account, files_of, ledger_of
-from voxload.cache.blockfile import HEADER_BYTES, OWNER_AT, BlockFiles, path_of
-from voxload.cache.disk import DiskTier
-from voxload.cache.ledger import LEDGER_BYTES
-from voxload.cache.peer.protocol import Answer
+from voxload.cache.disk.blockfile import HEADER_BYTES, OWNER_AT, BlockFiles, path_of
+from voxload.cache.disk.ledger import LEDGER_BYTES
+from voxload.cache.disk.tier import DiskTier
+from voxload.cache.protocol import Answer
 from voxload.errors import StorageError, UsageError
 
 CODECS = ("none", "bitshuffle-lz4")
@@ -171,7 +171,7 @@ def test_a_folder_made_anew(tier: DiskTier, tier_laws: ModuleType, folder: Path)
 LIMITED = """
 import resource, warnings
 import tier as laws
-from voxload.cache.disk import DiskTier
+from voxload.cache.disk.tier import DiskTier
 warnings.simplefilter("always", RuntimeWarning)
 warnings.showwarning = lambda message, *rest: print(message, flush=True)
 made = DiskTier(sys.argv[1], 2**22)
@@ -200,7 +200,7 @@ def test_a_stopped_job_stops_nobody(
     tier_laws: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch, tier: DiskTier
 ) -> None:
     """Who keeps the folder's lock costs the others their patience, a no and a warning."""
-    monkeypatch.setattr("voxload.cache.ledger.PATIENCE", 0.05)
+    monkeypatch.setattr("voxload.cache.disk.ledger.PATIENCE", 0.05)
     ledger = ledger_of(folder)
     with ledger.locked(), pytest.warns(RuntimeWarning, match="lslocks"):
         assert not tier.put(tier_laws.key_of("a"), tier_laws.block_of(0))

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from tests.cache.disk_folder import CAPACITY, check_account, files_of, ledger_of
-from voxload.cache.blockfile import path_of
-from voxload.cache.disk import DiskTier
-from voxload.cache.ledger import LEDGER_BYTES
+from voxload.cache.disk.blockfile import path_of
+from voxload.cache.disk.ledger import LEDGER_BYTES
+from voxload.cache.disk.tier import DiskTier
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 KILLED = """
 import os
 import tier as laws
-import voxload.cache.disk as disk
+import voxload.cache.disk.tier as disk
 made = disk.DiskTier(sys.argv[1], 2**20)
 block = laws.block_of(1, (1, 16, 16, 16))
 made.put(laws.key_of("whole"), block)
@@ -95,7 +95,7 @@ def test_blocks_of_ended_jobs_make_room(tier_laws: ModuleType, folder: Path) -> 
 JOB = """
 import random
 import tier as laws
-from voxload.cache.disk import DiskTier
+from voxload.cache.disk.tier import DiskTier
 folder, seed = sys.argv[1], int(sys.argv[2])
 draw, made = random.Random(seed), DiskTier(folder, int(sys.argv[3]))
 blocks = [laws.block_of(n, (1, 8, 8 + n, 64)) for n in range(12)]

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import processes
-from voxload.cache.attached import AttachedMemory
-from voxload.cache.layout import ROW, WINDOW, Layout
-from voxload.cache.memory import MemoryTier
-from voxload.cache.peer.protocol import Answer
-from voxload.cache.segment import PREFIX, SHARED, remove_dead
-from voxload.cache.stored import Form
+from voxload.cache.form import Form
+from voxload.cache.memory.attached import AttachedMemory
+from voxload.cache.memory.layout import ROW, WINDOW, Layout
+from voxload.cache.memory.segment import PREFIX, SHARED, remove_dead
+from voxload.cache.memory.tier import MemoryTier
+from voxload.cache.protocol import Answer
 from voxload.errors import DataError, NotFoundError, UsageError
 
 CODECS = ("none", "bitshuffle-lz4")

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from voxload.cache.attached import AttachedMemory
-from voxload.cache.memory import MemoryTier
-from voxload.cache.peer.protocol import Answer
+from voxload.cache.memory.attached import AttachedMemory
+from voxload.cache.memory.tier import MemoryTier
+from voxload.cache.protocol import Answer
 
 CODECS = ("none", "bitshuffle-lz4")
 CAPACITY = 2**18
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.usefixtures("no_leaks", "no_segments")
 
 OVERWRITE = """
 import tier as laws
-from voxload.cache.attached import AttachedMemory
-from voxload.cache.peer.protocol import Answer
+from voxload.cache.memory.attached import AttachedMemory
+from voxload.cache.protocol import Answer
 blocks = [laws.block_of(n, (1, 8 + n, 32, 64)) for n in range(6)]
 attached, got, asked = AttachedMemory(sys.argv[1]), 0, 0
 print("ready", flush=True)
@@ -66,7 +66,7 @@ def test_overwriting_under_a_reader(tier_laws: ModuleType, run_child: Callable[.
 KILLED = """
 import os
 import tier as laws
-import voxload.cache.memory as memory
+import voxload.cache.memory.tier as memory
 owner = memory.MemoryTier(2**20, codec=sys.argv[1])
 block = laws.block_of(0, (1, 16, 16, 16))
 owner.put(laws.key_of("whole"), block)
@@ -97,7 +97,7 @@ def test_a_killed_owner(tier_laws: ModuleType, run_child: Callable[..., Any], co
 
 ENDS = """
 import atexit, os
-from voxload.cache.memory import MemoryTier
+from voxload.cache.memory.tier import MemoryTier
 owner = MemoryTier(2**20)
 if os.fork() == 0:
     del owner
@@ -120,7 +120,7 @@ def test_a_tier_that_nobody_closed(run_child: Callable[..., Any]) -> None:
 
 REFUSED = """
 import os, resource
-from voxload.cache.memory import MemoryTier
+from voxload.cache.memory.tier import MemoryTier
 from voxload.errors import UsageError
 before = len(os.listdir("/proc/self/fd"))
 resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))

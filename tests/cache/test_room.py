@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from voxload.cache.room import allowed_bytes
+from voxload.cache.memory.segment import allowed_bytes
 
 
 def test_the_file_system_has_a_say(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cache.two_users import A, B, done
-from voxload.cache.segment import PREFIX, SHARED
+from voxload.cache.memory.segment import PREFIX, SHARED
 
 pytestmark = [
     pytest.mark.usefixtures("no_leaks"),

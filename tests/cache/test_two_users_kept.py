@@ -23,8 +23,8 @@ TABLES = """
 import h5py
 from voxload.readers.hdf5 import tablecache
 from voxload.readers.hdf5.chunktable import ChunkTable
-from voxload.readers.hdf5.sidecar import Sidecar
-from voxload.readers.stamp import Stamp
+from voxload.readers.hdf5.tablecache import Sidecar
+from voxload.readers.storage.stamp import Stamp
 tablecache.MIN_CHUNKS = 1
 os.environ["VOXLOAD_CACHE_DIR"] = str(shared / "cache")
 stamp = Stamp.of(str(shared / "x.h5"))

@@ -15,10 +15,10 @@ from contextlib import closing
 from pathlib import Path
 import numpy as np
 import tier as laws
-from voxload.cache.attached import AttachedMemory
-from voxload.cache.blockfile import BlockFiles, path_of
-from voxload.cache.disk import DiskTier
-from voxload.cache.memory import MemoryTier
+from voxload.cache.memory.attached import AttachedMemory
+from voxload.cache.disk.blockfile import BlockFiles, path_of
+from voxload.cache.disk.tier import DiskTier
+from voxload.cache.memory.tier import MemoryTier
 from voxload.errors import UsageError, VoxloadError
 signal.alarm({int(processes.LIMIT)})
 user = int(sys.argv[1])

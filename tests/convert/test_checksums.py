@@ -20,7 +20,7 @@ from voxload.convert import ConvertOptions, StoredFormat, convert
 from voxload.convert import checksums as convert_checksums
 from voxload.dataset import VolumeDataset
 from voxload.errors import DataError
-from voxload.readers.checksums import Checksums, read_checksums
+from voxload.readers.chunks.checksums import Checksums, read_checksums
 from voxload.readers.protocol import ChecksumSource, Location
 
 FORMATS = list(StoredFormat)

@@ -1,4 +1,4 @@
-"""The laws of Peers: what every implementation of voxload.cache.peer.protocol.Peers must pass.
+"""The laws of Peers: what every implementation of voxload.cache.protocol.Peers must pass.
 
 A test starts the owner of a memory tier in another process, connects to it, and calls `check_peers` with the peers and
 an `Owner`, through which the kit stores blocks there. What must be right is compared with the arrays that were stored.
@@ -21,9 +21,8 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxload.cache.block import BlockKey
-from voxload.cache.layout import HEAD, Layout
-from voxload.cache.peer.protocol import Answer, Peers
+from voxload.cache.memory.layout import HEAD, Layout
+from voxload.cache.protocol import Answer, BlockKey, Peers
 from voxload.geometry import Boundary, Box
 
 Array = npt.NDArray[Any]

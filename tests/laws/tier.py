@@ -20,8 +20,7 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxload.cache.block import BlockKey
-from voxload.cache.protocol import Tier
+from voxload.cache.protocol import BlockKey, Tier
 from voxload.geometry import Boundary, Box
 
 Array = npt.NDArray[Any]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import voxload
-from voxload.cache.memory import MemoryTier
+from voxload.cache.memory.tier import MemoryTier
 from voxload.errors import StorageError
 from voxload.prefetch.line import MEMORY
 from voxload.readers.protocol import ReadCost, Volume

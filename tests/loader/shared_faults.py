@@ -15,12 +15,12 @@ import torch.distributed as dist
 
 import voxload
 from tests.loader.shared_world import Case, Lengths
-from voxload.cache.memory import MemoryTier
+from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.peer.channel import Channel
 from voxload.cache.peer.client import TcpPeers
-from voxload.cache.peer.protocol import Answer
-from voxload.cache.peer.request import Request
+from voxload.cache.peer.messages import Request
 from voxload.cache.peer.server import PeerServer
+from voxload.cache.protocol import Answer
 from voxload.errors import StorageError
 from voxload.loader.nearby import Nearby
 from voxload.prefetch.line import MEMORY

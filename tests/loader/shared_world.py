@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.utils.data import RandomSampler, Sampler
 
 import voxload
-from voxload.cache.layout import Layout
+from voxload.cache.memory.layout import Layout
 from voxload.grid import ProcessGrid
 from voxload.loader.sampler import GroupSampler
 from voxload.prefetch import policies

@@ -12,7 +12,7 @@ import zarr
 
 import voxload
 from tests.support.settled import settle
-from voxload.cache.block import BlockKey
+from voxload.cache.protocol import BlockKey
 from voxload.grid import ProcessGrid
 from voxload.loader.blocks import DatasetBlocks
 from voxload.loader.nearby import _Greeting, _is_one_data

@@ -24,7 +24,7 @@ from tests.support.rangeserver import RangeServer, serving
 from tests.support.settled import settle
 from voxload.catalog import Catalog, Entry
 from voxload.readers.remote.objects import Facts
-from voxload.readers.stamp import Stamp
+from voxload.readers.storage.stamp import Stamp
 
 Voxels = np.ndarray[Any, Any]
 SHAPE = (16, 8, 8)

@@ -24,7 +24,7 @@ from tests.loader.shared_world import LAUNCHERS
 from tests.support import processes
 from tests.support.examples import IS_THOROUGH
 from tests.support.ranks import printed_by_ranks
-from voxload.cache.memory import MemoryTier
+from voxload.cache.memory.tier import MemoryTier
 
 ROOT = Path(__file__).parents[2]
 MPIEXEC = Path(sys.executable).parent / "mpiexec"

@@ -13,13 +13,13 @@ import pytest
 from tests.support.rangeserver import RangeServer, serving
 from voxload.readers import Location, open_reader, set_chunk_cache, warm
 from voxload.readers.remote import store
-from voxload.readers.remote.patience import Patience
+from voxload.readers.remote.retries import RetryPolicy
 
 
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait a hundredth as long as users do between requests; the number of attempts is theirs."""
-    monkeypatch.setattr(store, "PATIENCE", Patience(first_wait=0.001, longest_wait=0.02, silence=5.0))
+    monkeypatch.setattr(store, "PATIENCE", RetryPolicy(first_wait=0.001, longest_wait=0.02, silence=5.0))
 
 
 @pytest.fixture

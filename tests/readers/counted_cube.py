@@ -13,11 +13,10 @@ import numpy.typing as npt
 
 from voxload.geometry import Box
 from voxload.readers import chunk_cache, set_chunk_cache
-from voxload.readers.chunkcache import ENTRY_BYTES, ChunkCache
-from voxload.readers.chunked import ChunkedVolume, Fetched
-from voxload.readers.codecs import DEFLATE, Pipeline, Step
-from voxload.readers.identity import Identity
-from voxload.readers.parts import ChunkShape, Place, Wanted
+from voxload.readers.chunks.chunkcache import ENTRY_BYTES, ChunkCache, Identity
+from voxload.readers.chunks.chunked import ChunkedVolume, Fetched
+from voxload.readers.decode.codecs import DEFLATE, Pipeline, Step
+from voxload.readers.pasting.pasteplan import ChunkShape, Place, Wanted
 from voxload.readers.scratch import Bytes
 
 EXTENT = 8

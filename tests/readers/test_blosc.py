@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voxload.errors import DataError
-from voxload.readers.blosc import Blosc
-from voxload.readers.codecs import Crc32c, Pipeline
+from voxload.readers.decode.blosc import Blosc
+from voxload.readers.decode.codecs import Crc32c, Pipeline
 from voxload.readers.scratch import Bytes, scratch
 
 

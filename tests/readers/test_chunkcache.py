@@ -16,11 +16,10 @@ from tests.readers.counted_cube import NBYTES, check, identities, never
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers import chunk_cache, set_chunk_cache
-from voxload.readers.chunkcache import ENTRY_BYTES, ChunkCache, Claim, Key
-from voxload.readers.chunked import ChunkedVolume, Fetched
-from voxload.readers.codecs import DEFLATE, Crc32c, Fletcher32, Pipeline, Step
-from voxload.readers.identity import Identity
-from voxload.readers.parts import ChunkShape
+from voxload.readers.chunks.chunkcache import ENTRY_BYTES, ChunkCache, Claim, Identity, Key
+from voxload.readers.chunks.chunked import ChunkedVolume, Fetched
+from voxload.readers.decode.codecs import DEFLATE, Crc32c, Fletcher32, Pipeline, Step
+from voxload.readers.pasting.pasteplan import ChunkShape
 from voxload.readers.scratch import Bytes
 
 pytestmark = pytest.mark.usefixtures("casts", "chunk_cache_off")

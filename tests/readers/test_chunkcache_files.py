@@ -21,8 +21,8 @@ from tests.support.settled import settle
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers import Location, Reader, chunk_cache, open_reader, set_chunk_cache
-from voxload.readers import file as file_module
-from voxload.readers.chunkcache import CacheFigures
+from voxload.readers.chunks.chunkcache import CacheFigures
+from voxload.readers.storage import file as file_module
 from voxload.readers.zarr import chunkfiles, native, openshards
 
 pytestmark = pytest.mark.usefixtures("no_leaks", "short_waits")

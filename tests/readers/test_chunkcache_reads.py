@@ -33,14 +33,13 @@ from tests.readers.counted_cube import (
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers import chunk_cache, set_chunk_cache
-from voxload.readers.checksums import Checksums
-from voxload.readers.chunkcache import Key
-from voxload.readers.chunked import Fetched
-from voxload.readers.identity import Identity
-from voxload.readers.parts import Place, Wanted
+from voxload.readers.chunks.checksums import Checksums
+from voxload.readers.chunks.chunkcache import Identity, Key
+from voxload.readers.chunks.chunked import Fetched
+from voxload.readers.chunks.verified import verified
+from voxload.readers.pasting.pasteplan import Place, Wanted
 from voxload.readers.scratch import Bytes
 from voxload.readers.team import default_threads, set_threads
-from voxload.readers.verified import verified
 
 pytestmark = pytest.mark.usefixtures("casts", "chunk_cache_off")
 

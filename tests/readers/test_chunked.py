@@ -22,12 +22,15 @@ from hypothesis import strategies as st
 from tests.support import processes
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
-from voxload.readers import Location, castkernels, chunked, contiguous, kernels, open_reader, warm
-from voxload.readers.chunked import ChunkedVolume, Fetched, Mapped
-from voxload.readers.codecs import DEFLATE, ZSTD, Crc32c, Fletcher32, Pipeline
-from voxload.readers.contiguous import ContiguousVolume
-from voxload.readers.file import FileBytes
-from voxload.readers.parts import ChunkShape, Wanted, fits, plan_parts
+from voxload.readers import Location, open_reader, warm
+from voxload.readers.chunks import chunked
+from voxload.readers.chunks.chunked import ChunkedVolume, Fetched, Mapped
+from voxload.readers.decode.codecs import DEFLATE, ZSTD, Crc32c, Fletcher32, Pipeline
+from voxload.readers.flat import contiguous
+from voxload.readers.flat.contiguous import ContiguousVolume
+from voxload.readers.pasting import kernels, paster
+from voxload.readers.pasting.pasteplan import ChunkShape, Wanted, fits, plan_parts
+from voxload.readers.storage.file import FileBytes
 from voxload.readers.team import Team, default_threads, set_threads, team
 
 pytestmark = pytest.mark.usefixtures("casts")
@@ -327,11 +330,11 @@ def test_casts_are_compiled_before_the_first_read(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", values)
     reader = open_reader(Location(str(tmp_path / "x.npy")))
     warm(reader.describe(), np.float32)
-    before = castkernels._kernel.cache_info().misses
+    before = paster._kernel.cache_info().misses
     out = np.zeros((1, 3, 4, 5), np.float32)
     reader.read_into(Box.whole((3, 4, 5)), out)
     assert np.array_equal(out[0], values.astype(np.float32))
-    assert castkernels._kernel.cache_info().misses == before
+    assert paster._kernel.cache_info().misses == before
     with pytest.raises(UsageError, match="expected int16, or float32"):
         warm(reader.describe(), np.float64)
     reader.close()

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxload.readers.coalesce import GAP_BYTES, REQUEST_BYTES, Range, coalesce
+from voxload.readers.remote.coalesce import GAP_BYTES, REQUEST_BYTES, Range, coalesce
 
 ranges = st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 60)).map(lambda pair: (pair[0], sum(pair))))
 limits = st.integers(0, 200)

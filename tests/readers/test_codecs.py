@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from voxload.errors import DataError
 from voxload.readers import Location, open_reader
-from voxload.readers.codecs import GZIP, Pipeline
+from voxload.readers.decode.codecs import GZIP, Pipeline
 from voxload.readers.hdf5.route import NativeRoute, find_route
 from voxload.readers.scratch import scratch
 

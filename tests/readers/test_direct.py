@@ -14,8 +14,7 @@ import zarr
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader, set_direct_reads
-from voxload.readers.direct import open_for_reading, read_range
-from voxload.readers.file import FileBytes
+from voxload.readers.storage.file import FileBytes, open_for_reading, read_range
 
 
 @pytest.fixture
@@ -80,6 +79,6 @@ def test_voxels_are_the_same(tmp_path: Path, kind: str) -> None:
 
 def test_a_file_system_without_direct_reads_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says where, and how to go on."""
-    monkeypatch.setattr("voxload.readers.direct._is_direct", True)
+    monkeypatch.setattr("voxload.readers.storage.file._is_direct", True)
     with pytest.raises(UsageError, match="maps: found a file system without direct reads; set_direct"):
         open_for_reading("/proc/self/maps")

@@ -17,9 +17,9 @@ from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader
 from voxload.readers.hdf5 import metadata, reader
-from voxload.readers.hdf5.metadata import Known, known
+from voxload.readers.hdf5.metadata import MetadataCache, metadata_cache
 from voxload.readers.hdf5.native import NativeHdf5Reader
-from voxload.readers.stamp import Stamp
+from voxload.readers.storage.stamp import Stamp
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -35,7 +35,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Know nothing when a test begins."""
-    monkeypatch.setattr(metadata, "_known", Known(2**20))
+    monkeypatch.setattr(metadata, "_known", MetadataCache(2**20))
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_file_that_is_opened_for_writing_is_left_to_libhdf5(tmp_path: Path) ->
         file.write(b"\x01")  # as a writer marks it
     os.utime(tmp_path / "x.h5", ns=OLD)
     settle(tmp_path / "x.h5")
-    assert known().find(location, Stamp.of(location.path)) is None
+    assert metadata_cache().find(location, Stamp.of(location.path)) is None
     volume = open_reader(location)
     assert not isinstance(volume, NativeHdf5Reader)
     volume.close()
@@ -166,9 +166,9 @@ def test_what_is_kept_is_bounded(tmp_path: Path, opened: list[str], monkeypatch:
     values = np.arange(64, dtype="<i2").reshape(4, 4, 4)
     locations = [write(tmp_path / f"{name}.h5", values) for name in "abc"]
     read(locations[0])
-    learnt = known().find(locations[0], Stamp.of(locations[0].path))
+    learnt = metadata_cache().find(locations[0], Stamp.of(locations[0].path))
     assert learnt is not None
-    monkeypatch.setattr(metadata, "_known", Known(2 * learnt.nbytes))
+    monkeypatch.setattr(metadata, "_known", MetadataCache(2 * learnt.nbytes))
     opened.clear()
     for place in (0, 1, 0, 2, 0, 1):
         read(locations[place])

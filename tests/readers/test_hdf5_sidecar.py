@@ -19,12 +19,11 @@ import pytest
 from tests.support.settled import settle
 from voxload.errors import DataError
 from voxload.readers import Location, open_reader
-from voxload.readers.hdf5 import sidecar as sidecar_module
 from voxload.readers.hdf5 import tablecache
+from voxload.readers.hdf5 import tablecache as sidecar_module
 from voxload.readers.hdf5.chunktable import ChunkTable
-from voxload.readers.hdf5.sidecar import Sidecar, cache_folder
-from voxload.readers.hdf5.tablecache import Tables
-from voxload.readers.stamp import Stamp
+from voxload.readers.hdf5.tablecache import Sidecar, Tables, cache_folder
+from voxload.readers.storage.stamp import Stamp
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -17,8 +17,8 @@ from tests.readers.hdf5_sources import CUBE, external, halves, link, outcome, re
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader
-from voxload.readers.hdf5.mapping import BoxIndex, uncovered
-from voxload.readers.hdf5.sources import find_source
+from voxload.readers.hdf5.virtual import find_source
+from voxload.readers.hdf5.virtualmapping import BoxIndex, uncovered
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -18,8 +18,8 @@ import pytest
 
 from voxload.errors import DataError, StorageError
 from voxload.readers import Location, open_reader
-from voxload.readers.hdf5 import edges
-from voxload.readers.hdf5.openfile import is_open_for_writing
+from voxload.readers.hdf5 import quirks
+from voxload.readers.hdf5.file import is_open_for_writing
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -145,7 +145,7 @@ def test_edge_chunks_that_skip_the_filters_are_read(
     stored = laws.voxels(shape, "<i4")
     _write_with_bare_edges(tmp_path / "x.h5", stored, filters)
     with h5py.File(tmp_path / "x.h5") as file:
-        assert edges.are_unfiltered(file["x"])
+        assert quirks.are_unfiltered(file["x"])
         assert file["x"][()].tobytes() == stored.tobytes()
     route, voxels = _read(laws, tmp_path / "x.h5")
     assert route == "native"
@@ -156,7 +156,7 @@ def test_where_the_library_cannot_be_asked_edges_are_h5pys(
     laws: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the function, partial chunks with filters are not guessed at."""
-    monkeypatch.setattr(edges, "_chunk_options", lambda: None)
+    monkeypatch.setattr(quirks, "_chunk_options", lambda: None)
     for shape, expected in (((7, 6, 5), "h5py: chunks at the edges"), ((8, 8, 4), "native")):
         stored = laws.voxels(shape, "<i4")
         _write_with_bare_edges(tmp_path / "x.h5", stored, "s")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from voxload.private import ForeignError
-from voxload.readers.keptcode import KeptCode
+from voxload.readers.compiling import KeptCode
 
 OTHER, THIRD = 61002, 61003
 """Users that need no account."""

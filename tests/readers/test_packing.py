@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as nps
 
 from voxload.errors import DataError
 from voxload.readers import Location, open_reader
-from voxload.readers.bzip2 import Bzip2
+from voxload.readers.decode.codecs import Bzip2
 from voxload.readers.hdf5 import Hdf5Format
 
 pytest.importorskip("hdf5plugin")

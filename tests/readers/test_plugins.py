@@ -17,7 +17,7 @@ import pytest
 
 from voxload.errors import DataError, UsageError
 from voxload.readers import Location, open_reader
-from voxload.readers.hdf5 import plugins
+from voxload.readers.decode import plugins
 
 hdf5plugin = pytest.importorskip("hdf5plugin")
 VALUES = np.random.default_rng(0).normal(size=(8, 8, 8)).astype("<f4").cumsum(0)

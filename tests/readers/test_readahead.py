@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.readers import Location, open_reader, readahead
-from voxload.readers.file import FileBytes
-from voxload.readers.readahead import FEW, FileRange, announce_all, fetching
+from voxload.readers import Location, open_reader
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.scratch import Bytes
+from voxload.readers.storage import readahead
+from voxload.readers.storage.file import FileBytes
+from voxload.readers.storage.readahead import FEW, FileRange, announce_all, fetching
 
 
 @dataclass
@@ -143,8 +144,8 @@ def test_cold_files_are_read_as_they_are(tmp_path: Path, monkeypatch: pytest.Mon
         advise(descriptor, offset, length, advice)
 
     monkeypatch.setattr(os, "posix_fadvise", noted)
-    monkeypatch.setattr("voxload.readers.file.is_cold_page", lambda _: True)
-    monkeypatch.setattr("voxload.readers.file.is_cold_byte", lambda *_: True)
+    monkeypatch.setattr("voxload.readers.storage.file.is_cold_page", lambda _: True)
+    monkeypatch.setattr("voxload.readers.storage.file.is_cold_byte", lambda *_: True)
     monkeypatch.setattr("voxload.readers.zarr.chunkfiles.is_cold_byte", lambda *_: True)
     announce = FileBytes.announce
 
@@ -167,7 +168,7 @@ def test_cold_files_are_read_as_they_are(tmp_path: Path, monkeypatch: pytest.Mon
 def test_files_of_other_nodes_are_fetched_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Where a file system is not the node's own, no file is mapped, and many requests are under way at once."""
     location, values = _stored(tmp_path, kind)
-    for module in ("file", "zarr.native", "zarr.openshards", "zarr.chunkfiles"):
+    for module in ("storage.file", "zarr.native", "zarr.openshards", "zarr.chunkfiles"):
         monkeypatch.setattr(f"voxload.readers.{module}.is_node_local", lambda _: False)
     reader = open_reader(location)
     for box in (Box.whole((64, 64, 64)), Box((3, 5, 7), (40, 33, 64))):

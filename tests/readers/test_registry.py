@@ -16,8 +16,7 @@ import zarr
 from tests.support import processes
 from voxload.errors import UsageError
 from voxload.readers import Location, Missing, find_format, open_reader, registry
-from voxload.readers.npy import NpyFormat
-from voxload.readers.raw import RawFormat
+from voxload.readers.flat.formats import NpyFormat, RawFormat
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

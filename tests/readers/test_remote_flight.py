@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from tests.support import processes
 from voxload.errors import StorageError, UsageError
-from voxload.readers.remote.budget import ByteBudget
-from voxload.readers.remote.flight import Flight
-from voxload.readers.remote.plan import Get, Piece, plan
+from voxload.readers.remote.coalesce import Get, Piece, plan_requests
+from voxload.readers.remote.flight import ByteBudget, Flight
 from voxload.readers.scratch import Bytes
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -39,7 +38,7 @@ def load(get: Get) -> Bytes:
 @given(reads(), st.integers(1, 500))
 def test_a_plan_serves_every_chunk_once_and_in_order(pieces: list[Piece], group: int) -> None:
     """Each chunk lies in one request of its object; groups follow the order of use and hold no more than allowed."""
-    groups = plan(pieces, group=group)
+    groups = plan_requests(pieces, group=group)
     served = [sorted(piece.place for get in gets for piece in get.pieces) for gets in groups]
     assert list(itertools.chain.from_iterable(served)) == [piece.place for piece in pieces]
     for gets in groups:
@@ -72,7 +71,7 @@ def test_flights_share_a_budget_and_all_arrive(wanted: list[list[Piece]], group:
                 data = flight.take(piece.place)
                 right &= data is not None and np.array_equal(data, OBJECT[piece.start : piece.stop])
 
-        with Flight(plan(pieces, group=group), load, held=held) as flight, ThreadPoolExecutor(2) as pool:
+        with Flight(plan_requests(pieces, group=group), load, held=held) as flight, ThreadPoolExecutor(2) as pool:
             tasks = [pool.submit(work), pool.submit(work)]
             return all(task.result(timeout=processes.LIMIT) for task in tasks)
 
@@ -91,7 +90,7 @@ def test_no_more_is_asked_for_than_the_budget_allows() -> None:
         sent.append(get.size)
         return load(get)
 
-    with Flight(plan(pieces, group=100), note, held=held) as flight:
+    with Flight(plan_requests(pieces, group=100), note, held=held) as flight:
         for piece in pieces:
             assert flight.take(piece.place) is not None
             assert held.held <= 300
@@ -112,7 +111,7 @@ def test_a_read_that_fails_gives_everything_back() -> None:
     pieces = [Piece((number,), "abcdefgh"[number], 500 * number, 500 * number + 10) for number in range(8)]
 
     def read() -> None:
-        with Flight(plan(pieces, group=20), fail, held=held) as flight:
+        with Flight(plan_requests(pieces, group=20), fail, held=held) as flight:
             for piece in pieces:
                 flight.take(piece.place)
 

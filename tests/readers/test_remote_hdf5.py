@@ -20,13 +20,13 @@ from voxload.checksums import recording, sum_volume
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, find_format, open_reader
-from voxload.readers.checksums import ChecksumRow
+from voxload.readers.chunks.checksums import ChecksumRow
 from voxload.readers.hdf5 import Hdf5Reader
 from voxload.readers.hdf5.native import NativeHdf5Reader
 from voxload.readers.protocol import ChecksumSource
 from voxload.readers.remote.file import BLOCK_BYTES, KEPT_BYTES, RemoteFile
+from voxload.readers.remote.objects import Counts
 from voxload.readers.remote.ranges import open_object
-from voxload.readers.remote.traffic import Counts
 from voxload.readers.zarr import ZarrFormat
 
 pytestmark = pytest.mark.usefixtures("no_leaks", "short_waits")

@@ -20,7 +20,7 @@ from voxload.geometry import Box
 from voxload.readers import Location, Reader, open_reader
 from voxload.readers.remote import RemoteStore, store
 from voxload.readers.remote.fetchers import REQUESTS_IN_FLIGHT
-from voxload.readers.remote.patience import Patience
+from voxload.readers.remote.retries import RetryPolicy
 from voxload.readers.zarr.native import NativeZarrReader
 
 pytestmark = pytest.mark.usefixtures("no_leaks", "short_waits")
@@ -157,7 +157,7 @@ def test_an_object_that_is_not_there_is_not_asked_for_again(laws: ModuleType, se
 def test_a_server_that_hangs_is_given_up(laws: ModuleType, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence ends in StorageError that names URL, attempts and cause, within the time that patience allows."""
     publish(server, laws, {"compressors": None, "chunks": SHAPE})
-    monkeypatch.setattr(store, "PATIENCE", Patience(attempts=2, first_wait=0.01, silence=0.2))
+    monkeypatch.setattr(store, "PATIENCE", RetryPolicy(attempts=2, first_wait=0.01, silence=0.2))
     reader = opened(server)
     server.trouble = lambda _number, _path: "hang"
     kind, message = failure(reader, laws)
@@ -177,7 +177,7 @@ def _closed_port() -> int:
 def test_an_address_at_which_nothing_is_is_given_up_soon() -> None:
     """More likely a wrong port than a storage in trouble, as long as nothing there has ever answered."""
     url = f"http://127.0.0.1:{_closed_port()}/x.zarr"
-    asked = RemoteStore(url, Patience(attempts=16, first_attempts=3, first_wait=0.001))
+    asked = RemoteStore(url, RetryPolicy(attempts=16, first_attempts=3, first_wait=0.001))
     with pytest.raises(StorageError, match=r"found nothing that answers: .*check host and port"):
         asked.size("zarr.json")
     assert asked.traffic.counts().requests == 3
@@ -188,7 +188,7 @@ def test_a_server_that_was_there_is_waited_for() -> None:
     with HTTPServer(("127.0.0.1", 0), _Nothing) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
-        patience = Patience(attempts=6, first_attempts=3, first_wait=0.001)
+        patience = RetryPolicy(attempts=6, first_attempts=3, first_wait=0.001)
         asked = RemoteStore(f"http://127.0.0.1:{server.server_port}/x.zarr", patience)
         assert asked.size("zarr.json") is None
         server.shutdown()

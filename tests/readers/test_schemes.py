@@ -11,7 +11,7 @@ import pytest
 
 from voxload.errors import UsageError
 from voxload.readers import Location, open_reader
-from voxload.readers.remote.schemes import FSSPEC, OBSTORE, VARIABLE, check_scheme
+from voxload.readers.remote.store import FSSPEC, OBSTORE, SCHEMES_VARIABLE, check_scheme
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_chain_or_another_scheme_is_refused_before_fsspec_sees_it(url: str) -> None:
     """The remedy names the variable by which a user who means it says so."""
-    with pytest.raises(UsageError, match=VARIABLE):
+    with pytest.raises(UsageError, match=SCHEMES_VARIABLE):
         open_reader(Location(url))
 
 
@@ -67,7 +67,7 @@ def test_plain_storages_are_opened() -> None:
 
 def test_the_environment_names_further_schemes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each link of a chain has to be named but the last, which may be a plain storage."""
-    monkeypatch.setenv(VARIABLE, "simplecache, github")
+    monkeypatch.setenv(SCHEMES_VARIABLE, "simplecache, github")
     check_scheme("github://a:b@c/x")
     check_scheme("simplecache::s3://bucket/x")
     with pytest.raises(UsageError, match="'reference'"):

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers import Location, Reader, open_reader
-from voxload.readers import file as file_module
-from voxload.readers.file import FileBytes
-from voxload.readers.parts import ChunkShape, Wanted, plan_parts
-from voxload.readers.spans import SpanVolume, sieve
+from voxload.readers.flat.contiguous import SpanVolume, sieve
+from voxload.readers.pasting.pasteplan import ChunkShape, Wanted, plan_parts
+from voxload.readers.storage import file as file_module
+from voxload.readers.storage.file import FileBytes
 from voxload.readers.team import set_threads
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from voxload.geometry import Box
-from voxload.readers import kernels, parts
-from voxload.readers.addresses import LINE
-from voxload.readers.parts import ChunkShape, Wanted, plan_parts
+from voxload.readers.pasting import kernels, pasteplan
+from voxload.readers.pasting.intrinsics import LINE
+from voxload.readers.pasting.pasteplan import ChunkShape, Wanted, plan_parts
 
 
 def _frame(shape: tuple[int, ...], dtype: np.dtype[Any], offset: int) -> npt.NDArray[Any]:
@@ -30,7 +30,7 @@ def _frame(shape: tuple[int, ...], dtype: np.dtype[Any], offset: int) -> npt.NDA
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_pasted_part_is_what_numpy_assigns(monkeypatch: pytest.MonkeyPatch, data: st.DataObject) -> None:
     """Any part of a chunk at any place of an array, aligned or not, is what numpy writes; all else is left."""
-    monkeypatch.setattr(parts, "_STREAMED_BYTES", 0)
+    monkeypatch.setattr(pasteplan, "_STREAMED_BYTES", 0)
     dtype = np.dtype(data.draw(st.sampled_from(["u1", "<i2", "<f4", "<f8"])))
     per_line = LINE // dtype.itemsize
     width = st.sampled_from([per_line, 2 * per_line, 3 * per_line, 1, per_line - 1, per_line + 1])
@@ -60,7 +60,7 @@ def test_only_whole_lines_are_streamed(offset: int, row: float, *, is_streamed: 
     dtype = np.dtype("<i2")
     shape = (2**16, 1, int(row * LINE // dtype.itemsize))
     target = _frame(shape, dtype, offset)
-    assert target.nbytes >= parts._STREAMED_BYTES
+    assert target.nbytes >= pasteplan._STREAMED_BYTES
     plan = plan_parts(ChunkShape.of((2**15, 1, LINE), dtype), [Wanted(Box.whole(shape), target)])
     manners = set(plan.table[:, kernels.MANNER].tolist())
     assert (kernels.BY_LINE in manners) == is_streamed

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from tests.support.processes import LIMIT
-from voxload.readers.stamp import Stamp
+from voxload.readers.storage.stamp import Stamp
 
 _PAUSE = 0.01
 _never = threading.Event()

@@ -32,7 +32,7 @@ from voxload.benchmark.mappings import let_go
 from voxload.benchmark.pagecache import forget, resident
 from voxload.benchmark.workload import NEVER, Coldness
 from voxload.errors import StorageError, UsageError
-from voxload.readers.direct import reads_directly
+from voxload.readers.storage.file import reads_directly
 from voxload.units import format_bytes
 
 AUTO, FADVISE, DROP_CACHES, DIRECT, HOG, NONE = "auto", "fadvise", "drop_caches", "direct", "hog", "none"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from voxload.readers.locality import mount_of
+from voxload.readers.storage.locality import mount_of
 
 _PAGED = frozenset(
     {"bcachefs", "btrfs", "ecryptfs", "erofs", "ext2", "ext3", "ext4", "f2fs", "overlay", "squashfs", "vfat", "xfs"}

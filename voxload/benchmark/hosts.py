@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from voxload.benchmark.memory_limit import memory_limit
-from voxload.readers.locality import mount_of
+from voxload.readers.storage.locality import mount_of
 
 PACKAGES = ("voxload", "torch", "numpy", "h5py", "zarr", "numcodecs", "imagecodecs", "numba", "pyarrow", "mpi4py")
 """Whose versions are told, besides the loader's own."""

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from voxload.catalogs.rows import Rows
+from voxload.readers.storage.traversal import leaves
 from voxload.readers.store import is_url
-from voxload.readers.within import leaves
 
 PATHS = ("path", "checksums")
 """Columns that hold paths."""

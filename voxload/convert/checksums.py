@@ -24,7 +24,7 @@ from voxload.convert.manifest import AXES, read_manifest
 from voxload.convert.records import is_own
 from voxload.convert.writer import writing
 from voxload.errors import InternalError
-from voxload.readers.checksums import ChecksumFile, ChecksumRow
+from voxload.readers.chunks.checksums import ChecksumFile, ChecksumRow
 from voxload.readers.protocol import Location
 
 _MARK = f"{TEMPORARY_MARK}checksums"

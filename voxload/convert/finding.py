@@ -15,9 +15,8 @@ from voxload.convert.sources.protocol import RawCube
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.names import safe_dataset, safe_name
 from voxload.readers.faults import translated
-from voxload.readers.foreign import foreign_error
-from voxload.readers.hdf5.drivers import member_error
-from voxload.readers.within import check_links, check_within
+from voxload.readers.foreign import foreign_error, member_error
+from voxload.readers.storage.traversal import check_links, check_within
 from voxload.regular import check_regular
 
 _SUFFIX = re.compile(r"(\.nii)?\.[A-Za-z][A-Za-z0-9]*$")

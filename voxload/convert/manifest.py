@@ -20,7 +20,7 @@ from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.names import stays_inside
 from voxload.readers.faults import translated
-from voxload.readers.hdf5.openfile import open_file
+from voxload.readers.hdf5.file import open_file
 
 ATTRIBUTE = "voxload"
 """Attribute of the Zarr group, or scalar dataset of the HDF5 file, that holds the manifest."""

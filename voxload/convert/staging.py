@@ -20,7 +20,7 @@ from voxload.convert.sources.protocol import RawCube, ReadInto, volume_view
 from voxload.convert.streaming import Stream, can_stream
 from voxload.convert.tiles import Tiling, parts_of
 from voxload.geometry import Box
-from voxload.readers.addresses import LINE
+from voxload.readers.pasting.intrinsics import LINE
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 

@@ -18,7 +18,7 @@ from voxload.convert.sources.flat import FlatReading
 from voxload.convert.sources.protocol import RawCube
 from voxload.geometry import Box
 from voxload.readers.compiling import compiled
-from voxload.readers.kernels import NUMBERS, TABLE
+from voxload.readers.pasting.kernels import NUMBERS, TABLE
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 

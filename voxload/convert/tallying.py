@@ -16,8 +16,8 @@ import numpy.typing as npt
 from numba import int64, types, uint32, uint64
 
 from voxload.convert.tables import TABLE, TABLES, gather
-from voxload.readers.addresses import load1, load2, load4, load8
 from voxload.readers.compiling import compiled, part
+from voxload.readers.pasting.intrinsics import load1, load2, load4, load8
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 

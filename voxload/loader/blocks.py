@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from voxload.cache.block import BlockKey
 from voxload.cache.codec import Codec
-from voxload.cache.disk import DiskTier
-from voxload.cache.memory import MemoryTier
-from voxload.cache.stored import store_form
+from voxload.cache.disk.tier import DiskTier
+from voxload.cache.form import store_form
+from voxload.cache.memory.tier import MemoryTier
+from voxload.cache.protocol import BlockKey
 from voxload.dataset import FieldLayout, VolumeDataset
 from voxload.errors import DataError, StorageError
 from voxload.loader.generations import BlockGenerations, Generations

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from voxload.cache.disk import DiskTier
-from voxload.cache.memory import MemoryTier
+from voxload.cache.disk.tier import DiskTier
+from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.peer.address import (
     LOOPBACK,
     PeerAddress,
@@ -19,9 +19,9 @@ from voxload.cache.peer.address import (
 from voxload.cache.peer.client import TcpPeers
 from voxload.cache.peer.mpi import MpiPeers, split_world
 from voxload.cache.peer.node import LinePeers, NodePeers, near_arenas
-from voxload.cache.peer.protocol import Peers
 from voxload.cache.peer.server import PeerServer
 from voxload.cache.peer.shelf import Shelf
+from voxload.cache.protocol import Peers
 from voxload.grid import ProcessGrid
 from voxload.loader.cache import Cache
 

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from voxload.cache.block import BlockKey
 from voxload.cache.codec import Codec
-from voxload.cache.disk import DiskTier
-from voxload.cache.memory import MemoryTier
+from voxload.cache.disk.tier import DiskTier
+from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.peer.address import PeerAddress, host_identity, job_token, public_name
-from voxload.cache.peer.protocol import Peers
 from voxload.cache.peer.shelf import Shelf
-from voxload.cache.protocol import Tier
+from voxload.cache.protocol import BlockKey, Peers, Tier
 from voxload.grid import ProcessGrid
 from voxload.loader.blocks import DatasetBlocks
 from voxload.loader.cache import Cache

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 
-from voxload.cache.peer.protocol import Answer
+from voxload.cache.protocol import Answer
 from voxload.prefetch import workers
 from voxload.prefetch.events import (
     Event,

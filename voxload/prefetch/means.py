@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from voxload.cache.block import BlockKey
-from voxload.cache.peer.protocol import Peers
-from voxload.cache.protocol import Tier
+from voxload.cache.protocol import BlockKey, Peers, Tier
 from voxload.prefetch.cost import CostModel
 from voxload.prefetch.events import From
 from voxload.prefetch.meter import Meter

@@ -19,7 +19,7 @@ from voxload.convert.lock import locked
 from voxload.convert.manifest import read_manifest
 from voxload.errors import DataError, StorageError
 from voxload.parquet import read_table
-from voxload.readers.checksums import ChecksumFile, ChecksumRow, Checksums
+from voxload.readers.chunks.checksums import ChecksumFile, ChecksumRow, Checksums
 from voxload.readers.protocol import Missing
 from voxload.readers.store import is_url
 from voxload.samples import location_of

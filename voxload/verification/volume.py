@@ -12,12 +12,12 @@ from voxload.catalog import Entry
 from voxload.checksums import record_chunk
 from voxload.errors import VoxloadError
 from voxload.geometry import Box
-from voxload.readers.checksums import Checksums
+from voxload.readers.chunks.checksums import Checksums
+from voxload.readers.chunks.storedchunks import ChunkSource, StoredChunks
 from voxload.readers.faults import translated
-from voxload.readers.parts import Place
+from voxload.readers.pasting.pasteplan import Place
 from voxload.readers.protocol import Location, Missing, Reader, VolumeInfo
 from voxload.readers.registry import open_reader
-from voxload.readers.stored import ChunkSource, StoredChunks
 from voxload.readers.team import team
 from voxload.verification.report import Check, Fault, VerifyReport
 

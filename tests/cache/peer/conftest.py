@@ -21,10 +21,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from voxload.cache.block import BlockKey
-from voxload.cache.memory import MemoryTier
+from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.peer.address import job_token
 from voxload.cache.peer.tls import Tls
+from voxload.cache.protocol import BlockKey
 
 SCRIPT = Path(__file__).parent / "owner.py"
 

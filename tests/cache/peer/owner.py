@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy.typing as npt
 
-from voxload.cache.block import BlockKey
-from voxload.cache.memory import MemoryTier
+from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.peer.address import PeerAddress, host_identity
 from voxload.cache.peer.mpi import MpiPeers, split_world
 from voxload.cache.peer.server import PeerServer
 from voxload.cache.peer.shelf import Shelf
+from voxload.cache.protocol import BlockKey
 
 CAPACITY = 2**23
 """Bytes of an owner's memory: three ranks and what MPI takes fit 64 MiB of shared memory, as containers have."""

@@ -20,10 +20,9 @@ from typing import Any
 import numpy.typing as npt
 import pytest
 
-from voxload.cache.block import BlockKey
-from voxload.cache.memory import MemoryTier
+from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.peer.mpi import MpiPeers, split_world
-from voxload.cache.peer.protocol import Answer
+from voxload.cache.protocol import Answer, BlockKey
 from voxload.errors import UsageError
 
 OWNERS = 2

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxload.cache.block import BlockKey
 from voxload.cache.peer.address import (
     PeerAddress,
     far_locations,
@@ -25,7 +24,8 @@ from voxload.cache.peer.address import (
     public_name,
     route_address,
 )
-from voxload.cache.peer.request import Request
+from voxload.cache.peer.messages import Request
+from voxload.cache.protocol import BlockKey
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Boundary, Box
 

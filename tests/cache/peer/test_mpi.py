@@ -26,10 +26,10 @@ from contextlib import closing
 from concurrent.futures import ThreadPoolExecutor
 import mpi4py
 import numpy as np
-from voxload.cache.block import BlockKey
-from voxload.cache.memory import MemoryTier
+from voxload.cache.protocol import BlockKey
+from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.peer.mpi import MpiPeers
-from voxload.cache.peer.protocol import Answer
+from voxload.cache.protocol import Answer
 from voxload.errors import UsageError
 from voxload.geometry import Boundary, Box
 

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from voxload.cache.block import BlockKey
-from voxload.cache.memory import MemoryTier
+from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.peer.address import PeerAddress, host_identity
 from voxload.cache.peer.node import LinePeers, NodePeers, near_arenas
-from voxload.cache.peer.protocol import Answer
+from voxload.cache.protocol import Answer, BlockKey
 from voxload.errors import UsageError
 from voxload.readers.protocol import Volume
 

@@ -18,16 +18,15 @@ import numpy as np
 import pytest
 
 from tests.support import processes
-from voxload.cache.block import BlockKey
-from voxload.cache.memory import MemoryTier
-from voxload.cache.peer import doorkeeper
+from voxload.cache.memory.tier import MemoryTier
+from voxload.cache.peer import acceptor
 from voxload.cache.peer.address import job_token
 from voxload.cache.peer.channel import CHALLENGE, MAGIC, NONCE, PROOF, client_proof, server_proof
 from voxload.cache.peer.client import TcpPeers
-from voxload.cache.peer.protocol import Answer
 from voxload.cache.peer.server import PeerServer
 from voxload.cache.peer.shelf import Shelf
 from voxload.cache.peer.tls import Tls
+from voxload.cache.protocol import Answer, BlockKey
 
 ROOM = 2**25
 """Bytes that a server may take for all strangers together; one message alone is of more."""
@@ -191,7 +190,7 @@ def test_a_peer_that_asks_for_too_much(memory: MemoryTier, peer_laws: ModuleType
 
 def test_strangers_that_never_say_a_word(memory: MemoryTier, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is sent away after a while."""
-    monkeypatch.setattr(doorkeeper, "GREETING", 0.01)
+    monkeypatch.setattr(acceptor, "GREETING", 0.01)
     with closing(PeerServer(Shelf([memory]), token=job_token())) as lender, _knock(_place(lender.location)) as line:
         line.recv(CHALLENGE, socket.MSG_WAITALL)
         assert line.recv(1) == b""

@@ -16,16 +16,15 @@ import numpy as np
 import pytest
 
 from tests.support import processes
-from voxload.cache.block import BlockKey
-from voxload.cache.memory import MemoryTier
-from voxload.cache.peer import doorkeeper, framing, server
+from voxload.cache.memory.tier import MemoryTier
+from voxload.cache.peer import acceptor, messages, server
 from voxload.cache.peer.address import job_token
 from voxload.cache.peer.client import TcpPeers
 from voxload.cache.peer.node import NodePeers
-from voxload.cache.peer.protocol import Answer
 from voxload.cache.peer.server import PeerServer
 from voxload.cache.peer.shelf import Shelf
 from voxload.cache.peer.tls import Tls
+from voxload.cache.protocol import Answer, BlockKey
 from voxload.errors import NotFoundError, StorageError, UsageError
 from voxload.readers.scratch import Bytes
 
@@ -110,7 +109,7 @@ class _Faulty:
     def __call__(self, key: BlockKey, block: Bytes) -> Iterator[tuple[Bytes, bytes]]:
         if self._how == "other block":
             key = BlockKey(key.data, "another sample", key.field, key.box, key.boundary)
-        pieces = FAULTS.get(self._how, FAULTS["none"])(list(framing.pieces(key, block)))
+        pieces = FAULTS.get(self._how, FAULTS["none"])(list(messages.pieces(key, block)))
         yield pieces[0]
         if self._how == "hangs":
             self.go_on.wait(processes.LIMIT)
@@ -179,7 +178,7 @@ def test_connections_that_were_closed_meanwhile(
     memory: MemoryTier, monkeypatch: pytest.MonkeyPatch, peer_laws: ModuleType
 ) -> None:
     """A server keeps so many idle connections and no more; whose was closed asks over another one."""
-    monkeypatch.setattr(doorkeeper, "PEERS", 2)
+    monkeypatch.setattr(acceptor, "PEERS", 2)
     block = peer_laws.random_block((1, 4, 4, 4))
     key = peer_laws.fresh_key(block.shape)
     memory.put(key, block)

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from tests.support import processes
-from voxload.cache.memory import MemoryTier
-from voxload.cache.peer import framing, server
+from voxload.cache.memory.tier import MemoryTier
+from voxload.cache.peer import messages, server
 from voxload.cache.peer.address import job_token
+from voxload.cache.peer.bufferpool import BufferPool
 from voxload.cache.peer.client import TcpPeers
-from voxload.cache.peer.lending import LendingBuffers
-from voxload.cache.peer.protocol import Answer
-from voxload.cache.peer.request import Request
+from voxload.cache.peer.messages import Request
 from voxload.cache.peer.server import PeerServer
 from voxload.cache.peer.shelf import Shelf
+from voxload.cache.protocol import Answer
 
 
 def test_closing_sends_away_who_waits(memory: MemoryTier, peer_laws: ModuleType) -> None:
@@ -72,7 +72,7 @@ def test_a_client_that_goes_away(memory: MemoryTier, peer_laws: ModuleType) -> N
         waiting = Request(key, block.dtype, block.shape, 60.0)
         for _ in range(server.WAITERS + 1):
             with closing(peers._connect(0, deadline)) as channel:
-                framing.send_request(channel, waiting, deadline)
+                messages.send_request(channel, waiting, deadline)
         while lender._served:
             time.sleep(0.01)
         assert lender._waiting == 0
@@ -99,7 +99,7 @@ def test_a_crowd_that_waits(memory: MemoryTier, monkeypatch: pytest.MonkeyPatch,
     ):
         for _ in range(2):
             channel = stack.enter_context(closing(peers._connect(0, deadline)))
-            framing.send_request(channel, Request(missing, block.dtype, block.shape, 1e9), deadline)
+            messages.send_request(channel, Request(missing, block.dtype, block.shape, 1e9), deadline)
         while lender._waiting < 2:
             time.sleep(0.01)
         assert peers.get_into(0, missing, np.empty_like(block), wait=1e6) is Answer.ABSENT  # at once
@@ -152,7 +152,7 @@ def test_a_block_beyond_what_may_be_lent(memory: MemoryTier, peer_laws: ModuleTy
 
 def test_lending_buffers() -> None:
     """Buffers come back with the last reference, are used again, and never exceed the limit."""
-    buffers = LendingBuffers(1000)
+    buffers = BufferPool(1000)
     first = buffers.take(600, patience=0)
     assert first is not None
     where, exported = first.__array_interface__["data"], first.data

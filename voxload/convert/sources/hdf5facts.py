@@ -12,8 +12,7 @@ import h5py
 import numpy as np
 
 from voxload.readers.faults import translated
-from voxload.readers.hdf5.listing import object_names
-from voxload.readers.hdf5.openfile import open_file
+from voxload.readers.hdf5.file import object_names, open_file
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.hdf5.checks import check_own_file, check_supported, check_written
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.decoded import DecodedChunks
-from voxload.readers.hdf5.elements import read_elements
+from voxload.readers.hdf5.quirks import read_elements
 from voxload.readers.hdf5.source import Source as Hdf5Source
 from voxload.readers.hdf5.source import open_source
 from voxload.readers.hdf5.tablecache import load_table

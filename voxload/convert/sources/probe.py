@@ -7,7 +7,7 @@ from pathlib import Path
 
 from voxload.convert.sources.hdf5facts import Hdf5Tree
 from voxload.readers.faults import translated
-from voxload.readers.hdf5.openfile import find_superblock
+from voxload.readers.hdf5.file import find_superblock
 from voxload.regular import open_regular
 
 HEAD_BYTES = 4096

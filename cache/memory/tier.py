@@ -1,0 +1,208 @@
+"""MemoryTier: blocks in a file in memory that all processes of the node can read; the layout is in layout.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from dataclasses import dataclass
+
+from voxload.cache.codec import Codec
+from voxload.cache.form import Form, copy_and_sum, store_form
+from voxload.cache.memory.arena import Arena, footprint
+from voxload.cache.memory.layout import Layout, Table
+from voxload.cache.memory.segment import Segment
+from voxload.cache.protocol import BlockKey
+from voxload.cache.warnonce import WarnOnce
+from voxload.readers.protocol import Volume
+from voxload.readers.scratch import Bytes
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A block, as its owner knows it: damage in the shared table does no harm here."""
+
+    row: int
+    piece: int
+    """Where it begins in the arena."""
+    form: Form
+    data: Bytes
+    users: int = 0
+    """Threads that read it."""
+    is_dropped: bool = False
+    """Whether the last of them frees it."""
+
+
+class MemoryTier:
+    """A tier in ``/dev/shm``, written by this process alone and read by all that attach to `path` (`AttachedMemory`).
+
+    Safe to use from many threads at once; no lock is held while bytes are copied, summed or packed.
+
+    Parameters
+    ----------
+    capacity
+        Bytes of the file, all allocated and mapped at once, which takes some tenths of a second for each GiB: its table
+        (about 1/1000) and the blocks.
+    job, rank
+        Parts of the file's name, for people.
+    codec
+        What is done to blocks: ``none`` or ``bitshuffle-lz4``.
+    rows
+        Blocks that its table has room for; one for each 64 KiB by default.
+
+    Raises
+    ------
+    UsageError
+        Where the capacity is too small for a block, or larger than what ``/dev/shm``, the machine or a cgroup allows.
+    StorageError
+        Where ``/dev/shm`` refuses the file.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        job: str = "job",
+        rank: int = 0,
+        codec: str | Codec = Codec.NONE,
+        rows: int | None = None,
+    ) -> None:
+        self._codec = Codec.parse(codec)
+        self._layout = Layout.within(capacity, rows)
+        self._segment = Segment(f"{job}-{rank}", size=capacity, head=self._layout.head())
+        self._memory = self._segment.memory
+        self._table = Table(self._layout, self._memory)
+        self._arena = Arena(capacity - self._layout.data_at)
+        self._entries: dict[bytes, _Entry] = {}
+        self._pending: set[bytes] = set()
+        self._changed = threading.Condition()
+        self._trouble = WarnOnce(f"memory tier {self.path}")
+        self._is_closed = False
+
+    @property
+    def path(self) -> str:
+        """The file, for `AttachedMemory`; it is there until `close`."""
+        return self._segment.path
+
+    @property
+    def memory(self) -> Bytes:
+        """The file's bytes, to lay a window over that others read; nobody else may write there."""
+        return self._memory
+
+    @property
+    def capacity(self) -> int:
+        """Most bytes that it stores."""
+        return self._layout.size
+
+    @property
+    def room(self) -> int:
+        """Bytes of the capacity that blocks can have, in pieces of their `footprint`."""
+        return self.capacity - self._layout.data_at
+
+    @property
+    def used(self) -> int:
+        """Bytes that it stores now, the table included."""
+        return self._layout.data_at + self._arena.used
+
+    @staticmethod
+    def footprint(nbytes: int) -> int:
+        """Return the most that a block of `nbytes` takes of the room."""
+        return footprint(nbytes)
+
+    def put(self, key: BlockKey, block: Volume) -> bool:
+        """Store a block; False where there is no room. Waits for another thread that stores the same one."""
+        digest = key.digest
+        with self._changed:
+            self._changed.wait_for(lambda: digest not in self._pending)
+            if digest in self._entries:
+                return True
+            self._pending.add(digest)
+        entry = None
+        try:
+            entry = self._write(digest, block)
+        finally:
+            with self._changed:
+                self._pending.discard(digest)
+                if entry is not None:
+                    self._entries[digest] = entry
+                    self._table.publish(entry.row, digest, self._layout.data_at + entry.piece, entry.form)
+                self._changed.notify_all()
+        return entry is not None
+
+    def _write(self, digest: bytes, block: Volume) -> _Entry | None:
+        form, data = store_form(block, self._codec)
+        with self._changed:
+            piece = self._arena.allocate(form.stored)
+            row = None if piece is None else self._table.take(digest)
+            if piece is None or row is None:
+                if piece is not None:
+                    self._arena.free(piece)
+                return None
+        start = self._layout.data_at + piece
+        target = self._memory[start : start + form.stored]
+        crc = copy_and_sum(data, target, form.seed(digest))
+        return _Entry(row, piece, dataclasses.replace(form, crc=crc), target)
+
+    def get_into(self, key: BlockKey, out: Volume) -> bool:
+        """Fill `out` with a block of its type and shape; a damaged one is dropped."""
+        digest = key.digest
+        with self._changed:
+            entry = self._entries.get(digest)
+            if entry is None or not entry.form.suits(out):
+                return False
+            entry.users += 1
+        is_intact = False
+        try:
+            is_intact = entry.form.takes(digest, entry.data, out)
+        finally:
+            with self._changed:
+                entry.users -= 1
+                if entry.is_dropped and not entry.users:
+                    self._arena.free(entry.piece)
+                elif not is_intact:
+                    self._forget(digest, entry)
+        if not is_intact:
+            self._trouble.tell(
+                "damage",
+                f"the block of {key.sample} {key.field} {key.box} does not agree with its checksum",
+                remedy="have the memory of this node tested",
+            )
+        return is_intact
+
+    def drop(self, key: BlockKey) -> None:
+        """Forget a block; its room is free again when the last thread that reads it is done."""
+        digest = key.digest
+        with self._changed:
+            self._changed.wait_for(lambda: digest not in self._pending)
+            entry = self._entries.get(digest)
+            if entry is not None:
+                self._forget(digest, entry)
+
+    def _forget(self, digest: bytes, entry: _Entry) -> None:
+        """Take a block out of the table; called with the lock held."""
+        if self._entries.get(digest) is not entry:
+            return
+        del self._entries[digest]
+        self._table.clear(entry.row)
+        entry.is_dropped = True
+        if not entry.users:
+            self._arena.free(entry.piece)
+
+    def holds(self, key: BlockKey) -> bool:
+        """Tell whether a block is there."""
+        return key.digest in self._entries
+
+    def wait_for(self, key: BlockKey, seconds: float) -> bool:
+        """Wait until a block is there, at most so long; tell whether it is. Ends at once when the tier is closed."""
+        digest = key.digest
+        with self._changed:
+            self._changed.wait_for(lambda: digest in self._entries or self._is_closed, seconds)
+            return digest in self._entries
+
+    def close(self) -> None:
+        """Remove the file: blocks go with the tier, though processes that are attached can still read theirs."""
+        with self._changed:
+            self._is_closed = True
+            self._entries.clear()
+            self._changed.notify_all()
+        del self._memory, self._table
+        self._segment.close()

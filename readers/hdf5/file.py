@@ -1,0 +1,154 @@
+"""HDF5 file: where its superblock is, whether somebody writes to it, how it is opened, which names it holds."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, BinaryIO, cast
+
+import h5py
+
+from voxload.errors import StorageError, UsageError, VoxloadError
+from voxload.limits import MEMBERS
+from voxload.readers.foreign import driver_error
+from voxload.readers.remote.file import RemoteFile
+from voxload.regular import check_regular, open_regular
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_FLAGS_AT = {0: 20, 1: 20, 2: 11, 3: 11}
+"""Version of the superblock to the place of its consistency flags."""
+_WRITING = 0b101
+"""Open for writing; open for writing by one and reading by many (SWMR)."""
+_SUPERBLOCK_BYTES = 24
+
+
+def superblock_places(size: int) -> list[int]:
+    """Return where a superblock may begin in a file of `size` bytes: at 0, 512, 1024, 2048, ...; pure.
+
+    Source: HDF5 File Format Specification 3.0, section II.A (superblock).
+    """
+    places = [0]
+    while (following := max(512, 2 * places[-1])) + len(SIGNATURE) <= size:
+        places.append(following)
+    return places if size >= len(SIGNATURE) else []
+
+
+def find_superblock(path: str) -> int | None:
+    """Return where the superblock of a file begins; None without one."""
+    with open_regular(path) as file:
+        return _find_superblock(file)
+
+
+def _find_superblock(file: BinaryIO) -> int | None:
+    for place in superblock_places(file.seek(0, os.SEEK_END)):
+        file.seek(place)
+        if file.read(len(SIGNATURE)) == SIGNATURE:
+            return place
+    return None
+
+
+def is_open_for_writing(path: str) -> bool:
+    """Tell whether a writer has a file open; see `has_writer`."""
+    with open_regular(path) as file:
+        return has_writer(file)
+
+
+def has_writer(file: BinaryIO) -> bool:
+    """Tell whether a writer has the file open, or died before it closed it; libhdf5 itself asks only for version 3.
+
+    Source: as above: the file consistency flags; libhdf5 sets them in superblocks of every version.
+    """
+    place = _find_superblock(file)
+    if place is None:
+        return False
+    file.seek(place)
+    block = file.read(_SUPERBLOCK_BYTES)
+    at = _FLAGS_AT.get(block[len(SIGNATURE)] if len(block) == _SUPERBLOCK_BYTES else -1)
+    return at is not None and bool(block[at] & _WRITING)
+
+
+def open_file(file: str | RemoteFile) -> h5py.File:
+    """Open a file for reading, by its path or as a file of Python's.
+
+    Raises
+    ------
+    StorageError
+        When libhdf5 refuses it because of its writer.
+    UsageError
+        When it is one of several files that libhdf5 wrote as one.
+    OSError
+        As h5py gives it, for all else.
+    """
+    if isinstance(file, str):
+        check_regular(file)
+    try:
+        return h5py.File(file, "r")
+    except VoxloadError:  # of the storage behind a file of Python's
+        raise
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        other = _driver_error(file)
+        if other is not None:
+            raise other from error
+        if not _has_writer(file):
+            raise
+        raise StorageError(
+            f"{file}",
+            found="a file that is open for writing, or whose writer did not close it",
+            expected="a finished file",
+            remedy="wait for its writer; if there is none any more, run h5clear --status on it and check it",
+        ) from error
+
+
+def _driver_error(file: str | RemoteFile) -> UsageError | None:
+    if isinstance(file, str):
+        with open_regular(file) as opened:
+            place = _find_superblock(opened)
+            return None if place is None else driver_error(file, opened, place)
+    remote = cast("BinaryIO", file)
+    place = _find_superblock(remote)
+    return None if place is None else driver_error(f"{file}", remote, place)
+
+
+def _has_writer(file: str | RemoteFile) -> bool:
+    return is_open_for_writing(file) if isinstance(file, str) else has_writer(cast("BinaryIO", file))
+
+
+def has_more(file: h5py.File, most: int) -> bool:
+    """Tell whether a file holds more than `most` objects, by a look at so many."""
+    count = itertools.count()
+    return h5py.h5o.visit(file.id, lambda _: True if next(count) > most else None) is not None
+
+
+def object_names(file: h5py.File) -> tuple[list[str], list[str]]:
+    """Return the names of all groups, and those of all datasets, each of an object once and no link's.
+
+    Bytes of a name that are no UTF-8 become surrogates. Raises DataError when there are more than are listed.
+    """
+    groups: list[str] = []
+    datasets: list[str] = []
+    allowed = MEMBERS.allowed
+
+    def visit(name: bytes, info: Any) -> None:
+        if info.type == h5py.h5o.TYPE_GROUP and name != b".":
+            groups.append(os.fsdecode(name))
+        elif info.type == h5py.h5o.TYPE_DATASET:
+            datasets.append(os.fsdecode(name))
+        if len(groups) + len(datasets) > allowed:
+            MEMBERS.check(file.filename, len(groups) + len(datasets), "an HDF5 file")
+
+    h5py.h5o.visit(file.id, visit, info=True)
+    return groups, datasets
+
+
+def volume_names(file: h5py.File) -> Iterator[str]:
+    """Yield the names of all datasets of three or four axes that have a name of text."""
+    for name in object_names(file)[1]:
+        # By its bytes nobody could ask for a dataset whose name is no text.
+        with suppress(UnicodeEncodeError):
+            stored = h5py.h5d.open(file.id, name.encode("utf-8"))
+            if stored.rank in (3, 4):
+                yield name
