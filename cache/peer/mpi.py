@@ -1,8 +1,8 @@
 """MPI: blocks of other ranks by one-sided gets; the owner's processor is not asked where the network can do without.
 
 A window lies over each rank's memory tier. A get reads the rows that a block may have, then its bytes, then its row
-again (`voxload.cache.memory.layout` says why that is enough), into buffers of the transport's own: MPI cannot take a get
-back, so one that does not end in time writes there for as long as it likes, and nowhere else.
+again (`voxload.cache.memory.layout` says why that is enough), into buffers of the transport's own: MPI cannot take a
+get back, so one that does not end in time writes there for as long as it likes, and nowhere else.
 
 What MPI itself does not give: blocks on disk are ABSENT here; under MPICH a rank that is killed takes the job with it;
 and within one node, MPICH without XPMEM answers a get only when the owner happens to call MPI. Ranks of one node read

@@ -107,7 +107,7 @@ class Flight:
     Parameters
     ----------
     groups
-        What `plan` returned.
+        What `plan_requests` returned.
     load
         How a request's bytes are fetched.
     held

@@ -23,8 +23,8 @@ from voxload.benchmark.generate import generate
 from voxload.benchmark.generated import PLAN_NAME, Truth
 from voxload.benchmark.storage import Storage, StoreFormat
 from voxload.catalog import CATALOG_NAME, Catalog
-from voxload.convert.lock import locked
 from voxload.convert.options import Progress
+from voxload.convert.write.lock import locked
 from voxload.dataset import VolumeDataset
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.geometry import Box

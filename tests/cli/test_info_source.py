@@ -24,7 +24,7 @@ from voxload.cli.info_planes import Cube, central_planes
 from voxload.cli.main import run
 from voxload.convert import Hints, convert
 from voxload.convert.sources import Source, open_sources
-from voxload.convert.sources.hdf5targets import COSMOLOGY
+from voxload.convert.sources.arrays.hdf5targets import COSMOLOGY
 from voxload.geometry import Box
 from voxload.readers import Volume
 

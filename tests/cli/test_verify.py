@@ -17,7 +17,7 @@ from voxload.atomic import remove
 from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.cli.main import run
 from voxload.convert import ConvertOptions, StoredFormat, convert
-from voxload.convert.lock import locked
+from voxload.convert.write.lock import locked
 from voxload.dataset import VolumeDataset
 from voxload.errors import DataError
 from voxload.verification import Check, verify

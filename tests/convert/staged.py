@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from voxload.convert.cuts import cuts
-from voxload.convert.staging import Staging
-from voxload.convert.tiles import Tiling
+from voxload.convert.encode.staging import Staging
+from voxload.convert.plan.tiles import Tiling, cuts
 from voxload.readers.protocol import Volume
 
 

@@ -17,7 +17,7 @@ from tests.support import scripts
 from voxload.catalog import Catalog
 from voxload.checksums import sum_volume
 from voxload.convert import ConvertOptions, StoredFormat, convert
-from voxload.convert import checksums as convert_checksums
+from voxload.convert.write import checksums as convert_checksums
 from voxload.dataset import VolumeDataset
 from voxload.errors import DataError
 from voxload.readers.chunks.checksums import Checksums, read_checksums

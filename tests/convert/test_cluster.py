@@ -20,11 +20,11 @@ import zarr
 
 from tests.support import scripts
 from voxload.convert import ConvertOptions, Gridding, GridUnit, Hints, ParticleChoice, Progress, Share, convert
-from voxload.convert import cluster as joining
-from voxload.convert.lock import LOCK_NAME, BusyError
-from voxload.convert.planning import plan_volumes
-from voxload.convert.tiles import LIBRARY_BYTES
-from voxload.convert.volume_lock import remove_lock, volume_lock
+from voxload.convert.executors import dask_cluster as joining
+from voxload.convert.plan.planning import plan_volumes
+from voxload.convert.plan.tiles import LIBRARY_BYTES
+from voxload.convert.write.lock import LOCK_NAME, BusyError
+from voxload.convert.write.volume import remove_lock, volume_lock
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.geometry import Box
 
@@ -48,7 +48,7 @@ asyncio.run(main())
 WORKER = """
 import asyncio, os, signal, sys
 from distributed import Worker
-from voxload.convert.ledger import Ledger
+from voxload.convert.write.records import Ledger
 address, trap = sys.argv[1:]
 record = Ledger.add
 def add(self, step):
@@ -70,7 +70,7 @@ asyncio.run(main())
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from voxload.convert.volume_lock import volume_lock
+from voxload.convert.write.volume import volume_lock
 with volume_lock(Path(sys.argv[1])):
     print("writing", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from voxload.convert.counting import count_channels
-from voxload.convert.counts import Counts, Sum, total_of
+from voxload.convert.encode.statistics import Counts, StatisticsSum, count_channels, total_of
 from voxload.readers.protocol import Volume
 
 
@@ -75,7 +74,7 @@ def test_sums_do_not_depend_on_how_many_wait(monkeypatch: pytest.MonkeyPatch) ->
     """Counts that are put together early give the figures of those put together at the end."""
 
     def added(parts: list[Counts]) -> Volume:
-        total = Sum()
+        total = StatisticsSum()
         for one in parts:
             total.add(one)
         found = total.total()
@@ -84,5 +83,5 @@ def test_sums_do_not_depend_on_how_many_wait(monkeypatch: pytest.MonkeyPatch) ->
     draw = np.random.default_rng(1)
     parts = [count_channels(draw.integers(-500, 500, (1, 4000)).astype(np.int16))[0] for _ in range(9)]
     late = added(parts)
-    monkeypatch.setattr("voxload.convert.counts._FOLD", 1500)
+    monkeypatch.setattr("voxload.convert.encode.statistics._FOLD", 1500)
     np.testing.assert_allclose(added(parts), late, rtol=1e-13)

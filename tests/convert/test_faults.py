@@ -13,7 +13,7 @@ import pytest
 from tests.openfiles import open_files
 from tests.support import processes, scripts
 from voxload.convert import ConvertOptions, StoredFormat, convert
-from voxload.convert.lock import LOCK_NAME
+from voxload.convert.write.lock import LOCK_NAME
 from voxload.errors import StorageError
 
 LIMITED = """

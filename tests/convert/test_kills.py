@@ -17,10 +17,10 @@ import pytest
 
 from tests.convert.trees import tree
 from voxload.convert import ConvertOptions, Hints, Packing, StoredFormat, convert
-from voxload.convert.compression import Parts
-from voxload.convert.storage import Place
-from voxload.convert.tiles import LIBRARY_BYTES
-from voxload.convert.writer import VolumeWriter
+from voxload.convert.plan.tiles import LIBRARY_BYTES
+from voxload.convert.storage.compression import Parts
+from voxload.convert.storage.protocol import Place
+from voxload.convert.write.writer import VolumeWriter
 
 EXTENT = 96
 

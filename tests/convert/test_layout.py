@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voxload.convert.layout import CHUNK_BYTES, FILE_AIM, FILE_BYTES, Layout, Readers, Wishes, plan_layout
-from voxload.convert.tiles import LIBRARY_BYTES, Budget, Demand, jobs_in_memory, plan_tiling
+from voxload.convert.plan.tiles import LIBRARY_BYTES, Budget, Demand, jobs_in_memory, plan_tiling
 from voxload.errors import UsageError
 from voxload.geometry import Boundary, Halo, chunks_touched, pieces
 from voxload.grid import ProcessGrid

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxload.convert.packing import pack
-from voxload.convert.parting import MOST_CHANNELS, can_part, part_channels
+from voxload.convert.encode.deinterleave import MOST_CHANNELS, can_deinterleave, deinterleave_channels
+from voxload.convert.encode.encoding import gather_voxels
 
 SHORT = {(2, 2), (3, 4), (4, 1), (5, 8), (MOST_CHANNELS, 2)}
 """Channels and widths of the short run: each is compiled for itself."""
@@ -30,8 +30,8 @@ def test_every_voxel_goes_to_its_channel(channels: int, width: int) -> None:
         voxels = source[1:4, 2:6, 3 : 3 + extent].transpose(3, 0, 1, 2)
         chunk = np.zeros((channels, 4, 5, extent + 3), voxels.dtype)
         inside = chunk[:, :3, :4, :extent]
-        assert can_part(inside, voxels)
-        part_channels(inside, voxels)
+        assert can_deinterleave(inside, voxels)
+        deinterleave_channels(inside, voxels)
         np.testing.assert_array_equal(inside, voxels)
         assert chunk.sum(dtype=object) == voxels.sum(dtype=object)
 
@@ -48,7 +48,7 @@ def test_any_order_of_axes_is_packed(shape: tuple[int, int, int, int], order: li
     stored = np.random.default_rng(seed).integers(0, 250, [shape[axis] for axis in order]).astype(dtype)
     voxels = stored.transpose(np.argsort(order))
     chunk = np.empty(shape, dtype)
-    pack(chunk, voxels)
+    gather_voxels(chunk, voxels)
     np.testing.assert_array_equal(chunk, voxels)
 
 
@@ -56,7 +56,7 @@ def test_reversed_axes_are_left_to_others() -> None:
     """Strides that are negative, or channels that have gaps between them, are not what vectors can load."""
     stored = np.zeros((8, 8, 64, 4), np.int16)
     chunk = np.empty((4, 8, 8, 64), np.int16)
-    assert can_part(chunk, stored.transpose(3, 0, 1, 2))
-    assert not can_part(chunk, stored[::-1].transpose(3, 0, 1, 2))
-    assert not can_part(chunk[:2], stored[..., ::2].transpose(3, 0, 1, 2))
-    assert not can_part(chunk[:, ::-1], stored.transpose(3, 0, 1, 2))
+    assert can_deinterleave(chunk, stored.transpose(3, 0, 1, 2))
+    assert not can_deinterleave(chunk, stored[::-1].transpose(3, 0, 1, 2))
+    assert not can_deinterleave(chunk[:2], stored[..., ::2].transpose(3, 0, 1, 2))
+    assert not can_deinterleave(chunk[:, ::-1], stored.transpose(3, 0, 1, 2))

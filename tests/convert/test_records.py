@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from voxload.convert import ConvertOptions, convert
-from voxload.convert.checksums import SampleChecksums
-from voxload.convert.ledger import Ledger
-from voxload.convert.lock import LOCK_NAME, locked
-from voxload.convert.records import is_own_folder, open_record, read_record, write_record
-from voxload.convert.writer import ledger_name, temporary_name
+from voxload.convert.write.checksums import SampleChecksums
+from voxload.convert.write.lock import LOCK_NAME, locked
+from voxload.convert.write.records import Ledger, is_own_folder, open_record, read_record, write_record
+from voxload.convert.write.writer import ledger_name, temporary_name
 from voxload.errors import StorageError
 from voxload.private import ForeignError
 
@@ -108,7 +107,7 @@ def test_a_conversion_does_not_continue_another_users(
     source, out = tmp_path / "source", tmp_path / "out"
     source.mkdir()
     volume = np.arange(32**3, dtype="<i4").reshape(32, 32, 32)
-    monkeypatch.setattr("voxload.convert.tiles.LIBRARY_BYTES", 0)  # so that a small volume has many slabs
+    monkeypatch.setattr("voxload.convert.plan.tiles.LIBRARY_BYTES", 0)  # so that a small volume has many slabs
     np.save(source / "x.npy", volume)
     options = ConvertOptions(chunks=(2, 32, 32), workers=1, max_memory=2**16)
     steps: list[object] = []

@@ -18,10 +18,10 @@ from tests.support import scripts
 from voxload.atomic import TEMPORARY_MARK
 from voxload.catalog import Catalog
 from voxload.convert import ConvertOptions, ConvertReport, StoredFormat, convert
-from voxload.convert.ledger import Ledger
-from voxload.convert.lock import LOCK_NAME
-from voxload.convert.tiles import LIBRARY_BYTES
-from voxload.convert.writer import ledger_name, temporary_name
+from voxload.convert.plan.tiles import LIBRARY_BYTES
+from voxload.convert.write.lock import LOCK_NAME
+from voxload.convert.write.records import Ledger
+from voxload.convert.write.writer import ledger_name, temporary_name
 from voxload.errors import StorageError, UsageError
 
 SHAPE = (210, 206, 208)

@@ -32,9 +32,9 @@ from voxload.convert import (
     Progress,
     StoredFormat,
     convert,
-    planning,
 )
-from voxload.convert.tiles import LIBRARY_BYTES
+from voxload.convert.plan import planning
+from voxload.convert.plan.tiles import LIBRARY_BYTES
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader

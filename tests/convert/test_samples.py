@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import voxload
 from voxload.catalog import Catalog
-from voxload.convert import ConvertOptions, Hints, Packing, StoredFormat, convert, planning
-from voxload.convert.counting import count_channels
-from voxload.convert.counts import Sum, total_of
+from voxload.convert import ConvertOptions, Hints, Packing, StoredFormat, convert
+from voxload.convert.encode.statistics import StatisticsSum, count_channels, total_of
+from voxload.convert.plan import planning
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Boundary
 from voxload.verification import verify
@@ -187,7 +187,7 @@ def test_figures_equal_numpys(data: st.DataObject, dtype: str) -> None:
         voxels[draw.random(voxels.shape) < 0.1] = -0.0
     whole = total_of(count_channels(voxels[np.newaxis]))
     cuts = sorted(draw.integers(0, len(voxels), 3).tolist())
-    parts = Sum()
+    parts = StatisticsSum()
     for part in np.split(voxels, cuts):
         parts.add(count_channels(part[np.newaxis])[0])
     wide = voxels.astype("f8")

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.convert.staged import compare_chunks
-from voxload.convert import staging as staging_module
+from voxload.convert.encode import staging as staging_module
+from voxload.convert.encode.staging import Staging, stage
+from voxload.convert.plan.tiles import Tiling
 from voxload.convert.sources.protocol import RawCube
-from voxload.convert.staging import Staging, stage
-from voxload.convert.tiles import Tiling
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
 from voxload.readers.protocol import Volume

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.convert.staged import compare_chunks
-from voxload.convert import staging as staging_module
-from voxload.convert.sources.flat import FlatFile, FlatReading, describe_flat
-from voxload.convert.staging import Staging, stage
-from voxload.convert.streaming import Stream, can_stream
-from voxload.convert.tiles import Tiling
+from voxload.convert.encode import staging as staging_module
+from voxload.convert.encode.bands import BandReader, can_read_bands
+from voxload.convert.encode.staging import Staging, stage
+from voxload.convert.plan.tiles import Tiling
+from voxload.convert.sources.binary.flat import FlatFile, FlatReading, describe_flat
 from voxload.errors import DataError
 from voxload.readers.axes import AxisOrder
 from voxload.readers.protocol import Volume
@@ -38,13 +38,13 @@ def _staged(
 def _count_streams(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows by a number whenever bands are read in one call: of the first of them."""
     found: list[int] = []
-    read = Stream.read
+    read = BandReader.read
 
-    def counted(self: Stream, tile: tuple[int, int, int], chunks: Volume, *, first: int) -> int:
+    def counted(self: BandReader, tile: tuple[int, int, int], chunks: Volume, *, first: int) -> int:
         found.append(first)
         return read(self, tile, chunks, first=first)
 
-    monkeypatch.setattr(Stream, "read", counted)
+    monkeypatch.setattr(BandReader, "read", counted)
     return found
 
 
@@ -159,7 +159,7 @@ def test_a_cube_that_is_described_in_another_way_is_not_streamed(tmp_path: Path)
     file = FlatFile(tmp_path / "cube", 4, shape=stored.shape, dtype=stored.dtype, order=AxisOrder("DHWC"))
     cube = describe_flat(file)
     reading = FlatReading(file, 0)
-    assert can_stream(cube, reading)
-    assert not can_stream(replace(cube, order=AxisOrder("HDWC")), reading)
-    assert not can_stream(replace(cube, dtype=np.dtype("u2")), reading)
-    assert not can_stream(replace(cube, shape=(4, 16, 16, 4)), reading)
+    assert can_read_bands(cube, reading)
+    assert not can_read_bands(replace(cube, order=AxisOrder("HDWC")), reading)
+    assert not can_read_bands(replace(cube, dtype=np.dtype("u2")), reading)
+    assert not can_read_bands(replace(cube, shape=(4, 16, 16, 4)), reading)

@@ -17,7 +17,7 @@ import pytest
 from tests.support import scripts
 from voxload.catalog import CATALOG_NAME, Catalog
 from voxload.convert import ConvertOptions, Packing, Share, convert
-from voxload.convert.lock import locked
+from voxload.convert.write.lock import locked
 from voxload.errors import UsageError
 
 TASKS, AT_ONCE, VOLUMES, SHAPE = 32, 8, 40, (16, 12, 8)

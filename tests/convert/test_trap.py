@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from voxload.convert.trap import TrappedFile
+from voxload.convert.storage.hdf5 import DeferredErrorFile
 
 
 def test_without_failure_it_is_a_file(tmp_path: Path) -> None:
     """Writes, moves, reads and cuts do what a file does."""
-    with TrappedFile(tmp_path / "x") as file:
+    with DeferredErrorFile(tmp_path / "x") as file:
         assert file.write(b"hello world") == 11
         file.seek(6)
         assert file.read(5) == b"world"
@@ -24,7 +24,7 @@ def test_without_failure_it_is_a_file(tmp_path: Path) -> None:
 
 def test_first_failure_is_kept() -> None:
     """A device that is always full fails once for the caller and never for the library above."""
-    with TrappedFile(Path("/dev/full")) as file:
+    with DeferredErrorFile(Path("/dev/full")) as file:
         assert file.write(b"hello") == 5
         assert file.write(b"again") == 5
         assert file.truncate(3) == 3

@@ -20,8 +20,8 @@ from tests.support import processes
 from voxload.catalog import Catalog
 from voxload.cli.main import run
 from voxload.convert import Compression, ConvertOptions, Hints, Packing, Progress, StoredFormat, convert
-from voxload.convert.tiles import LIBRARY_BYTES, jobs_in_memory
-from voxload.convert.verifying import first_difference
+from voxload.convert.plan.tiles import LIBRARY_BYTES, jobs_in_memory
+from voxload.convert.write.verifying import first_difference
 from voxload.errors import DataError
 
 FORMATS = list(StoredFormat)
@@ -32,8 +32,8 @@ CHILD = """
 import sys
 from pathlib import Path
 from voxload.convert import ConvertOptions
-from voxload.convert.planning import plan_volumes
-from voxload.convert.verifying import verify_volume
+from voxload.convert.plan.planning import plan_volumes
+from voxload.convert.write.verifying import verify_volume
 src, dst, allowed = sys.argv[1:]
 def status(name):
     lines = Path("/proc/self/status").read_text().splitlines()

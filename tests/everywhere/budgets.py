@@ -27,10 +27,10 @@ from voxload.catalog import Catalog, Entry
 from voxload.cli.info_source import Choice
 from voxload.cli.info_subject import Given, find_subject
 from voxload.convert import ConvertOptions, convert
-from voxload.convert.sources.hdf5 import Hdf5
+from voxload.convert.sources.arrays.hdf5 import Hdf5
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
-from voxload.convert.targets.reading import read_targets
+from voxload.convert.targets.files import read_targets
 from voxload.errors import VoxloadError
 from voxload.parquet import _check_pages
 from voxload.readers import Location, find_format, open_reader

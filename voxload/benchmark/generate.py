@@ -20,9 +20,9 @@ from voxload.benchmark.sample_store import sample_path, stored_sample, write_sam
 from voxload.benchmark.storage import StoreFormat
 from voxload.benchmark.survey import survey
 from voxload.catalog import CATALOG_NAME, Catalog, Entry
-from voxload.convert.lock import locked
 from voxload.convert.options import Progress
-from voxload.convert.writer import writing
+from voxload.convert.write.lock import locked
+from voxload.convert.write.writer import writing
 from voxload.errors import UsageError
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from voxload.atomic import replacing
 from voxload.benchmark.dataset_plan import DatasetPlan
 from voxload.benchmark.pattern import Values, check_block
-from voxload.convert.writer import writing
+from voxload.convert.write.writer import writing
 from voxload.documents import parse_json, read_text
 from voxload.errors import DataError, NotFoundError
 from voxload.geometry import Boundary, Box

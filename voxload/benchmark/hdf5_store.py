@@ -13,7 +13,7 @@ import h5py
 from voxload.benchmark.codec import Codec
 from voxload.benchmark.dataset_plan import DatasetPlan
 from voxload.benchmark.storage import WriteBlock
-from voxload.convert.trap import TrappedFile
+from voxload.convert.storage.hdf5 import DeferredErrorFile
 from voxload.errors import UsageError
 from voxload.geometry import Box
 from voxload.readers.protocol import Volume
@@ -22,7 +22,7 @@ from voxload.readers.protocol import Volume
 @contextmanager
 def open_hdf5(path: Path, plan: DatasetPlan) -> Iterator[WriteBlock]:
     """Make a file and yield what writes blocks of it; raises OSError when the storage refuses."""
-    sink = TrappedFile(path)
+    sink = DeferredErrorFile(path)
     try:
         with h5py.File(sink, "w") as file:
             dataset, order = _create(file, plan), plan.storage.order

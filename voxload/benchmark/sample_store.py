@@ -16,7 +16,7 @@ from voxload.benchmark.storage import StoreFormat, WriteBlock
 from voxload.benchmark.zarr_store import open_zarr
 from voxload.convert.manifest import stored_bytes
 from voxload.convert.sources.protocol import volume_view
-from voxload.convert.writer import writing
+from voxload.convert.write.writer import writing
 from voxload.geometry import Box
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Volume

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from voxload.cli.info_planes import Cube, central_planes, draw_planes
-from voxload.convert.finding import FoundCube, find_cubes
 from voxload.convert.gridding import open_cubes
+from voxload.convert.plan.finding import FoundCube, find_cubes
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.registry import find_format

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from voxload.cli.info_source import RawListing
-from voxload.convert.finding import FoundCube
+from voxload.convert.plan.finding import FoundCube
 from voxload.text import shown
 from voxload.units import format_bytes
 

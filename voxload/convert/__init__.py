@@ -1,10 +1,12 @@
 """Conversion of raw cubes into chunked, catalogued samples.
 
->>> from voxload.convert import ConvertOptions, convert
->>> report = convert("raw/", "universes/", options=ConvertOptions(max_memory=2**30))  # doctest: +SKIP
+In come files of any raw format, out come Zarr or HDF5 volumes with their catalogue. A cube passes `plan` (found,
+named, cut), `sources` (read), `encode` (tiles to chunks with their statistics), `storage` (bytes of a format) and
+`write` (final name, catalogue); `executors` say who writes. Read `run` first. Other rooms import this package,
+`manifest`, `layout` and `options`; the contract `sources.protocol` with `sources.hints`, `sources.probe` and
+`sources.registry`; `plan.finding`; `write.writer` and `write.lock`; `storage.hdf5`; `gridding`.
 """
 
-from voxload.convert.compression import Compression as Compression
 from voxload.convert.dryrun import PlannedConversion as PlannedConversion
 from voxload.convert.dryrun import PlannedVolume as PlannedVolume
 from voxload.convert.dryrun import plan_conversion as plan_conversion
@@ -18,9 +20,10 @@ from voxload.convert.options import ConvertOptions as ConvertOptions
 from voxload.convert.options import ConvertReport as ConvertReport
 from voxload.convert.options import Packing as Packing
 from voxload.convert.options import Progress as Progress
+from voxload.convert.options import Share as Share
 from voxload.convert.options import StoredFormat as StoredFormat
 from voxload.convert.run import convert as convert
-from voxload.convert.share import Share as Share
 from voxload.convert.sources.hints import Headerless as Headerless
 from voxload.convert.sources.hints import Hints as Hints
 from voxload.convert.sources.hints import MemoryOrder as MemoryOrder
+from voxload.convert.storage.compression import Compression as Compression

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from voxload.convert.completion import is_complete
-from voxload.convert.measuring import Measured
 from voxload.convert.options import ConvertOptions
-from voxload.convert.planning import plan_volumes
+from voxload.convert.plan.compressibility import Measured
+from voxload.convert.plan.planning import plan_volumes
+from voxload.convert.plan.volumeplan import VolumePlan
 from voxload.convert.run import check_folders, resolved
-from voxload.convert.store import VolumePlan
+from voxload.convert.write.completion import is_complete
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""Manifest: what a converted volume says of itself, and by which a later run knows it again."""
+"""Manifest: what a converted volume says of itself and of its samples, by which a later run knows it again."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -14,13 +14,13 @@ from typing import Any
 import h5py
 import numpy as np
 
-from voxload.convert.results import SampleResult
 from voxload.documents import parse_json, read_document
-from voxload.errors import DataError
+from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.names import stays_inside
 from voxload.readers.faults import translated
 from voxload.readers.hdf5.file import open_file
+from voxload.statistics import Statistics
 
 ATTRIBUTE = "voxload"
 """Attribute of the Zarr group, or scalar dataset of the HDF5 file, that holds the manifest."""
@@ -237,3 +237,62 @@ def _folder_metadata(path: Path) -> str:
     """Return the file whose state stands for that of a Zarr folder."""
     names = ("zarr.json", ".zarray", ".zgroup")
     return next((name for name in names if (path / name).is_file()), ".")
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResult:
+    """What was stored of one sample."""
+
+    stored_bytes: int
+    """Bytes of its chunks in storage."""
+    channels: tuple[dict[str, Any], ...]
+    """Figures of each channel's voxels, in the plain form of `Statistics`."""
+
+    @property
+    def statistics(self) -> tuple[Statistics, ...]:
+        """Figures of each channel's voxels."""
+        return tuple(map(Statistics.from_json, self.channels))
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> SampleResult:
+        """Return what is in plain values; raises KeyError, TypeError or ValueError on anything else."""
+        found = cls(int(values["stored_bytes"]), tuple(values["channels"]))
+        _ = found.statistics
+        return found
+
+
+class Members:
+    """The samples of one volume, all of one shape, side by side.
+
+    Parameters
+    ----------
+    members
+        The samples.
+    """
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._shape = members[0].shape
+        self._numbers = {self._key(member.start): number for number, member in enumerate(members)}
+
+    def at(self, voxel: Sequence[int]) -> int:
+        """Return the number of the sample that holds a voxel (d, h, w)."""
+        return self._numbers[self._key(voxel)]
+
+    def _key(self, voxel: Sequence[int]) -> tuple[int, ...]:
+        return tuple(index // extent for index, extent in zip(voxel, self._shape, strict=True))
+
+
+def only_member(path: Path, manifest: object) -> Mapping[str, Any]:
+    """Return what a manifest says of its sample; empty where it is no manifest.
+
+    Raises UsageError when several samples share the volume, which would be converted as one.
+    """
+    members = manifest.get("members", ()) if isinstance(manifest, Mapping) else ()
+    if len(members) > 1:
+        raise UsageError(
+            f"{path}",
+            found=f"a converted volume that {len(members)} samples share",
+            expected="one sample",
+            remedy="convert the original files again, with the layout that is wanted",
+        )
+    return members[0] if members else {}

@@ -9,28 +9,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from voxload.catalog import CATALOG_NAME
-from voxload.convert.cataloguing import Complete, complete_volumes, is_catalogued, write_catalog
-from voxload.convert.checksums import SampleChecksums
-from voxload.convert.cluster import Cluster, connected
-from voxload.convert.cluster_machines import ClusterMachines
-from voxload.convert.completion import check_replaceable, check_same_targets, is_complete, remove_outdated
-from voxload.convert.lock import locked
-from voxload.convert.machines import Machines, OneMachine
-from voxload.convert.options import ConvertOptions, ConvertReport
-from voxload.convert.planning import Plan, plan_volumes
-from voxload.convert.showing import OnProgress, Show
-from voxload.convert.store import VolumePlan
-from voxload.convert.tasks import Tasks
-from voxload.convert.verifying import verify_volume
-from voxload.convert.volume_lock import remove_lock
-from voxload.convert.writer import remove_leftovers, writing
+from voxload.convert.executors.array_tasks import Tasks
+from voxload.convert.executors.dask_cluster import Cluster, DaskExecutor, connected
+from voxload.convert.executors.local import LocalExecutor, VolumeExecutor
+from voxload.convert.options import ConvertOptions, ConvertReport, Progress
+from voxload.convert.plan.planning import Plan, plan_volumes
+from voxload.convert.plan.volumeplan import VolumePlan
+from voxload.convert.write.catalogue import Complete, complete_volumes, is_catalogued, write_catalog
+from voxload.convert.write.checksums import SampleChecksums
+from voxload.convert.write.completion import check_replaceable, check_same_targets, is_complete, remove_outdated
+from voxload.convert.write.lock import locked
+from voxload.convert.write.verifying import verify_volume
+from voxload.convert.write.volume import remove_lock
+from voxload.convert.write.writer import remove_leftovers, writing
 from voxload.errors import UsageError
 
 
@@ -153,7 +151,7 @@ class _Run:
     def _convert(
         self, pending: Sequence[VolumePlan], report: ConvertReport, checksums: SampleChecksums
     ) -> ConvertReport:
-        show = Show(sum(volume.decoded_bytes for volume in pending), self.progress)
+        show = ProgressCounter(sum(volume.decoded_bytes for volume in pending), self.progress)
         with closing(self._machines(checksums).convert(pending, show.advance)) as tallies:
             for tally in tallies:
                 report = replace(
@@ -165,15 +163,15 @@ class _Run:
                 )
         return report
 
-    def _machines(self, checksums: SampleChecksums) -> Machines:
+    def _machines(self, checksums: SampleChecksums) -> VolumeExecutor:
         threads, is_summed = self.options.workers or 1, self.options.checksums
         if self.cluster is None:
-            return OneMachine(threads, checksums if is_summed else None)
-        return ClusterMachines(self.cluster, threads, self.target if is_summed else None)
+            return LocalExecutor(threads, checksums if is_summed else None)
+        return DaskExecutor(self.cluster, threads, self.target if is_summed else None)
 
     def _verify(self, volumes: Sequence[VolumePlan]) -> int:
         """Compare volumes with their sources before they are catalogued; return how many voxels were compared."""
-        show = Show(sum(volume.decoded_bytes for volume in volumes), self.progress)
+        show = ProgressCounter(sum(volume.decoded_bytes for volume in volumes), self.progress)
         compared = 0
         for volume in volumes:
             advance = partial(show.advance, f"{volume.manifest.name}, verified")
@@ -213,7 +211,7 @@ class _Run:
     def _sum_all(self, complete: Sequence[Complete], checksums: SampleChecksums) -> None:
         """Take the checksums of volumes that still have none, and gather those of all."""
         left = [one for one in complete if not checksums.is_summed(one)]
-        show = Show(sum(manifest.decoded_bytes for _, manifest in left), self.progress)
+        show = ProgressCounter(sum(manifest.decoded_bytes for _, manifest in left), self.progress)
         for one in left:
             checksums.sum(one)
             show.advance(one[1].name, one[1].decoded_bytes)
@@ -222,3 +220,25 @@ class _Run:
 
 def _samples(volumes: Sequence[VolumePlan]) -> tuple[str, ...]:
     return tuple(sorted({member.sample for volume in volumes for member in volume.manifest.members}))
+
+
+OnProgress = Callable[[Progress], None]
+"""Told how far a conversion is, in the calling thread."""
+
+
+@dataclass(slots=True)
+class ProgressCounter:
+    """Counts bytes of voxels as converted, and tells."""
+
+    total: int
+    """Bytes of voxels to convert."""
+    progress: OnProgress | None
+    """Whom to tell."""
+    done: int = 0
+    """Bytes of voxels converted, by this run or an earlier one."""
+
+    def advance(self, name: str, size: int) -> None:
+        """Count what was done of the volume of this name, and tell."""
+        self.done += size
+        if self.progress is not None:
+            self.progress(Progress(name, self.done, self.total))

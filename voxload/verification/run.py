@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from voxload.atomic import remove, replacing
 from voxload.catalog import Catalog, Entry, catalog_path
 from voxload.checksums import checksums_name, recording
-from voxload.convert.lock import locked
 from voxload.convert.manifest import read_manifest
+from voxload.convert.write.lock import locked
 from voxload.errors import DataError, StorageError
 from voxload.parquet import read_table
 from voxload.readers.chunks.checksums import ChecksumFile, ChecksumRow, Checksums

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.converting.meter import metered
-from voxload.convert.compression import Compression, ZarrEncoder
+from voxload.convert.storage.compression import Compression, ZarrEncoder
 
 PIECE = 2 * 2**20
 _SHUFFLES = {"shuffle": 1, "bitshuffle": 2}

@@ -16,7 +16,7 @@ import zarr
 
 from bench.converting.meter import metered
 from bench.converting.turns.flushing import flush
-from voxload.convert.compression import Compression, ZarrEncoder
+from voxload.convert.storage.compression import Compression, ZarrEncoder
 
 
 def main() -> None:

@@ -11,9 +11,8 @@ import pytest
 
 from tests.convert.gridding.snapshots import Array, reference
 from voxload.convert.gridding import Assignment, GridPoints, GridUnit, Snapshot
-from voxload.convert.gridding.particles import Batch
-from voxload.convert.gridding.planes import Mesh, PlaneSums
-from voxload.convert.gridding.positions import runs
+from voxload.convert.gridding.assignment import Mesh, PlaneSums
+from voxload.convert.gridding.particles import Batch, runs
 from voxload.errors import DataError
 
 ALL = list(Assignment)

@@ -14,7 +14,7 @@ from tests.convert.gridding.snapshots import Types, coordinate_particles, write_
 from tests.laws.source import check_converts, check_source
 from voxload.convert import ConvertOptions, convert
 from voxload.convert.gridding import Assignment, GriddedSource, Gridding, ParticleChoice, Particles, particles_of
-from voxload.convert.gridding.fortran import RecordFile
+from voxload.convert.gridding.fortran_records import RecordFile
 from voxload.errors import DataError, UsageError
 
 SHAPE = (3, 5, 4)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.laws.source import check_converts, check_source, coordinates
-from voxload.convert.sources.asdffile import Asdf
+from voxload.convert.sources.arrays.asdf import Asdf
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import Source

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from voxload.convert.sources.casefolders import Place, place_in_case
+from voxload.convert.sources.medicine.images import Place, place_in_case
 
 
 @pytest.mark.parametrize(

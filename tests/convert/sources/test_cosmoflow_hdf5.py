@@ -12,12 +12,8 @@ import pytest
 
 from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert.sources import Hints, RawFormat
-from voxload.convert.sources.cosmouniverse import CosmoUniverse
-from voxload.convert.sources.hdf5 import Hdf5
-from voxload.convert.sources.lbannsplit import LbannSplit
-from voxload.convert.sources.mlperfsplit import MlperfSplit
-from voxload.convert.sources.multiscale import MultiScale
-from voxload.convert.sources.nopfssplit import NopfsSplit
+from voxload.convert.sources.arrays.hdf5 import Hdf5
+from voxload.convert.sources.cosmology.cosmoflow import CosmoUniverse, LbannSplit, MlperfSplit, MultiScale, NopfsSplit
 from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box

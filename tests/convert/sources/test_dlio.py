@@ -12,8 +12,8 @@ import pytest
 
 from tests.laws.source import check_converts, check_source, coordinates
 from voxload.convert.sources import Hints
-from voxload.convert.sources.dlio import Dlio
 from voxload.convert.sources.probe import Probe
+from voxload.convert.sources.simulation.benchmarks import Dlio
 from voxload.errors import DataError, UsageError
 
 

@@ -12,7 +12,7 @@ import pytest
 from astropy.io import fits
 
 from tests.laws.source import Array, check_converts, check_source, coordinates, read_box
-from voxload.convert.sources.fits import Fits
+from voxload.convert.sources.arrays.fits import Fits
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import Source

@@ -12,9 +12,9 @@ import pytest
 
 from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert.sources import Hints
-from voxload.convert.sources.fortrangrid import FortranGrid
-from voxload.convert.sources.nopfs import NopfsRaw
 from voxload.convert.sources.probe import Probe
+from voxload.convert.sources.records.cosmoflow import NopfsRaw
+from voxload.convert.sources.simulation.fortran import FortranGrid
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 

@@ -12,14 +12,13 @@ import pytest
 
 from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert.sources import Hints, RawFormat, Source
-from voxload.convert.sources.dlio import Dlio
-from voxload.convert.sources.gadget import GadgetHdf5
-from voxload.convert.sources.hdf5 import Hdf5
-from voxload.convert.sources.hdf5cube import describe_dataset
-from voxload.convert.sources.hdf5slab import Hdf5Slab, check_slabs
-from voxload.convert.sources.nyxhdf5 import NyxHdf5
+from voxload.convert.sources.arrays.hdf5 import Hdf5
+from voxload.convert.sources.arrays.hdf5cube import Hdf5Slab, check_slabs, describe_dataset
+from voxload.convert.sources.cosmology.nyx import NyxHdf5
+from voxload.convert.sources.cosmology.particles import GadgetHdf5
 from voxload.convert.sources.probe import Probe
-from voxload.convert.sources.thewell import TheWell
+from voxload.convert.sources.simulation.benchmarks import Dlio
+from voxload.convert.sources.simulation.thewell import TheWell
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder

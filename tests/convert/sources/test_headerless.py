@@ -10,10 +10,10 @@ import pytest
 
 from tests.laws.source import check_converts, check_source, coordinates
 from voxload.convert.sources import Headerless, Hints, MemoryOrder
-from voxload.convert.sources.nopfs import NopfsRaw
-from voxload.convert.sources.nyxraw import NyxRaw
+from voxload.convert.sources.cosmology.nyx import NyxRaw
 from voxload.convert.sources.probe import Probe
-from voxload.convert.sources.sdrbench import SdrBench
+from voxload.convert.sources.records.cosmoflow import NopfsRaw
+from voxload.convert.sources.simulation.benchmarks import SdrBench
 from voxload.errors import DataError, UsageError
 
 FORMATS = (NopfsRaw(), NyxRaw(), SdrBench())

@@ -12,7 +12,7 @@ import pytest
 
 from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert.sources.hints import Hints
-from voxload.convert.sources.metaimage import MetaImage
+from voxload.convert.sources.medicine.metaimage import MetaImage
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import Source
 from voxload.errors import DataError, NotFoundError, UsageError

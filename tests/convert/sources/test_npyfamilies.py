@@ -11,11 +11,9 @@ import pytest
 from tests.laws.source import Array, check_converts, check_source, coordinates
 from voxload.convert import ConvertOptions, Packing
 from voxload.convert.sources import Hints
-from voxload.convert.sources.camels import CamelsGrids
-from voxload.convert.sources.npy import Npy
+from voxload.convert.sources.arrays.npy import Npy
+from voxload.convert.sources.cosmology.grids import CamelsGrids, PyColaGrid, PyColaParticles, Quijote
 from voxload.convert.sources.probe import Probe
-from voxload.convert.sources.pycola import PyColaGrid, PyColaParticles
-from voxload.convert.sources.quijote import Quijote
 from voxload.errors import DataError, UsageError
 
 FORMATS = (PyColaGrid(), PyColaParticles(), Quijote(), CamelsGrids())

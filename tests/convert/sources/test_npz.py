@@ -15,10 +15,9 @@ import pytest
 from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert import ConvertOptions
 from voxload.convert.sources import Hints
-from voxload.convert.sources.npy import Npy
-from voxload.convert.sources.npz import Npz
+from voxload.convert.sources.arrays.npy import Npy, Npz
+from voxload.convert.sources.binary.streams import SCRATCH_BYTES
 from voxload.convert.sources.probe import Probe
-from voxload.convert.sources.streams import SCRATCH_BYTES
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 

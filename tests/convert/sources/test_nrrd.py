@@ -13,7 +13,7 @@ import pytest
 
 from tests.laws.source import Array, check_converts, check_source, coordinates, read_box
 from voxload.convert.sources.hints import Hints
-from voxload.convert.sources.nrrd import Nrrd
+from voxload.convert.sources.medicine.nrrd import Nrrd
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import Source
 from voxload.errors import DataError, NotFoundError, UsageError

@@ -10,7 +10,7 @@ import pytest
 
 from tests.laws.source import check_converts, check_source, coordinates
 from voxload.convert.sources import Hints
-from voxload.convert.sources.nyxhdf5 import NyxHdf5
+from voxload.convert.sources.cosmology.nyx import NyxHdf5
 from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError, NotFoundError, UsageError
 

@@ -15,10 +15,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert.sources import Hints
-from voxload.convert.sources.cosmoflow2018 import Cosmoflow2018
-from voxload.convert.sources.mlperf import MlperfCosmoflow
+from voxload.convert.sources.binary.streams import PIECE_BYTES
 from voxload.convert.sources.probe import Probe
-from voxload.convert.sources.streams import PIECE_BYTES
+from voxload.convert.sources.records.cosmoflow import Cosmoflow2018, MlperfCosmoflow
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 

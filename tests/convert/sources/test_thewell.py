@@ -14,7 +14,7 @@ from tests.laws.source import check_converts, check_source, coordinates
 from voxload.convert import ConvertOptions, Packing
 from voxload.convert.sources import Hints, Source
 from voxload.convert.sources.probe import Probe
-from voxload.convert.sources.thewell import TheWell
+from voxload.convert.sources.simulation.thewell import TheWell
 from voxload.errors import DataError, NotFoundError, UsageError
 
 SPACE = (4, 3, 5)

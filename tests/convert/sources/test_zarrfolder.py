@@ -14,9 +14,8 @@ import zarr
 
 from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert.sources import Hints, Source
+from voxload.convert.sources.arrays.zarr import ZarrCube, ZarrFolder, describe_array
 from voxload.convert.sources.probe import Probe
-from voxload.convert.sources.zarrcube import ZarrCube, describe_array
-from voxload.convert.sources.zarrfolder import ZarrFolder
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder

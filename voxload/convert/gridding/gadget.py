@@ -1,4 +1,4 @@
-"""GadgetHeader: what every file of a Gadget snapshot says of the whole, in HDF5 and in binary.
+"""GadgetSnapshot: a snapshot of Gadget in one file or several, with what their headers say of the whole.
 
 A snapshot may be cut into several files, ``snap_000.0`` and so on; together they are one sample. Source: User guide for
 GADGET-2, section 6 "Snapshot file format", and GADGET-4 documentation, "Snapshot file format".
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
-from voxload.convert.gridding.particles import ParticleChoice, Snapshot
+from voxload.convert.gridding.particles import Batch, Masses, ParticleChoice, Positions, Snapshot, mass_of, runs
 from voxload.errors import DataError, UsageError
 
 _PART = re.compile(r"(?P<base>.+)\.(?P<number>\d+)(?P<suffix>\.hdf5|\.h5)?")
@@ -172,3 +174,62 @@ def _box(header: GadgetHeader, given: float | None) -> tuple[float, float, float
             remedy="leave --box-size out",
         )
     return header.box if given is None else (given,) * 3
+
+
+T = TypeVar("T")
+_SUM_SIZE = 2**18
+"""Masses that are added up at once."""
+
+
+class OpenPart(Protocol):
+    """One file of a snapshot, open for reading; for one thread."""
+
+    def read_positions(self, kind: int, *, run: tuple[int, int]) -> Positions:
+        """Return the positions of a run of the particles of a type, in this machine's byte order."""
+        ...
+
+    def read_masses(self, kind: int, *, run: tuple[int, int]) -> Masses:
+        """Return their masses; one for all where the header has it. Raises DataError on what is no mass."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GadgetSnapshot:
+    """One snapshot of one file or several, in the formats that can open a part of it."""
+
+    snapshot: Snapshot
+    """What is known of it."""
+    parts: tuple[GadgetHeader, ...]
+    """The headers of its files."""
+    open_part: Callable[[GadgetHeader], AbstractContextManager[OpenPart]]
+    """Opens a file that has particles; raises DataError and StorageError. Can be sent to other processes."""
+
+    def describe(self) -> Snapshot:
+        """Return what is known of the particles."""
+        return self.snapshot
+
+    def batches(self, size: int) -> Generator[Batch, None, None]:
+        """Yield all particles, file after file, type after type."""
+        return self._each(size, _batch)
+
+    def total_mass(self) -> float:
+        """Return the mass of all particles."""
+        return math.fsum(self._each(_SUM_SIZE, _mass))
+
+    def _each(self, size: int, read: Callable[[OpenPart, int, tuple[int, int]], T]) -> Generator[T, None, None]:
+        """Yield what is read of each run of at most `size` particles, while its file is open."""
+        for header in self.parts:
+            if not any(header.counts):
+                continue
+            with self.open_part(header) as part:
+                for kind in self.snapshot.types:
+                    for run in runs(header.counts[kind], size):
+                        yield read(part, kind, run)
+
+
+def _batch(part: OpenPart, kind: int, run: tuple[int, int]) -> Batch:
+    return part.read_positions(kind, run=run), part.read_masses(kind, run=run)
+
+
+def _mass(part: OpenPart, kind: int, run: tuple[int, int]) -> float:
+    return mass_of(part.read_masses(kind, run=run), run[1] - run[0])

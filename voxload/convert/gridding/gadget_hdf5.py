@@ -18,10 +18,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from voxload.convert.gridding.gadget import GadgetHeader, describe_gadget, read_parts
-from voxload.convert.gridding.gadget_snapshot import GadgetSnapshot
-from voxload.convert.gridding.particles import Masses, ParticleChoice, Positions
-from voxload.convert.gridding.positions import check_masses, native
+from voxload.convert.gridding.gadget import GadgetHeader, GadgetSnapshot, describe_gadget, read_parts
+from voxload.convert.gridding.particles import Masses, ParticleChoice, Positions, check_masses, native
 from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError, UsageError
 from voxload.readers.faults import translated

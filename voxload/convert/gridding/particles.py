@@ -1,9 +1,10 @@
-"""Particles: the contract of a snapshot of particles; Snapshot: what is known of one without reading a particle."""
+"""Particles: the contract of a snapshot of particles, with the positions and masses that it gives."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+import os
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from voxload.errors import UsageError
+from voxload.errors import DataError, UsageError
 
 Positions = npt.NDArray[np.floating[Any]]
 """Positions of n particles, (n, 3), in the snapshot's unit of length."""
@@ -79,3 +80,45 @@ class Particles(Protocol):
     def total_mass(self) -> float:
         """Return the mass of all particles; reads masses and no positions."""
         ...
+
+
+def read_at(path: Path, descriptor: int, *, offset: int, length: int) -> bytearray:
+    """Return `length` bytes of an open file; raises DataError where the file ends before."""
+    content = bytearray(length)
+    view, done = memoryview(content), 0
+    while done < length:
+        count = os.preadv(descriptor, [view[done:]], offset + done)
+        if not count:
+            raise DataError(
+                f"{path}",
+                found=f"the end of the file at byte {offset + done}",
+                expected=f"{length - done} bytes more",
+                remedy="the file is truncated: copy it again",
+            )
+        done += count
+    return content
+
+
+def native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the same numbers in this machine's byte order."""
+    return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+def runs(count: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the half-open runs of at most `size` that make up `count`."""
+    for first in range(0, count, size):
+        yield first, min(first + size, count)
+
+
+def check_masses(path: Path, masses: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return masses as float64; raises DataError when one is negative or no number."""
+    found = native(masses).astype(np.float64, copy=False)
+    is_bad = ~(np.isfinite(found) & (found >= 0))
+    if is_bad.any():
+        raise DataError(f"{path}", found=f"mass {found[is_bad][0]}", expected="finite masses of 0 or more")
+    return found
+
+
+def mass_of(masses: npt.NDArray[np.float64], count: int) -> float:
+    """Return the mass of `count` particles; `masses` has one for each or one for all."""
+    return float(masses[0]) * count if len(masses) == 1 else float(masses.sum())

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy_format
 
-from voxload.convert.gridding.particles import Batch, ParticleChoice, Snapshot
-from voxload.convert.gridding.positions import native, runs
+from voxload.convert.gridding.particles import Batch, ParticleChoice, Snapshot, native, runs
 from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError, UsageError
 from voxload.readers.faults import translated

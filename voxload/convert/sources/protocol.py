@@ -1,4 +1,4 @@
-"""Source and RawFormat: the contracts that every raw format keeps, and the description they give.
+"""Source and RawFormat: the contracts that every raw format keeps, with the RawCube that they describe.
 
 A format knows a file by its content and lists the raw cubes in it. A source is one of these cubes: it describes it and
 reads sub-boxes of it; nothing here ever holds a whole cube.
@@ -6,9 +6,10 @@ reads sub-boxes of it; nothing here ever holds a whole cube.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +21,7 @@ from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
-from voxload.readers.protocol import Volume
+from voxload.readers.protocol import Missing, Volume
 
 ReadInto = Callable[[Box, Volume], None]
 """Reads a spatial box, inside the cube, into an array of shape ``(C, *box.shape)`` and the cube's dtype."""
@@ -129,3 +130,36 @@ def volume_view(order: AxisOrder, stored: Volume) -> Volume:
     axes = [order.axes.index(axis) for axis in "CDHW" if axis in order.axes]
     turned = stored.transpose(axes)
     return turned if order.has_channels else turned[np.newaxis]
+
+
+_ATTRIBUTE = "voxels_never_written"
+"""What the manifest calls it; a later run with another wish then converts the cube again."""
+
+
+def filled(cube: RawCube, missing: Missing) -> RawCube:
+    """Return a cube with what is done about voxels that were never written among its attributes."""
+    if missing is Missing.ERROR:
+        return cube
+    return replace(cube, attributes={**cube.attributes, _ATTRIBUTE: str(missing)})
+
+
+_BOOKKEEPING = frozenset({"CLASS", "NAME", "DIMENSION_LIST", "DIMENSION_LABELS", "REFERENCE_LIST"})
+"""Attributes by which HDF5 ties axes to their scales (HDF5 Dimension Scales Specification)."""
+
+
+def plain_values(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are numbers, texts, or lists and mappings of them; the others are left out.
+
+    >>> plain_values({"units": "km/s", "broken": float("nan"), "CLASS": "DIMENSION_SCALE"})
+    {'units': 'km/s'}
+    """
+    return {name: value for name, value in attributes.items() if name not in _BOOKKEEPING and _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) and _is_plain(item) for name, item in value.items())
+    # bool, int, float and str themselves: numpy's scalars are no JSON values.
+    return type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value))

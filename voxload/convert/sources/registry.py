@@ -4,37 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from voxload.convert.sources.asdffile import Asdf
-from voxload.convert.sources.camels import CamelsGrids
-from voxload.convert.sources.cosmoflow2018 import Cosmoflow2018
-from voxload.convert.sources.cosmouniverse import CosmoUniverse
-from voxload.convert.sources.dlio import Dlio
-from voxload.convert.sources.fits import Fits
-from voxload.convert.sources.fortrangrid import FortranGrid
-from voxload.convert.sources.gadget import GadgetHdf5
-from voxload.convert.sources.hdf5 import Hdf5
+from voxload.convert.sources.arrays.asdf import Asdf
+from voxload.convert.sources.arrays.fits import Fits
+from voxload.convert.sources.arrays.hdf5 import Hdf5
+from voxload.convert.sources.arrays.headerless import RawSource
+from voxload.convert.sources.arrays.npy import Npy, Npz
+from voxload.convert.sources.arrays.zarr import ZarrFolder
+from voxload.convert.sources.cosmology.cosmoflow import CosmoUniverse, LbannSplit, MlperfSplit, MultiScale, NopfsSplit
+from voxload.convert.sources.cosmology.grids import CamelsGrids, PyColaGrid, PyColaParticles, Quijote
+from voxload.convert.sources.cosmology.nyx import NyxHdf5, NyxRaw
+from voxload.convert.sources.cosmology.particles import GadgetHdf5
 from voxload.convert.sources.hints import Hints
-from voxload.convert.sources.lbannsplit import LbannSplit
-from voxload.convert.sources.metaimage import MetaImage
-from voxload.convert.sources.mlperf import MlperfCosmoflow
-from voxload.convert.sources.mlperfsplit import MlperfSplit
-from voxload.convert.sources.multiscale import MultiScale
-from voxload.convert.sources.nifti import Nifti
-from voxload.convert.sources.nopfs import NopfsRaw
-from voxload.convert.sources.nopfssplit import NopfsSplit
-from voxload.convert.sources.npy import Npy
-from voxload.convert.sources.npz import Npz
-from voxload.convert.sources.nrrd import Nrrd
-from voxload.convert.sources.nyxhdf5 import NyxHdf5
-from voxload.convert.sources.nyxraw import NyxRaw
+from voxload.convert.sources.medicine.metaimage import MetaImage
+from voxload.convert.sources.medicine.nifti import Nifti
+from voxload.convert.sources.medicine.nrrd import Nrrd
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import RawFormat, Source
-from voxload.convert.sources.pycola import PyColaGrid, PyColaParticles
-from voxload.convert.sources.quijote import Quijote
-from voxload.convert.sources.raw import RawSource
-from voxload.convert.sources.sdrbench import SdrBench
-from voxload.convert.sources.thewell import TheWell
-from voxload.convert.sources.zarrfolder import ZarrFolder
+from voxload.convert.sources.records.cosmoflow import Cosmoflow2018, MlperfCosmoflow, NopfsRaw
+from voxload.convert.sources.simulation.benchmarks import Dlio, SdrBench
+from voxload.convert.sources.simulation.fortran import FortranGrid
+from voxload.convert.sources.simulation.thewell import TheWell
 from voxload.errors import NotFoundError, UsageError
 
 FORMATS: tuple[RawFormat, ...] = (

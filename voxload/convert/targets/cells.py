@@ -6,9 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from voxload.convert.targets.named import NamedTargets
-from voxload.convert.targets.rows import RowTargets
-from voxload.convert.targets.table import TargetTable
+from voxload.convert.targets.table import NamedTargets, RowTargets, TargetTable
 from voxload.errors import DataError, UsageError
 
 _SAMPLE_COLUMNS = ("sample", "id", "name", "file")

@@ -1,0 +1,111 @@
+"""Hdf5: HDF5 files of any layout, whose datasets of three or four axes are volumes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+import h5py
+
+from voxload.convert.manifest import only_member
+from voxload.convert.sources.arrays.hdf5cube import Hdf5Cube, describe_dataset
+from voxload.convert.sources.arrays.hdf5targets import read_targets
+from voxload.convert.sources.axes import axes_by_count, cube_axes
+from voxload.convert.sources.hdf5contents import Hdf5Dataset, Hdf5Tree
+from voxload.convert.sources.hints import Hints
+from voxload.convert.sources.names import candidate_datasets, check_extents, chosen_datasets
+from voxload.convert.sources.probe import Probe, hdf5_tree
+from voxload.convert.sources.protocol import RawCube, Source, plain_values
+from voxload.documents import parse_json
+from voxload.errors import DataError
+from voxload.readers.axes import declared_axes
+from voxload.readers.faults import translated
+from voxload.text import listed
+
+_MANIFEST = "voxload"
+"""Dataset of the files that voxload itself converted, or their root attribute; it holds the manifest."""
+
+
+class Hdf5:
+    """Any HDF5 file: one sample, of which every dataset of three or four axes is a volume.
+
+    Axes are those of the dimension labels, where they are ``d``, ``h``, ``w`` and ``c``, or of the caller. A vector
+    ``targets`` with an attribute ``names``, as voxload itself writes it, or ``unitPar`` becomes the targets.
+    """
+
+    name = "HDF5"
+    is_generic = True
+
+    def claims(self, probe: Probe) -> bool:
+        """Tell whether the file is HDF5, behind a user block too."""
+        return probe.is_hdf5
+
+    def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:
+        """Return the volumes, in the order of their names.
+
+        Raises
+        ------
+        DataError
+            When there are none; lists what there is.
+        UsageError
+            When axes have no names, volumes have different extents, or several samples share one.
+        """
+        tree = hdf5_tree(probe)
+        _check_one_sample(probe, tree)
+        if not hints.datasets:
+            tree.datasets.values()  # in one pass
+        names = sorted(
+            name for name in candidate_datasets(tuple(tree.datasets), hints) if _is_volume(tree.datasets[name])
+        )
+        if not names:
+            raise DataError(
+                f"{probe.path}",
+                found=f"HDF5 with {_contents(tree)}",
+                expected="a dataset of three or four axes of numbers",
+            )
+        wanted, targets = chosen_datasets(f"{probe.path}", names, hints), _targets(probe, tree)
+        axes = axes_by_count(hints.axes, [len(tree.datasets[name].shape) for name in wanted])
+        cubes = {}
+        for name, volume in wanted.items():
+            stored = tree.datasets[name]
+            cube = _describe(probe, name, stored, given=axes.get(len(stored.shape)))
+            cubes[name] = replace(cube, dataset=volume, targets=targets)
+        check_extents(f"{probe.path}", list(cubes.values()))
+        return tuple(Hdf5Cube(name, cube, hints) for name, cube in cubes.items())
+
+
+def _check_one_sample(probe: Probe, tree: Hdf5Tree) -> None:
+    """Refuse a file that voxload converted and several samples share; what else has that name is the caller's."""
+    if _MANIFEST not in tree.datasets:
+        return
+    with translated(f"{probe.path}"), h5py.File(probe.path, "r") as file:
+        stored = file[_MANIFEST][()]
+    manifest = None
+    with suppress(ValueError, TypeError):
+        manifest = parse_json(stored)
+    only_member(probe.path, manifest)
+
+
+def _is_volume(item: Hdf5Dataset) -> bool:
+    return len(item.shape) in (3, 4) and item.dtype.kind in "biuf"
+
+
+def _contents(tree: Hdf5Tree) -> str:
+    return listed(f"{name} {item.dtype} {item.shape}" for name, item in sorted(tree.datasets.items()))
+
+
+def _describe(probe: Probe, name: str, stored: Hdf5Dataset, *, given: str | None) -> RawCube:
+    subject = f"{probe.path}, dataset {name!r}"
+    order = cube_axes(subject, stored.shape, given=given, declared=declared_axes(stored.scales))
+    cube = describe_dataset(probe.path, name, stored, order=order)
+    return replace(cube, attributes=plain_values(stored.attributes))
+
+
+def _targets(probe: Probe, tree: Hdf5Tree) -> dict[str, float]:
+    """Return the targets that the file names, if any."""
+    named = tree.datasets.get("targets")
+    is_named = named is not None and ("names" in named.attributes or _MANIFEST in tree.attributes)
+    if named is not None and is_named and len(named.shape) == 1:
+        return read_targets(probe.path, "targets")
+    plain = tree.datasets.get("unitPar")
+    return read_targets(probe.path, "unitPar") if plain is not None and len(plain.shape) == 1 else {}

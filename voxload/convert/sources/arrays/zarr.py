@@ -1,0 +1,223 @@
+"""ZarrFolder: Zarr hierarchies of any layout, whose arrays of three or four axes are volumes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from voxload.convert.manifest import only_member
+from voxload.convert.sources.axes import axes_by_count, cube_axes
+from voxload.convert.sources.binary.flat import DEFAULT_DATASET
+from voxload.convert.sources.hints import Hints
+from voxload.convert.sources.names import check_extents, chosen_datasets
+from voxload.convert.sources.probe import Probe
+from voxload.convert.sources.protocol import RawCube, ReadInto, Source, filled, plain_values
+from voxload.documents import parse_json, read_document
+from voxload.errors import DataError
+from voxload.geometry import Box, chunks_touched
+from voxload.readers.axes import AxisOrder, declared_axes
+from voxload.readers.faults import translated
+from voxload.readers.protocol import Location, Missing, Reader, Volume, VolumeInfo
+from voxload.readers.zarr import ZarrFormat
+from voxload.readers.zarr.native import NativeZarrReader
+from voxload.readers.zarr.reader import ZarrReader
+from voxload.readers.zarr.route import NativeRoute
+
+MARKS = ("zarr.json", ".zarray", ".zgroup")
+"""Files that make a folder a Zarr node: format 3, and arrays and groups of format 2."""
+
+_XARRAY_DIMENSIONS = "_ARRAY_DIMENSIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class ZarrNode:
+    """A group or an array."""
+
+    shape: tuple[int, ...]
+    """Extents of an array; empty of a group."""
+    dimensions: tuple[str | None, ...]
+    """Names of the axes, where there are any: those of format 3, or xarray's attribute in format 2."""
+    attributes: Mapping[str, Any]
+    """The caller's attributes, without the names of axes."""
+
+    @classmethod
+    def read(cls, folder: Path) -> ZarrNode:
+        """Read the metadata of the node in a folder; raises DataError when they are damaged or not there."""
+        with translated(f"{folder}"):
+            mark = next((folder / name for name in MARKS if (folder / name).is_file()), None)
+            if mark is None:
+                raise DataError(f"{folder}", found="no Zarr metadata", expected=f"one of {', '.join(MARKS)}")
+            values = parse_json(read_document(mark))
+            if mark.name == MARKS[0]:
+                attributes, dimensions = values.get("attributes") or {}, values.get("dimension_names")
+            else:
+                side = folder / ".zattrs"
+                attributes = parse_json(read_document(side)) if side.is_file() else {}
+                dimensions = attributes.get(_XARRAY_DIMENSIONS)
+            kept = {name: value for name, value in attributes.items() if name != _XARRAY_DIMENSIONS}
+            return cls(tuple(values.get("shape", ())), tuple(dimensions or ()), kept)
+
+
+_PIECE_BYTES = 2**23
+"""Bytes that zarr-python decodes in one call at least, where there are so many: a call takes a millisecond."""
+_COPIES = 5
+"""Times that zarr-python holds what it reads: as stored, twice where chunks lie in shards, decoded, and returned;
+4.1 times measured with random bytes in shards."""
+
+
+class ZarrCube:
+    """An array as a whole.
+
+    An array that is not compressed is read through zarr-python, because a native reader maps its files, and any other
+    one as a loader reads it; a few chunks at a time, because zarr-python returns a copy of all that it is asked for.
+
+    Parameters
+    ----------
+    name
+        The array; empty where the folder is one array.
+    cube
+        What is known of it; see `describe_array`.
+    missing
+        What to do about chunks that are not there.
+    """
+
+    def __init__(self, name: str, cube: RawCube, *, missing: Missing = Missing.ERROR) -> None:
+        self._location = Location(str(cube.path), dataset=name, axes=cube.order.axes)
+        self._cube = filled(cube, missing)
+        self._missing = missing
+
+    def describe(self) -> RawCube:
+        """Return what is known of the cube."""
+        return self._cube
+
+    @contextmanager
+    def open(self) -> Iterator[ReadInto]:
+        """Open the array for reading; chunks that are not there raise DataError, unless they are to be filled."""
+        library = ZarrReader(self._location, self._missing)
+        piece = _piece(library.describe())
+        route = library.route
+        if isinstance(route, NativeRoute) and route.pipeline.has_filters:
+            reader: Reader = NativeZarrReader(library, route, self._missing)
+        else:
+            reader = library
+
+        def read_into(box: Box, out: Volume) -> None:
+            for part in _parts(box, piece):
+                reader.read_into(part, out[(slice(None), *part.relative_to(box.start).slices)])
+
+        try:
+            yield read_into
+        finally:
+            reader.close()
+
+
+def describe_array(path: Path, name: str, order: AxisOrder) -> RawCube:
+    """Return what the metadata say of an array of a hierarchy.
+
+    Raises
+    ------
+    UsageError
+        When its type is no number or its codecs are not installed.
+    DataError
+        When its metadata are damaged.
+    """
+    reader = ZarrReader(Location(str(path), dataset=name, axes=order.axes), Missing.ERROR)
+    info = reader.describe()
+    table = reader.index.table_bytes(tuple(reader.array.shape))
+    reader.close()
+    return RawCube(
+        path,
+        name,
+        shape=order.to_stored(info.shape),
+        order=order,
+        dtype=info.native_dtype,
+        scratch_bytes=_COPIES * prod(_piece(info)) * info.shape[0] * info.dtype.itemsize,
+        table_bytes=table,
+    )
+
+
+def _piece(info: VolumeInfo) -> tuple[int, ...]:
+    """Return the extents (d, h, w), whole chunks, of what is asked of zarr-python at once."""
+    piece = list((info.chunks or info.shape)[1:])
+    for axis in (2, 1, 0):
+        while piece[axis] < info.spatial[axis]:
+            if 2 * prod(piece) * info.shape[0] * info.dtype.itemsize > _PIECE_BYTES:
+                return tuple(piece)
+            piece[axis] *= 2
+    return tuple(piece)
+
+
+def _parts(box: Box, piece: tuple[int, ...]) -> Iterator[Box]:
+    """Yield the parts of a box that lie in one piece each."""
+    touched = chunks_touched(box, piece)
+    for place in itertools.product(*map(range, touched.start, touched.stop)):
+        whole = Box.whole(piece).shift(tuple(index * width for index, width in zip(place, piece, strict=True)))
+        part = whole.intersect(box)
+        if part is not None:
+            yield part
+
+
+_MANIFEST = "voxload"
+"""Attribute of the hierarchies that voxload itself converted; it holds the targets."""
+
+
+class ZarrFolder:
+    """Any Zarr hierarchy in a folder, format 2 or 3: a sample, of which each array of three or four axes is a volume.
+
+    Axes are those of the dimension names, where they are ``d``, ``h``, ``w`` and ``c``, or of the caller.
+    """
+
+    name = "Zarr"
+    is_generic = True
+
+    def claims(self, probe: Probe) -> bool:
+        """Tell whether a folder has the metadata of a Zarr node, or ends in ``.zarr`` and should have them."""
+        if not probe.path.is_dir():
+            return False
+        return probe.path.suffix == ".zarr" or any((probe.path / mark).is_file() for mark in MARKS)
+
+    def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:
+        """Return the volumes, in the order of their names.
+
+        Raises
+        ------
+        DataError
+            When there are none, or metadata are damaged or missing.
+        UsageError
+            When axes have no names, or volumes have different extents.
+        """
+        targets = _targets(ZarrNode.read(probe.path), probe.path)
+        names = ZarrFormat().datasets(str(probe.path))
+        nodes = {name: ZarrNode.read(probe.path / name) for name in names}
+        if not any(len(node.shape) in (3, 4) for node in nodes.values()):
+            found = ", ".join(f"an array of shape {node.shape}" for node in nodes.values())
+            raise DataError(
+                f"{probe.path}", found=found or "no such array", expected="a Zarr array of three or four axes"
+            )
+        is_array = names == ("",)
+        wanted = chosen_datasets(f"{probe.path}", [DEFAULT_DATASET] if is_array else names, hints)
+        if is_array:
+            wanted = {"": DEFAULT_DATASET}
+        axes = axes_by_count(hints.axes, [len(nodes[name].shape) for name in wanted])
+        cubes = {}
+        for name, volume in wanted.items():
+            node, subject = nodes[name], f"{probe.path}:{name}".removesuffix(":")
+            given, declared = axes.get(len(node.shape)), declared_axes(node.dimensions)
+            cube = describe_array(probe.path, name, cube_axes(subject, node.shape, given=given, declared=declared))
+            cubes[name] = replace(cube, dataset=volume, targets=targets, attributes=plain_values(node.attributes))
+        check_extents(f"{probe.path}", list(cubes.values()))
+        return tuple(ZarrCube(name, cube, missing=hints.missing) for name, cube in cubes.items())
+
+
+def _targets(root: ZarrNode, path: Path) -> dict[str, float]:
+    """Return the targets in the manifest of a hierarchy that voxload converted; none of others.
+
+    Raises UsageError when several samples share its volume, which would be converted as one.
+    """
+    found = only_member(path, root.attributes.get(_MANIFEST)).get("targets")
+    return {name: float(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
