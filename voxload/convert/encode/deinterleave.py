@@ -31,7 +31,7 @@ _INDEX = ir.IntType(32)
 
 
 def can_deinterleave(chunk: Volume, voxels: Volume) -> bool:
-    """Tell whether voxels are what `deinterleave_channels` takes: channels next to each other, rows of a chunk contiguous."""
+    """Tell whether `deinterleave_channels` takes voxels: channels next to each other, rows of a chunk contiguous."""
     width = voxels.itemsize
     channels = len(voxels)
     return (
