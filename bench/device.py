@@ -30,7 +30,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.ondevice import fusion, picture, training, transfer
-from voxload.loader.streams import numbered
+from voxload.loader.device.copiers import with_index
 
 
 def main() -> int:
@@ -45,7 +45,7 @@ def main() -> int:
     words = parser.parse_args()
     if words.device is None and not torch.cuda.is_available():
         print("no CUDA device: these are the figures of the CPU, by the same code", file=sys.stderr)
-    device = numbered(torch.device(words.device or ("cuda" if torch.cuda.is_available() else "cpu")))
+    device = with_index(torch.device(words.device or ("cuda" if torch.cuda.is_available() else "cpu")))
     moved = transfer.measure(device, words.size)
     fused = fusion.measure(device, words.size)
     with tempfile.TemporaryDirectory() as folder:

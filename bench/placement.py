@@ -25,11 +25,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from voxload.prefetch.held import Held
-from voxload.prefetch.line import EpochOrder, Line, Room
-from voxload.prefetch.order_shuffled import shuffled_orders
+from voxload.prefetch.line import EpochOrder, Held, Line, Room
+from voxload.prefetch.order.replays import shuffled_orders
 from voxload.prefetch.policies import NAMES, named
-from voxload.prefetch.policies.optimum import fewest_reads
+from voxload.prefetch.simulation.bound import fewest_reads
 
 SECONDS, BYTES = 60, 8 << 30
 """Limits of the claim."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from voxload.loader.streams import Copier, CudaCopier, Event, HostCopier
+from voxload.loader.device.copiers import Copier, CudaCopier, Event, HostCopier
 
 Pairs = Sequence[tuple[torch.Tensor, torch.Tensor]]
 

@@ -15,9 +15,9 @@ import torch
 
 from bench.ondevice.clock import Span, clock_of, seconds, timed_copier
 from voxload.dataset import VolumeDataset
-from voxload.loader import boarding
 from voxload.loader.dataloader import DataLoader
-from voxload.loader.streams import numbered
+from voxload.loader.device import batches
+from voxload.loader.device.copiers import with_index
 from voxload.models import CosmoFlow, UNet3D
 from voxload.transforms import Compose, Log1p, Standardize
 
@@ -90,7 +90,7 @@ def measure(device: torch.device, folder: Path, *, size: int, batch_size: int, n
 
     On a GPU steps are as its users take them: autocast to bfloat16, channels last.
     """
-    device = numbered(device)
+    device = with_index(device)
     torch.manual_seed(0)
     model, loss = _network(network, size)
     layout = torch.channels_last_3d if device.type == "cuda" else torch.contiguous_format
@@ -108,7 +108,7 @@ def measure(device: torch.device, folder: Path, *, size: int, batch_size: int, n
     clock = clock_of(device)
     threads = min(_THREADS, len(os.sched_getaffinity(0)))
     data = VolumeDataset(f"{folder}/*.h5", fields={"x": "full"}, axes="CDHW", targets="y")
-    with mock.patch.object(boarding, "copier_to", lambda device: timed_copier(device, clock)):
+    with mock.patch.object(batches, "copier_to", lambda device: timed_copier(device, clock)):
         loader = DataLoader(data, batch_size, device=device, drop_last=True, num_workers=threads)
         for x, y in loader:
             step(chain(x), y)

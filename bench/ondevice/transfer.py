@@ -11,11 +11,11 @@ import torch
 from bench.ondevice.clock import seconds
 from voxload.dataset import FieldLayout
 from voxload.loader.batch import Batch
-from voxload.loader.boarding import DeviceBatches
-from voxload.loader.device import DeviceRing
-from voxload.loader.pinning import page_lock
-from voxload.loader.staging import BatchLayout, StagingRing
-from voxload.loader.streams import copier_to, numbered
+from voxload.loader.device.batches import DeviceBatches
+from voxload.loader.device.copiers import copier_to, with_index
+from voxload.loader.device.ring import DeviceRing
+from voxload.loader.reading.pinning import page_lock
+from voxload.loader.reading.staging import BatchLayout, StagingRing
 from voxload.readers.protocol import ReadCost, Volume
 
 _BATCHES = 16
@@ -61,7 +61,7 @@ class Slots:
 
 def measure(device: torch.device, size: int) -> Transfer:
     """Return the best of several rounds, which others on the machine disturbed least; both ways in turn."""
-    device = numbered(device)
+    device = with_index(device)
     layout = BatchLayout(1, (FieldLayout((4, size, size, size), np.dtype(np.int16)),))
     slots = StagingRing(layout, budget=3 * (layout.nbytes + 2**16), most=3, lock=page_lock(device))
     ring = DeviceRing(copier_to(device), layout, keep=1, budget=2 * layout.nbytes)

@@ -11,12 +11,12 @@ from bench.prefetching.launch import RANKS
 from bench.prefetching.room import TierRoom
 from bench.prefetching.samples import SPATIAL, Samples
 from voxload.grid import ProcessGrid
+from voxload.loader.reading.staging import LEAST_SLOTS
 from voxload.loader.sampler import GroupSampler
-from voxload.loader.staging import LEAST_SLOTS
 from voxload.prefetch import policies
-from voxload.prefetch.limits import Limits
 from voxload.prefetch.line import EpochOrder, Line, Room
-from voxload.prefetch.order_batches import Cut
+from voxload.prefetch.order.batches import Batching
+from voxload.prefetch.planning.limits import Limits
 from voxload.prefetch.simulate import Machine, Model, Workload, optimum_storage_bytes, run
 from voxload.prefetch.simulation.machine import Network, NodeTier, Rates, Staging, Storage
 
@@ -81,7 +81,7 @@ def _orders(samples: int, recipe: Recipe) -> list[EpochOrder]:
     """Return the orders that the ranks draw."""
     grids = [ProcessGrid(SPATIAL, RANKS, group * SPATIAL[0]) for group in range(GROUPS)]
     samplers = [GroupSampler(range(samples), grid, shuffle=True, seed=recipe.seed) for grid in grids]
-    cut = Cut(recipe.batch, drop_last=False)
+    cut = Batching(recipe.batch, drop_last=False)
     return [
         EpochOrder(epoch, cut.of(np.array([list(sampler) for sampler in samplers], np.int64)))
         for epoch in range(recipe.epochs)

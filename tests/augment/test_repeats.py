@@ -21,7 +21,7 @@ from tests.augment.samples import AXES, FIELDS, make
 from voxload.augment import Augment, Draw, Flips, Numbered, RandomCrop, Translations
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
-from voxload.loader.repeats import Repeats
+from voxload.loader.order.repeats import Repeats
 
 DRAWS = 10
 CROP = Augment(RandomCrop((4, 4, 4)), Flips(), seed=3)

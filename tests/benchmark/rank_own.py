@@ -18,9 +18,9 @@ from voxload.benchmark.loaders.volumes import dataset_of
 from voxload.benchmark.order import epoch_indices
 from voxload.benchmark.workload import Length, Samples, Share, Supply, Workload
 from voxload.grid import ProcessGrid
-from voxload.loader import clairvoyance
+from voxload.loader.caching import prefetcher
 from voxload.prefetch.cost import CostModel
-from voxload.prefetch.limits import Limits
+from voxload.prefetch.planning.limits import Limits
 
 EPOCHS = 5
 
@@ -33,7 +33,7 @@ def main(location: str, meeting: str, rank: int) -> None:
         "CostModel": partial(CostModel, handicap=math.inf),
     }
     for name, word in words.items():
-        setattr(clairvoyance, name, word)
+        setattr(prefetcher, name, word)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     supply = Supply(memory=1 << 20, peers="node")
     workload = Workload(Samples(location), Share(batch_size=2), Length(EPOCHS), supply)

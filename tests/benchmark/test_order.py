@@ -14,7 +14,7 @@ from voxload.benchmark.order import epoch_indices, group_sampler
 from voxload.benchmark.workload import Share
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
-from voxload.prefetch.order import OrderSource
+from voxload.prefetch.order.source import OrderSource
 
 SAMPLES = 23
 

@@ -41,13 +41,12 @@ from tests.loader.shared_world import (
 )
 from voxload.cache.peer.address import PeerAddress, job_token
 from voxload.cache.peer.client import TcpPeers
-from voxload.loader.blocks import DatasetBlocks
+from voxload.loader.caching.blocks import DatasetBlocks
 from voxload.loader.sampler import GroupSampler
 from voxload.prefetch import policies
-from voxload.prefetch.held import Held
-from voxload.prefetch.line import MEMORY, EpochOrder
-from voxload.prefetch.order_batches import assemble, pack
-from voxload.prefetch.policies.optimum import fewest_reads
+from voxload.prefetch.line import MEMORY, EpochOrder, Held
+from voxload.prefetch.order.batches import assemble, pack
+from voxload.prefetch.simulation.bound import fewest_reads
 
 EPOCHS = 5
 AHEAD = 3

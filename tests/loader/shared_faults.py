@@ -22,9 +22,9 @@ from voxload.cache.peer.messages import Request
 from voxload.cache.peer.server import PeerServer
 from voxload.cache.protocol import Answer
 from voxload.errors import StorageError
-from voxload.loader.nearby import Nearby
+from voxload.loader.caching.tiers import SharedTiers
 from voxload.prefetch.line import MEMORY
-from voxload.prefetch.planner import Planner
+from voxload.prefetch.planning.planner import Planner
 from voxload.readers.protocol import ReadCost, Volume
 from voxload.readers.scratch import Bytes
 
@@ -69,7 +69,7 @@ def volumes(loader: voxload.DataLoader) -> voxload.VolumeDataset:
     return loader.dataset
 
 
-def nearby(loader: voxload.DataLoader) -> Nearby:
+def nearby(loader: voxload.DataLoader) -> SharedTiers:
     """Return what a loader has near."""
     assert loader._reading is not None
     assert loader._reading.clairvoyance is not None

@@ -14,8 +14,8 @@ import voxload
 from tests.support.settled import settle
 from voxload.cache.protocol import BlockKey
 from voxload.grid import ProcessGrid
-from voxload.loader.blocks import DatasetBlocks
-from voxload.loader.nearby import _Greeting, _is_one_data
+from voxload.loader.caching.blocks import DatasetBlocks
+from voxload.loader.caching.tiers import _Greeting, _is_one_data
 
 SHAPE = (8, 8, 8)
 

@@ -242,7 +242,7 @@ def test_batches_that_are_kept_do_not_change(folder: Path) -> None:
 def test_names_in_memory_do_not_show_the_token(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everyone on the node sees the names in /dev/shm; the token lets into the blocks of all ranks."""
     token = bytes(range(0xA0, 0xC0))
-    monkeypatch.setattr("voxload.loader.nearby.job_token", lambda: token)
+    monkeypatch.setattr("voxload.loader.caching.tiers.job_token", lambda: token)
     data = open_data(folder)
     loader = voxload.DataLoader(data, 1, cache=voxload.Cache(memory="1MiB"))
     assert list(loader)

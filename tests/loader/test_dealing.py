@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DistributedSampler, TensorDataset
 
-from voxload.loader.dealing import SHUFFLED, dealt, whole_order
+from voxload.loader.order.orders import SHUFFLED, group_share, whole_order
 
 
 @given(
@@ -24,7 +24,7 @@ def test_going_on_equals_going_through(samples: int, parts: int, steps: int, dro
     for part in range(parts):
         theirs: list[int] = list(DistributedSampler(data, parts, part, seed=seed, drop_last=drop_last))
         done = min(steps, len(theirs))
-        ours = dealt(order, min(done * parts, samples), part=part, parts=parts, drop_last=drop_last)
+        ours = group_share(order, min(done * parts, samples), part=part, parts=parts, drop_last=drop_last)
         assert list(ours) == theirs[done:]
 
 
@@ -32,7 +32,9 @@ def test_going_on_equals_going_through(samples: int, parts: int, steps: int, dro
 def test_every_sample_that_is_left_is_dealt_once(samples: int, position: int, parts: int, drop_last: bool) -> None:
     """Whatever the number of groups, the rest is dealt out evenly: padded, or cut, by less than one round."""
     position = min(position, samples)
-    groups = [dealt(range(samples), position, part=part, parts=parts, drop_last=drop_last) for part in range(parts)]
+    groups = [
+        group_share(range(samples), position, part=part, parts=parts, drop_last=drop_last) for part in range(parts)
+    ]
     assert len({len(group) for group in groups}) == 1
     found = [index for step in zip(*groups, strict=True) for index in step]
     left = list(range(position, samples))

@@ -17,8 +17,8 @@ from torch import Tensor
 import voxload
 from tests.support.devices import be_busy, own_stream
 from voxload.errors import DataError
-from voxload.loader import reading
-from voxload.loader.pinning import page_lock
+from voxload.loader import pipeline
+from voxload.loader.reading.pinning import page_lock
 from voxload.transforms import Cast, ChannelsLast, Compose, Log1p, Standardize, Transform
 
 pytestmark = pytest.mark.gpu
@@ -268,7 +268,7 @@ def test_locked_memory_is_unlocked(
                 self._real.unlock(address)
             del held[address]
 
-    monkeypatch.setattr(reading, "page_lock", lambda place: Lock(page_lock(place)))
+    monkeypatch.setattr(pipeline, "page_lock", lambda place: Lock(page_lock(place)))
     loader = voxload.DataLoader(ints, 2, device=device)
     for x, _ in loader:
         assert held

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from voxload.dataset import FieldLayout
 from voxload.errors import DataError, UsageError
 from voxload.loader.batch import Batch, stacked
-from voxload.loader.boarding import DeviceBatches
-from voxload.loader.device import DeviceRing
-from voxload.loader.staging import BatchLayout
-from voxload.loader.streams import Event, HostCopier
+from voxload.loader.device.batches import DeviceBatches
+from voxload.loader.device.copiers import Event, HostCopier
+from voxload.loader.device.ring import DeviceRing
+from voxload.loader.reading.staging import BatchLayout
 from voxload.readers.protocol import ReadCost
 
 LAYOUT = BatchLayout(2, (FieldLayout((3, 4, 4, 4), np.dtype("i2")), FieldLayout((1, 4, 4, 4), np.dtype("u4"))))

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader as TorchLoader
 
 import voxload
 from voxload.errors import DataError, UsageError
-from voxload.loader.streams import parse_device
+from voxload.loader.device.copiers import parse_device
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)  # the data set does not change

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voxload.errors import UsageError
-from voxload.loader.marks import Marks, generator_at
+from voxload.loader.order.generators import GeneratorPositions, generator_at
 
 
 def _state(generator: torch.Generator) -> bytes:
@@ -22,7 +22,7 @@ def _state(generator: torch.Generator) -> bytes:
 )
 def test_a_mark_is_where_the_generator_is(seed: int, counts: list[int], is_wide: bool) -> None:
     """Marks of one generator, found one after another, each lead back to the very state; the generator is as before."""
-    generator, marks = torch.Generator().manual_seed(seed), Marks()
+    generator, marks = torch.Generator().manual_seed(seed), GeneratorPositions()
     for count in [0, *counts]:
         torch.randperm(count + 1, generator=generator)
         if is_wide:
@@ -30,13 +30,13 @@ def test_a_mark_is_where_the_generator_is(seed: int, counts: list[int], is_wide:
         before = _state(generator)
         mark = marks.of(generator)
         assert set(mark) == {"seed", "draws"}
-        assert mark == Marks().of(generator)
+        assert mark == GeneratorPositions().of(generator)
         assert _state(generator) == before == _state(generator_at(mark))
 
 
 def test_a_generator_that_is_seeded_again_is_found_again() -> None:
     """Seeding anew, with the same seed or another one, begins a new stream."""
-    generator, marks = torch.Generator().manual_seed(3), Marks()
+    generator, marks = torch.Generator().manual_seed(3), GeneratorPositions()
     torch.randperm(5000, generator=generator)
     assert marks.of(generator) == {"seed": 3, "draws": 4999}
     assert marks.of(generator.manual_seed(3)) == {"seed": 3, "draws": 0}
@@ -45,7 +45,7 @@ def test_a_generator_that_is_seeded_again_is_found_again() -> None:
 
 def test_what_two_numbers_cannot_say_is_said_by_the_raw_state() -> None:
     """Half a pair of normals, or more draws than are searched, are kept as the raw state."""
-    generator, marks = torch.Generator().manual_seed(3), Marks()
+    generator, marks = torch.Generator().manual_seed(3), GeneratorPositions()
     torch.empty(3).normal_(generator=generator)
     for _ in range(2):
         mark = marks.of(generator)

@@ -18,9 +18,9 @@ from tests.support import scripts
 from tests.support.devices import be_busy
 from voxload.dataset import FieldLayout
 from voxload.errors import UsageError
-from voxload.loader.device import DeviceRing
-from voxload.loader.staging import BatchLayout
-from voxload.loader.streams import HostCopier, numbered
+from voxload.loader.device.copiers import HostCopier, with_index
+from voxload.loader.device.ring import DeviceRing
+from voxload.loader.reading.staging import BatchLayout
 
 pytestmark = pytest.mark.gpu
 
@@ -116,8 +116,8 @@ def test_a_fork_of_a_process_with_a_gpu_is_refused(monkeypatch: pytest.MonkeyPat
     """Where torch says that CUDA cannot be used here, the error says what to do; it comes before CUDA is called."""
     monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
     with pytest.raises(UsageError, match=r"forked from one that uses CUDA.*spawn or forkserver"):
-        numbered(torch.device("cuda", 0))
-    assert numbered(torch.device("cpu")) == torch.device("cpu")
+        with_index(torch.device("cuda", 0))
+    assert with_index(torch.device("cpu")) == torch.device("cpu")
 
 
 _FORKS = """

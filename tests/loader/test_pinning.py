@@ -17,8 +17,8 @@ import torch
 
 from voxload.dataset import FieldLayout
 from voxload.errors import StorageError, UsageError
-from voxload.loader.pinning import PAGE, host_memory, locked_bytes, page_lock
-from voxload.loader.staging import BatchLayout, StagingRing
+from voxload.loader.reading.pinning import PAGE, host_memory, locked_bytes, page_lock
+from voxload.loader.reading.staging import BatchLayout, StagingRing
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 LAYOUT = BatchLayout(1, (FieldLayout((1, 8, 8, 8), np.dtype("i2")),))

@@ -27,7 +27,7 @@ from torch.utils.data import (
 from torch.utils.data import DataLoader as TorchLoader
 
 import voxload
-from voxload.loader.staging import Slot, StagingRing
+from voxload.loader.reading.staging import Slot, StagingRing
 
 SAMPLES = 11
 NUMBERS = TensorDataset(torch.arange(SAMPLES))

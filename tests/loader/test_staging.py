@@ -13,7 +13,7 @@ import torch
 
 from voxload.dataset import FieldLayout
 from voxload.errors import UsageError
-from voxload.loader.staging import BatchLayout, StagingRing
+from voxload.loader.reading.staging import BatchLayout, StagingRing
 
 LAYOUT = BatchLayout(2, (FieldLayout((3, 4, 4, 4), np.dtype("i2")), FieldLayout((1, 4, 4, 4), np.dtype("f8"))))
 

@@ -14,28 +14,28 @@ from voxload.prefetch.events import (
     Fetch,
     FetchDone,
     FetchFailed,
-    From,
     Instruction,
     SlotFree,
     Source,
+    SourceKind,
     Store,
     Stored,
 )
-from voxload.prefetch.limits import Limits
 from voxload.prefetch.line import MEMORY, Line, Room
 from voxload.prefetch.placement import RankPlan
-from voxload.prefetch.planner import Planner
+from voxload.prefetch.planning.limits import Limits
+from voxload.prefetch.planning.planner import Planner
 
 SIZE = 100
-STORAGE = Source(From.STORAGE)
-OWN_MEMORY = Source(From.MEMORY)
+STORAGE = Source(SourceKind.STORAGE)
+OWN_MEMORY = Source(SourceKind.MEMORY)
 Cell = tuple[int, ...]
 """Sample, owner, ready and keep of an access; what is left out is -1, but `ready` is 0."""
 
 
 def peer(group: int) -> Source:
     """Return a peer."""
-    return Source(From.PEER, group)
+    return Source(SourceKind.PEER, group)
 
 
 def plan(*steps: list[Cell], first_step: int = 0, drops: tuple[tuple[int, int], ...] = ()) -> RankPlan:

@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from tests.prefetch.random_plans import Held
-from voxload.prefetch.access import Lane
 from voxload.prefetch.cost import CostModel
 from voxload.prefetch.events import (
     Delivered,
@@ -19,21 +18,22 @@ from voxload.prefetch.events import (
     Fetch,
     FetchDone,
     FetchFailed,
-    From,
     Instruction,
     PeerLost,
     Ready,
     SlotFree,
+    SourceKind,
     Store,
     Stored,
     Waited,
     Wake,
 )
-from voxload.prefetch.limits import Limits
 from voxload.prefetch.line import DISK, MEMORY, Ints, Line
-from voxload.prefetch.log import EventLog, Logged
 from voxload.prefetch.placement import RankPlan
-from voxload.prefetch.planner import Planner
+from voxload.prefetch.planning.access import FetchQueue
+from voxload.prefetch.planning.eventlog import EventLog, Logged
+from voxload.prefetch.planning.limits import Limits
+from voxload.prefetch.planning.planner import Planner
 
 BUSY_EVENTS = 5_000
 """More events than any example needs: a world that gets so far goes round in circles."""
@@ -85,7 +85,7 @@ class Rank:
     is_computing: bool = False
     was_cut: bool = False
     wake: float = -1.0
-    sources: Counter[From] = field(default_factory=Counter)
+    sources: Counter[SourceKind] = field(default_factory=Counter)
     """Blocks that came from each kind of place."""
 
 
@@ -167,7 +167,9 @@ class World:
     def _tell(self, group: int, event: Event) -> None:
         rank = self.ranks[group]
         event = type(event)(**{**{name: getattr(event, name) for name in event.__slots__}, "now": self.now})
-        waiting = {lane: set(map(id, rank.planner._state.lanes.members(lane))) for lane in rank.planner._state.seats}
+        waiting = {
+            queue: set(map(id, rank.planner._state.queues.members(queue))) for queue in rank.planner._state.most_fetches
+        }
         event = self._land(rank, event)
         rank.wake = -1.0
         answer = rank.logged.handle(event)
@@ -178,14 +180,14 @@ class World:
         self._consume(group)
 
     @staticmethod
-    def _check_starvation(rank: Rank, answer: list[Instruction], waiting: dict[Lane, set[int]]) -> None:
-        """Nothing that waited before, and still does, is needed earlier than what was issued in its lane."""
+    def _check_starvation(rank: Rank, answer: list[Instruction], waiting: dict[FetchQueue, set[int]]) -> None:
+        """Nothing that waited before, and still does, is needed earlier than what was issued in its queue."""
         state = rank.planner._state
         for fetch in answer:
             if isinstance(fetch, Fetch):
                 flight = state.flights[fetch.ticket]
                 assert fetch.parts == tuple(sorted(fetch.parts, key=lambda part: (part.step, part.place)))
-                left = [a for a in state.lanes.members(flight.lane) if id(a) in waiting[flight.lane]]
+                left = [a for a in state.queues.members(flight.queue) if id(a) in waiting[flight.queue]]
                 assert all(access.key > flight.accesses[0].key for access in left)
 
     def _land(self, rank: Rank, event: Event) -> Event:
@@ -194,7 +196,7 @@ class World:
             fetch = rank.fetches.pop(event.ticket)
             failure = self._outcome(rank, fetch)
             if failure is not None:
-                if fetch.source.kind is From.STORAGE:
+                if fetch.source.kind is SourceKind.STORAGE:
                     rank.errors.add(fetch.ticket)
                 return FetchFailed(event.now, event.ticket, failure, event.seconds)
             for part in fetch.parts:
@@ -213,17 +215,17 @@ class World:
 
     def _outcome(self, rank: Rank, fetch: Fetch) -> Failure | None:
         faults, samples = self.faults, [part.sample for part in fetch.parts]
-        if fetch.source.kind is From.STORAGE:
+        if fetch.source.kind is SourceKind.STORAGE:
             is_broken = any(sample in faults.broken for sample in samples)
             return Failure.ERROR if is_broken or self._happens(faults.error) else None
         assert len(samples) == 1
-        if fetch.source.kind is From.PEER:
+        if fetch.source.kind is SourceKind.PEER:
             assert fetch.source.group != self.ranks.index(rank)
             if fetch.source.group in faults.dead or self._happens(faults.lost):
                 return Failure.LOST
             tiers = self.ranks[fetch.source.group].tiers
             return self._read(samples[0], tiers, None)
-        return self._read(samples[0], rank.tiers, MEMORY if fetch.source.kind is From.MEMORY else DISK)
+        return self._read(samples[0], rank.tiers, MEMORY if fetch.source.kind is SourceKind.MEMORY else DISK)
 
     def _read(self, sample: int, tiers: dict[int, int], tier: int | None) -> Failure | None:
         if sample not in tiers or (tier is not None and tiers[sample] != tier) or self._happens(self.faults.absent):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from voxload.prefetch.events import From
+from voxload.prefetch.events import SourceKind
 from voxload.prefetch.line import DISK, MEMORY, Line, Room
 from voxload.prefetch.placement import RankPlan
 
@@ -123,12 +123,12 @@ def some_held(line: Line, shape: Shape, seed: int) -> Held:
     return held
 
 
-def planned_sources(group: int, plans: list[RankPlan]) -> Counter[From]:
+def planned_sources(group: int, plans: list[RankPlan]) -> Counter[SourceKind]:
     """Return how many blocks the plans take from each kind of place."""
-    counts: Counter[From] = Counter()
+    counts: Counter[SourceKind] = Counter()
     for plan in plans:
         for sample, owner, tier in zip(plan.samples.flat, plan.owner.flat, plan.tier.flat, strict=True):
             if sample >= 0:
-                own = From.MEMORY if tier == MEMORY else From.DISK
-                counts[From.STORAGE if owner < 0 else own if owner == group else From.PEER] += 1
+                own = SourceKind.MEMORY if tier == MEMORY else SourceKind.DISK
+                counts[SourceKind.STORAGE if owner < 0 else own if owner == group else SourceKind.PEER] += 1
     return counts

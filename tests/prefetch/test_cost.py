@@ -8,14 +8,14 @@ import pytest
 
 from voxload.errors import UsageError
 from voxload.prefetch.cost import PRIORS, CostModel, Speed
-from voxload.prefetch.events import From, Source
+from voxload.prefetch.events import Source, SourceKind
 
-STORAGE = Source(From.STORAGE)
+STORAGE = Source(SourceKind.STORAGE)
 
 
 def test_before_the_first_fetch_the_prior_holds() -> None:
     """What was never tried is expected to be fast."""
-    assert CostModel().predicted(STORAGE, 10**6) == PRIORS[From.STORAGE].seconds(10**6)
+    assert CostModel().predicted(STORAGE, 10**6) == PRIORS[SourceKind.STORAGE].seconds(10**6)
 
 
 def test_latency_and_bandwidth_are_told_apart_where_sizes_differ() -> None:
@@ -26,7 +26,7 @@ def test_latency_and_bandwidth_are_told_apart_where_sizes_differ() -> None:
         costs.observe(STORAGE, nbytes, truth.seconds(nbytes) * chance.uniform(0.9, 1.1))
     for nbytes in (10**4, 10**6, 10**8):
         assert costs.predicted(STORAGE, nbytes) == pytest.approx(truth.seconds(nbytes), rel=0.2)
-    assert costs.accuracy()[From.STORAGE] == pytest.approx(1, abs=0.1)
+    assert costs.accuracy()[SourceKind.STORAGE] == pytest.approx(1, abs=0.1)
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 10**7])
@@ -55,18 +55,18 @@ def test_a_peer_hardly_known_is_taken_to_be_like_the_others() -> None:
     """Then it is judged by its own."""
     costs = CostModel()
     for _ in range(20):
-        costs.observe(Source(From.PEER, 1), 10**6, 0.01)
-    assert costs.predicted(Source(From.PEER, 2), 10**6) == pytest.approx(0.01, rel=0.1)
+        costs.observe(Source(SourceKind.PEER, 1), 10**6, 0.01)
+    assert costs.predicted(Source(SourceKind.PEER, 2), 10**6) == pytest.approx(0.01, rel=0.1)
     for _ in range(20):
-        costs.observe(Source(From.PEER, 2), 10**6, 0.05)
-    assert costs.predicted(Source(From.PEER, 2), 10**6) == pytest.approx(0.05, rel=0.1)
-    assert costs.predicted(Source(From.PEER, 1), 10**6) == pytest.approx(0.01, rel=0.1)
+        costs.observe(Source(SourceKind.PEER, 2), 10**6, 0.05)
+    assert costs.predicted(Source(SourceKind.PEER, 2), 10**6) == pytest.approx(0.05, rel=0.1)
+    assert costs.predicted(Source(SourceKind.PEER, 1), 10**6) == pytest.approx(0.01, rel=0.1)
 
 
 def test_the_storage_alone_is_handicapped() -> None:
     """Times the handicap, and the grace besides."""
     costs = CostModel(handicap=4, grace=0.5)
-    peer = Source(From.PEER, 0)
+    peer = Source(SourceKind.PEER, 0)
     assert costs.weighed(STORAGE, 100) == 4 * costs.predicted(STORAGE, 100) + 0.5
     assert costs.weighed(peer, 100) == costs.predicted(peer, 100)
     with pytest.raises(UsageError, match="handicap"):

@@ -7,12 +7,12 @@ import pytest
 
 from voxload.errors import DataError, InternalError
 from voxload.prefetch.cost import CostModel
-from voxload.prefetch.events import Delivered, Failure, Fetch, FetchFailed, From, Part, SlotFree, Source, Wake
-from voxload.prefetch.limits import Limits
+from voxload.prefetch.events import Delivered, Failure, Fetch, FetchFailed, Part, SlotFree, Source, SourceKind, Wake
 from voxload.prefetch.line import Line, Room
-from voxload.prefetch.log import Cut, EventLog, Logged, replay
 from voxload.prefetch.placement import RankPlan
-from voxload.prefetch.planner import Planner
+from voxload.prefetch.planning.eventlog import Cut, EventLog, Logged, replay
+from voxload.prefetch.planning.limits import Limits
+from voxload.prefetch.planning.planner import Planner
 
 
 def planner() -> Planner:
@@ -24,7 +24,7 @@ def planner() -> Planner:
 def test_records_survive_text() -> None:
     """Types, enums and every digit of floats; arrays with their type and shape."""
     log = EventLog()
-    fetch = Fetch(3, Source(From.PEER, 2), (Part(1, 0, 9, 4), Part(2, 0, 8, 5)), 0.1 + 0.2)
+    fetch = Fetch(3, Source(SourceKind.PEER, 2), (Part(1, 0, 9, 4), Part(2, 0, 8, 5)), 0.1 + 0.2)
     log.append(FetchFailed(1 / 3, 7, Failure.WRONG, 1e-300), [fetch, Wake(2.0)])
     log.append(Cut(5))
     table = np.arange(6).reshape(3, 2)

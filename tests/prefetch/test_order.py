@@ -22,8 +22,8 @@ import voxload
 from voxload.grid import ProcessGrid
 from voxload.loader.sampler import GroupSampler
 from voxload.prefetch.line import EpochOrder
-from voxload.prefetch.order import OrderSource
-from voxload.prefetch.order_batches import pack
+from voxload.prefetch.order.batches import pack
+from voxload.prefetch.order.source import OrderSource
 
 EPOCHS, AHEAD = 3, 4
 MOST = 9

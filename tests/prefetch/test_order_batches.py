@@ -15,8 +15,8 @@ from torch.utils.data import BatchSampler
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.loader.sampler import GroupSampler
-from voxload.prefetch.order_batches import Cut, assemble, is_beginning, materialise, pack
-from voxload.prefetch.order_shuffled import shuffled_orders
+from voxload.prefetch.order.batches import Batching, assemble, is_beginning, materialise, pack
+from voxload.prefetch.order.replays import shuffled_orders
 
 
 def _unpacked(packed: Any) -> list[list[int]]:
@@ -27,7 +27,7 @@ def _unpacked(packed: Any) -> list[list[int]]:
 def test_cuts_are_torchs(count: int, rows: int, batch: int, drop_last: bool) -> None:
     """Every row is cut as torch's BatchSampler cuts it."""
     indices = np.arange(rows * count).reshape(rows, count)
-    cut = Cut(batch, drop_last).of(indices)
+    cut = Batching(batch, drop_last).of(indices)
     assert cut.flags.c_contiguous
     assert [_unpacked(row) for row in cut] == [list(BatchSampler(row, batch, drop_last)) for row in indices.tolist()]
 

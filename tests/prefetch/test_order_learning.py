@@ -23,8 +23,8 @@ from torch.utils.data import (
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.loader.sampler import GroupSampler
-from voxload.prefetch.order import OrderSource
-from voxload.prefetch.order_batches import materialise, pack
+from voxload.prefetch.order.batches import materialise, pack
+from voxload.prefetch.order.source import OrderSource
 
 DATA: Any = range(10)
 ALONE = ProcessGrid()

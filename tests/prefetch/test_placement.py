@@ -11,12 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voxload.errors import UsageError
-from voxload.prefetch.held import Held
-from voxload.prefetch.line import DISK, MEMORY, EpochOrder, Ints, Line, Room
-from voxload.prefetch.order_shuffled import shuffled_orders
-from voxload.prefetch.placement import Placement
+from voxload.prefetch.line import DISK, MEMORY, EpochOrder, Held, Ints, Line, Room
+from voxload.prefetch.order.replays import shuffled_orders
+from voxload.prefetch.placement import Placement, validate
 from voxload.prefetch.policies import NAMES, named
-from voxload.prefetch.validate import validate
 
 ARRAYS = ("samples", "owner", "tier", "ready", "keep", "drop_bounds", "drop_steps", "drop_samples")
 

@@ -12,13 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voxload.errors import UsageError
-from voxload.prefetch.held import Held
-from voxload.prefetch.line import EpochOrder, Line, Room
-from voxload.prefetch.order_shuffled import shuffled_orders
-from voxload.prefetch.placement import Placement
+from voxload.prefetch.line import EpochOrder, Held, Line, Room
+from voxload.prefetch.order.replays import shuffled_orders
+from voxload.prefetch.placement import Placement, validate
 from voxload.prefetch.policies import named
-from voxload.prefetch.policies.optimum import fewest_reads
-from voxload.prefetch.validate import validate
+from voxload.prefetch.simulation.bound import fewest_reads
 
 
 def line_of(samples: int, rooms: Sequence[tuple[int, int]]) -> Line:

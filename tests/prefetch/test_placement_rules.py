@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from voxload.errors import InternalError
-from voxload.prefetch.held import Held
-from voxload.prefetch.line import Line, Room
-from voxload.prefetch.placement import Placement
-from voxload.prefetch.validate import validate
+from voxload.prefetch.line import Held, Line, Room
+from voxload.prefetch.placement import Placement, validate
 
 LINE = Line(np.ones(4, np.int64), (Room(1, 1), Room(1, 0)))
 HELD = Held.found([np.array([3]), np.zeros(0, np.int64)], [np.zeros(0, np.int64), np.zeros(0, np.int64)])

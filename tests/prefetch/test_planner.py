@@ -6,10 +6,10 @@ import pytest
 
 from tests.prefetch.planner_bench import OWN_MEMORY, SIZE, STORAGE, Bench, Cell, fetches, plan, stores
 from voxload.errors import InternalError, UsageError
-from voxload.prefetch.access import Lane
 from voxload.prefetch.events import Drop, Failed, Failure, Ready, SlotFree, Waited
-from voxload.prefetch.limits import Limits
 from voxload.prefetch.line import DISK, MEMORY
+from voxload.prefetch.planning.access import FetchQueue
+from voxload.prefetch.planning.limits import Limits
 
 
 def test_a_step_is_ready_when_all_its_blocks_are_there() -> None:
@@ -28,7 +28,7 @@ def test_steps_come_out_in_order_whatever_ends_first() -> None:
 
 
 def test_the_step_at_hand_is_never_behind_a_later_one() -> None:
-    """With one seat, blocks are fetched in the order of need."""
+    """With one fetch at a time, blocks are fetched in the order of need."""
     bench = Bench(plan([(1,), (2,)], [(3,)]), slots=2, limits=Limits(storage=1))
     issued = fetches(bench.answer)
     for ticket in range(2):
@@ -55,7 +55,7 @@ def test_steps_without_blocks_pass_by_themselves() -> None:
 
 
 def test_blocks_of_one_file_share_a_fetch_when_seats_are_short() -> None:
-    """As many as leave no seat idle; neither another file's nor, with the step at hand, a later step's."""
+    """As many as let others begin beside them; neither another file's nor, with the step at hand, a later step's."""
     files = [0] * 10 + [1] * 40
     bench = Bench(plan([(1,), (20,), (2,)], [(3,), (4,)]), slots=1, limits=Limits(storage=1), files=files)
     assert fetches(bench.answer) == [(0, STORAGE, [(0, 0), (0, 2)])]
@@ -200,10 +200,10 @@ def test_validate_names_what_does_not_hold() -> None:
     """A broken count is found, whichever it is."""
     bench = Bench(plan([(1, -1, 0, MEMORY)], [(2,)]), held={5: MEMORY})
     state = bench.planner._state
-    state.taken[Lane.STORAGE] += 1
-    with pytest.raises(InternalError, match="seats are limited"):
+    state.taken[FetchQueue.STORAGE] += 1
+    with pytest.raises(InternalError, match="fetches at once are limited"):
         bench.planner.validate()
-    state.taken[Lane.STORAGE] -= 1
+    state.taken[FetchQueue.STORAGE] -= 1
     state.holdings.used[MEMORY] += 1
     with pytest.raises(InternalError, match="tiers have room"):
         bench.planner.validate()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.prefetch.planner_bench import SIZE, STORAGE, Bench, fetches, peer, plan
 from voxload.prefetch.cost import CostModel
 from voxload.prefetch.events import Failure, Fetch, PeerLost, Ready, SlotFree, Waited, Wake
-from voxload.prefetch.limits import Limits
+from voxload.prefetch.planning.limits import Limits
 
 
 def test_what_the_storage_cannot_read_comes_from_whoever_has_it() -> None:

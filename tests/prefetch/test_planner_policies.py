@@ -9,10 +9,9 @@ import pytest
 
 from tests.prefetch.planner_world import Faults, World
 from tests.prefetch.random_plans import Shape, planned_sources, some_line
-from voxload.prefetch.events import From, Ready
-from voxload.prefetch.held import Held
-from voxload.prefetch.limits import Limits
-from voxload.prefetch.line import EpochOrder
+from voxload.prefetch.events import Ready, SourceKind
+from voxload.prefetch.line import EpochOrder, Held
+from voxload.prefetch.planning.limits import Limits
 from voxload.prefetch.policies import NAMES, named
 
 EPOCHS = 3
@@ -48,5 +47,5 @@ def test_each_policy_is_followed(name: str, room: int) -> None:
     for group, rank in enumerate(world.ranks):
         assert [type(end) for end in rank.given] == [Ready] * (EPOCHS * shape.steps)
         planned = planned_sources(group, rank.plans)
-        assert rank.sources[From.STORAGE] <= planned[From.STORAGE]
+        assert rank.sources[SourceKind.STORAGE] <= planned[SourceKind.STORAGE]
         assert rank.sources.total() == EPOCHS * shape.steps * shape.batch

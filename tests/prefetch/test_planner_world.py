@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.prefetch.planner_world import Faults, World
 from tests.prefetch.random_plans import Placing, Shape, planned_sources, some_held, some_line
-from voxload.prefetch.events import Failed, From
-from voxload.prefetch.limits import Limits
-from voxload.prefetch.log import EventLog, replay
+from voxload.prefetch.events import Failed, SourceKind
+from voxload.prefetch.planning.eventlog import EventLog, replay
+from voxload.prefetch.planning.limits import Limits
 
 EXAMPLES = 25
 SHAPES = st.builds(
@@ -107,7 +107,7 @@ def test_without_trouble_each_block_comes_from_where_the_plan_says(
     for group, rank in enumerate(world.ranks):
         planned = planned_sources(group, rank.plans)
         assert not any(isinstance(end, Failed) for end in rank.given)
-        assert rank.sources[From.STORAGE] <= planned[From.STORAGE]
+        assert rank.sources[SourceKind.STORAGE] <= planned[SourceKind.STORAGE]
         assert rank.sources.total() == planned.total()
 
 
@@ -138,7 +138,7 @@ def test_a_cut_forgets_what_follows_and_what_replaces_it_comes_out(
 
 def test_the_world_sees_every_kind_of_trouble() -> None:
     """The random worlds are worth something: all kinds of places are used, and steps fail."""
-    sources: Counter[From] = Counter()
+    sources: Counter[SourceKind] = Counter()
     failed = 0
     for seed in range(8):
         shape = Shape(groups=3, steps=6, batch=2, samples=12, room=400)
@@ -147,5 +147,5 @@ def test_the_world_sees_every_kind_of_trouble() -> None:
         for rank in world.ranks:
             sources += rank.sources
             failed += sum(isinstance(end, Failed) for end in rank.given)
-    assert set(sources) == set(From)
+    assert set(sources) == set(SourceKind)
     assert failed

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from voxload.errors import UsageError
 from voxload.prefetch import machines, policies
-from voxload.prefetch.events import From
+from voxload.prefetch.events import SourceKind
 from voxload.prefetch.line import EpochOrder, Line, Room
-from voxload.prefetch.order_shuffled import shuffled_orders
+from voxload.prefetch.order.replays import shuffled_orders
 from voxload.prefetch.simulate import Machine, Model, Outcome, Workload, optimum_storage_bytes, run, simulate
 from voxload.prefetch.simulation.machine import Network, NodeTier, Rates, Staging, Storage
 
@@ -91,7 +91,7 @@ def test_the_second_epoch_comes_from_tiers(model: Model) -> None:
     """Where all fits, the storage is read once; later epochs only compute."""
     found = outcome(PLAIN, "clairvoyant", model, compute=0.1, epochs=3)
     assert [epoch.storage_bytes for epoch in found.epochs][1:] == [0, 0]
-    assert found.storage_bytes == 400 * MB <= found.stored_bytes[From.MEMORY]
+    assert found.storage_bytes == 400 * MB <= found.stored_bytes[SourceKind.MEMORY]
     assert found.epochs[2].stall == pytest.approx(0.0, abs=0.05)
 
 
@@ -128,7 +128,7 @@ def test_stored_sizes_are_what_the_storage_reads(model: Model) -> None:
     workload = Workload(line_of(40, 2), orders, 0.01, storage_sizes=np.full(40, MB, np.int64))
     found = run(PLAIN, workload, policies.named("clairvoyant"), model=model)
     assert found.storage_bytes == 40 * MB
-    assert found.stored_bytes[From.MEMORY] >= 400 * MB
+    assert found.stored_bytes[SourceKind.MEMORY] >= 400 * MB
 
 
 @settings(max_examples=25, deadline=None)

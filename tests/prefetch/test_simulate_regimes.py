@@ -16,9 +16,9 @@ import pytest
 from voxload.errors import UsageError
 from voxload.prefetch import machines, policies
 from voxload.prefetch.line import Line
-from voxload.prefetch.order_shuffled import shuffled_orders
+from voxload.prefetch.order.replays import shuffled_orders
 from voxload.prefetch.simulate import Machine, Model, Outcome, Workload, run
-from voxload.prefetch.simulation.regimes import regimes
+from voxload.prefetch.simulation.workload import regimes
 
 GROUPS, SAMPLES, EPOCHS = 4, 96, 5
 PUBLISHED = 64e6

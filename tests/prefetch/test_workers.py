@@ -11,14 +11,14 @@ from concurrent.futures import CancelledError
 import pytest
 
 from tests.support import processes
-from voxload.prefetch import workers
-from voxload.prefetch.workers import Workers
+from voxload.prefetch.execution import threadpool
+from voxload.prefetch.execution.threadpool import DaemonThreadPool
 
 
 def test_as_many_at_once_as_asked_for() -> None:
     """Three tasks that wait for each other need three threads; more are not made."""
     meeting = threading.Barrier(3)
-    with Workers(3, "some") as pool:
+    with DaemonThreadPool(3, "some") as pool:
         places = [pool.submit(meeting.wait, 10) for _ in range(9)]
         assert sorted(place.result() for place in places) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
         assert sum(thread.name.startswith("some_") for thread in threading.enumerate()) == 3
@@ -26,14 +26,14 @@ def test_as_many_at_once_as_asked_for() -> None:
 
 def test_threads_that_are_idle_are_used_first() -> None:
     """One task after the other needs one thread."""
-    with Workers(8, "few") as pool:
+    with DaemonThreadPool(8, "few") as pool:
         names = {pool.submit(lambda: threading.current_thread().name).result() for _ in range(20)}
         assert len(names) <= 2
 
 
 def test_errors_are_raised_to_who_asks() -> None:
     """And the thread goes on."""
-    with Workers(1, "one") as pool:
+    with DaemonThreadPool(1, "one") as pool:
         failed, fine = pool.submit(int, "x"), pool.submit(int, "7")
         with pytest.raises(ValueError, match="'x'"):
             failed.result()
@@ -44,9 +44,9 @@ def test_errors_are_raised_to_who_asks() -> None:
 
 def test_closing_waits_for_what_hangs_no_longer_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has not begun is cancelled."""
-    monkeypatch.setattr(workers, "GRACE", 0.05)
+    monkeypatch.setattr(threadpool, "GRACE", 0.05)
     begun, released = threading.Event(), threading.Event()
-    pool = Workers(1, "stuck")
+    pool = DaemonThreadPool(1, "stuck")
 
     def hang() -> bool:
         begun.set()
@@ -66,7 +66,7 @@ def test_closing_waits_for_what_hangs_no_longer_than_said(monkeypatch: pytest.Mo
 
 def test_threads_go_with_the_pool() -> None:
     """A pool that nobody holds ends its threads."""
-    pool = Workers(2, "gone")
+    pool = DaemonThreadPool(2, "gone")
     pool.submit(int).result()
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("gone_")]
     assert threads
@@ -79,9 +79,9 @@ def test_threads_go_with_the_pool() -> None:
 
 HANGS = """
 import threading
-from voxload.prefetch import workers
-workers.GRACE = 0.1
-pool, begun = workers.Workers(2, "x"), threading.Event()
+from voxload.prefetch.execution import threadpool
+threadpool.GRACE = 0.1
+pool, begun = threadpool.DaemonThreadPool(2, "x"), threading.Event()
 pool.submit(lambda: begun.set() or threading.Event().wait())
 begun.wait()
 raise SystemExit(3)
@@ -91,8 +91,8 @@ raise SystemExit(3)
 LEAVES = """
 import threading, time
 from concurrent.futures import ThreadPoolExecutor
-from voxload.prefetch import workers
-pool, begun, helpers = workers.Workers(1, "x"), threading.Event(), ThreadPoolExecutor(1)
+from voxload.prefetch.execution import threadpool
+pool, begun, helpers = threadpool.DaemonThreadPool(1, "x"), threading.Event(), ThreadPoolExecutor(1)
 pool.submit(lambda: begun.set() or time.sleep(0.5) or print(helpers.submit(lambda: "done").result()))
 begun.wait()
 pool.shutdown(wait=False)

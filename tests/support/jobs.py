@@ -24,7 +24,7 @@ from tests.support import processes
 
 _LONG = (
     "voxload.dataset",
-    "voxload.loader.clairvoyance",
+    "voxload.loader.caching.prefetcher",
     "voxload.loader.dataloader",
     "voxload.readers.hdf5.format",
     "voxload.readers.remote.obstoreobjects",

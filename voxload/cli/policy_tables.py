@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from voxload.prefetch.events import From
+from voxload.prefetch.events import SourceKind
 from voxload.prefetch.simulate import Outcome
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -15,7 +15,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 _SECONDS = ((36000.0, 3600.0, "h"), (600.0, 60.0, "min"), (0.0, 1.0, "s"))
 """From how many seconds on which unit serves."""
-_SOURCES = (From.STORAGE, From.MEMORY, From.DISK, From.PEER)
+_SOURCES = (SourceKind.STORAGE, SourceKind.MEMORY, SourceKind.DISK, SourceKind.PEER)
 
 
 def policy_table(title: str, outcomes: Sequence[Outcome]) -> Table:

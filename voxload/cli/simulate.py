@@ -23,10 +23,10 @@ from voxload.cli.progress import count_bar
 from voxload.errors import UsageError
 from voxload.prefetch import machines, policies
 from voxload.prefetch.line import Line
-from voxload.prefetch.order_shuffled import shuffled_orders
+from voxload.prefetch.order.replays import shuffled_orders
 from voxload.prefetch.policies.protocol import Policy
 from voxload.prefetch.simulate import Machine, Model, Outcome, Workload, optimum_storage_bytes, run
-from voxload.prefetch.simulation.regimes import regimes as regimes_of
+from voxload.prefetch.simulation.workload import regimes as regimes_of
 from voxload.units import format_bytes, parse_bytes
 
 EPILOG = (

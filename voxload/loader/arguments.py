@@ -11,7 +11,7 @@ from torch.utils.data import ConcatDataset, DistributedSampler, RandomSampler, S
 
 from voxload.dataset import VolumeDataset
 from voxload.errors import UsageError
-from voxload.loader.delivery import is_torchs
+from voxload.loader.collation import is_torchs
 from voxload.loader.sampler import GroupSampler
 from voxload.transforms import Transform
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
+from voxload.dataset import FieldLayout
 from voxload.errors import DataError
 from voxload.readers.protocol import ReadCost
 
@@ -39,6 +40,16 @@ def stacked(column: Column) -> torch.Tensor:
     if isinstance(column, Ragged):
         raise column.refusal()
     return column
+
+
+def unequal_blocks(sample: str, found: Sequence[FieldLayout], expected: Sequence[FieldLayout]) -> DataError:
+    """Return the error of a sample whose blocks are not like the first one's."""
+    return DataError(
+        f"sample {sample!r}",
+        found=", ".join(f"{field.dtype} {field.shape}" for field in found),
+        expected=", ".join(f"{field.dtype} {field.shape}" for field in expected) + " as the first sample",
+        remedy="batches need blocks of one shape and type: convert or crop the samples to one",
+    )
 
 
 @dataclass(frozen=True, slots=True)

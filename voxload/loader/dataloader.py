@@ -22,12 +22,11 @@ from voxload.loader.arguments import (
     warn_of_processes,
 )
 from voxload.loader.cache import Cache
-from voxload.loader.counted import counted_iterator
-from voxload.loader.cursor import Cursor, Indices
-from voxload.loader.iterator import VolumeIterator
-from voxload.loader.reading import Budget, Reading
+from voxload.loader.device.copiers import Device, parse_device, parse_keep
+from voxload.loader.iterator import VolumeIterator, counted_iterator
+from voxload.loader.order.cursor import Cursor, Indices
+from voxload.loader.pipeline import Pipeline, PipelineBudget
 from voxload.loader.stats import LoaderStats
-from voxload.loader.streams import Device, parse_device, parse_keep
 from voxload.transforms import Transform
 from voxload.units import parse_bytes
 
@@ -119,7 +118,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         self.cache = cache
         self.device = device
         self.keep = keep
-        self._reading: Reading | None = None
+        self._reading: Pipeline | None = None
         self._cursor = Cursor()
         self._indices: Indices | None = None
         if isinstance(dataset, VolumeDataset) and sampler is None and batch_sampler is None:
@@ -236,10 +235,10 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         if is_read_by_threads(self.dataset):
             self._reading = self._new_reading(self.dataset)
 
-    def _new_reading(self, dataset: VolumeDataset) -> Reading:
+    def _new_reading(self, dataset: VolumeDataset) -> Pipeline:
         device, keep = parse_device(self.device), parse_keep(self.keep)
-        budget = Budget(parse_bytes(self.staging), self.cache, device, keep)
-        return Reading(self, dataset, budget, transforms=transforms_of(dataset, self.transform), cursor=self._cursor)
+        budget = PipelineBudget(parse_bytes(self.staging), self.cache, device, keep)
+        return Pipeline(self, dataset, budget, transforms=transforms_of(dataset, self.transform), cursor=self._cursor)
 
     @property
     def _index_sampler(self) -> Any:

@@ -1,4 +1,4 @@
-"""VolumeIterator: one epoch over a VolumeDataset, as torch's loader would run it."""
+"""Iterators: one epoch, as torch's loader would run it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from time import perf_counter
 from typing import Any, Protocol
 
 import torch
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data.dataloader import (
+    _BaseDataLoaderIter,
+    _MultiProcessingDataLoaderIter,
+    _SingleProcessDataLoaderIter,
+)
 
 from voxload.dataset import VolumeDataset
-from voxload.loader.agreement import GroupAgreement
 from voxload.loader.batch import Batch, Batches
-from voxload.loader.delivery import Delivery
+from voxload.loader.collation import Collation
+from voxload.loader.collectives import GroupAgreement
+from voxload.loader.order.cursor import EpochRun
 from voxload.loader.stats import StatsRecorder
 from voxload.transforms import Transform
 
@@ -48,7 +53,7 @@ class VolumeIterator(_BaseDataLoaderIter):
         self._begin()
 
     def _begin(self) -> None:
-        self._deliver = Delivery(
+        self._deliver = Collation(
             self._collate_fn,
             self._auto_collation,
             self._reader.transforms,
@@ -115,3 +120,46 @@ def _index_lists(drawn: Iterator[Any], *, are_lists: bool) -> Iterator[Sequence[
     """Yield each batch's indices; knows no iterator, which would otherwise hold itself alive."""
     for index in drawn:
         yield list(index) if are_lists else [index]
+
+
+class _Counted(_BaseDataLoaderIter):
+    """An iterator that tells its run of indices how far it is."""
+
+    def _next_data(self) -> Any:
+        run = self._sampler_iter
+        if not isinstance(run, EpochRun):  # a subclass of the loader iterates something else
+            return super()._next_data()
+        try:
+            return super()._next_data()
+        except StopIteration:
+            run.reached(self._passed(run))
+            run.finish()
+            raise
+        finally:
+            run.reached(self._passed(run))
+
+    def _passed(self, run: EpochRun) -> int:
+        """Return how many batches were delivered, or raised in their place."""
+        return run.drawn
+
+
+class CountedIterator(_Counted, _SingleProcessDataLoaderIter):
+    """torch's iterator without worker processes."""
+
+
+class CountedWorkersIterator(_Counted, _MultiProcessingDataLoaderIter):
+    """torch's iterator with worker processes."""
+
+    def _passed(self, run: EpochRun) -> int:  # noqa: ARG002 - what is drawn is ahead of what is delivered
+        return self._rcvd_idx
+
+
+def counted_iterator(loader: torch.utils.data.DataLoader[Any]) -> _BaseDataLoaderIter:
+    """Return the iterator that torch's loader would make, under torch's name for it in profiles."""
+    if loader.num_workers == 0:
+        made: _BaseDataLoaderIter = CountedIterator(loader)
+    else:
+        loader.check_worker_number_rationality()
+        made = CountedWorkersIterator(loader)
+    made._profile_name = f"enumerate(DataLoader)#{type(made).__mro__[2].__name__}.__next__"  # noqa: SLF001 - torch's own
+    return made

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from voxload.prefetch.events import From
+from voxload.prefetch.events import SourceKind
 from voxload.prefetch.meter import Traffic
 from voxload.readers.protocol import ReadCost
 
@@ -116,7 +116,7 @@ class StatsRecorder:
             last = self._steps[-1]
             self._steps[-1] = Step(last.asked, last.stall, seconds)
 
-    def snapshot(self, sources: Mapping[From, Traffic] | None = None) -> LoaderStats:
+    def snapshot(self, sources: Mapping[SourceKind, Traffic] | None = None) -> LoaderStats:
         """Return the totals so far, with what a meter counted."""
         named = {kind.value: traffic for kind, traffic in (sources or {}).items()}
         with self._lock:

@@ -15,7 +15,7 @@ from statistics import median
 from types import MappingProxyType
 
 from voxload.errors import UsageError
-from voxload.prefetch.events import From, Source
+from voxload.prefetch.events import Source, SourceKind
 
 HANDICAP = 8.0
 """How many times faster than another place the storage must be to be preferred to it. All ranks share the storage: a
@@ -49,12 +49,12 @@ class Speed:
         return self.latency + nbytes / self.bandwidth
 
 
-PRIORS: Mapping[From, Speed] = MappingProxyType(
+PRIORS: Mapping[SourceKind, Speed] = MappingProxyType(
     {
-        From.MEMORY: Speed(latency=1e-5, bandwidth=10e9),
-        From.DISK: Speed(latency=1e-4, bandwidth=3e9),
-        From.PEER: Speed(latency=1e-4, bandwidth=5e9),
-        From.STORAGE: Speed(latency=1e-3, bandwidth=2e9),
+        SourceKind.MEMORY: Speed(latency=1e-5, bandwidth=10e9),
+        SourceKind.DISK: Speed(latency=1e-4, bandwidth=3e9),
+        SourceKind.PEER: Speed(latency=1e-4, bandwidth=5e9),
+        SourceKind.STORAGE: Speed(latency=1e-3, bandwidth=2e9),
     }
 )
 """Memory on one core, an NVMe disk, a link of 40 Gbit/s, one client of a parallel file system."""
@@ -118,7 +118,7 @@ class CostModel:
         What is expected of each kind of place before it was tried.
 
     >>> costs = CostModel()
-    >>> storage = Source(From.STORAGE)
+    >>> storage = Source(SourceKind.STORAGE)
     >>> for _ in range(50):
     ...     costs.observe(storage, 1_000_000, 0.02)
     >>> round(costs.predicted(storage, 1_000_000), 3)
@@ -126,7 +126,7 @@ class CostModel:
     """
 
     def __init__(
-        self, *, handicap: float = HANDICAP, grace: float = GRACE, priors: Mapping[From, Speed] = PRIORS
+        self, *, handicap: float = HANDICAP, grace: float = GRACE, priors: Mapping[SourceKind, Speed] = PRIORS
     ) -> None:
         if not (handicap >= 1 and grace >= 0):
             raise UsageError(
@@ -134,30 +134,30 @@ class CostModel:
             )
         self._handicap, self._grace = handicap, grace
         self._priors = priors
-        self._kinds = {kind: Estimate(priors[kind]) for kind in From}
+        self._kinds = {kind: Estimate(priors[kind]) for kind in SourceKind}
         self._peers: dict[int, Estimate] = {}
-        self._ratios: dict[From, deque[float]] = {kind: deque(maxlen=REMEMBERED) for kind in From}
+        self._ratios: dict[SourceKind, deque[float]] = {kind: deque(maxlen=REMEMBERED) for kind in SourceKind}
 
     def predicted(self, source: Source, nbytes: int) -> float:
         """Return the seconds that a fetch of `nbytes` is expected to take."""
-        own = self._peers.get(source.group) if source.kind is From.PEER else None
+        own = self._peers.get(source.group) if source.kind is SourceKind.PEER else None
         return (own if own and own.count >= KNOWN else self._kinds[source.kind]).predicted(nbytes)
 
     def weighed(self, source: Source, nbytes: int) -> float:
         """Return the same, with handicap and grace where the source is the storage: what sources are compared by."""
         seconds = self.predicted(source, nbytes)
-        return seconds * self._handicap + self._grace if source.kind is From.STORAGE else seconds
+        return seconds * self._handicap + self._grace if source.kind is SourceKind.STORAGE else seconds
 
     def observe(self, source: Source, nbytes: int, seconds: float) -> None:
         """Learn from a fetch that ended well and did not wait for its block."""
         if seconds > 0 and (predicted := self.predicted(source, nbytes)) > 0:
             self._ratios[source.kind].append(seconds / predicted)
         self._kinds[source.kind].observe(nbytes, seconds)
-        if source.kind is From.PEER:
+        if source.kind is SourceKind.PEER:
             if source.group not in self._peers:
-                self._peers[source.group] = Estimate(self._priors[From.PEER])
+                self._peers[source.group] = Estimate(self._priors[SourceKind.PEER])
             self._peers[source.group].observe(nbytes, seconds)
 
-    def accuracy(self) -> dict[From, float]:
+    def accuracy(self) -> dict[SourceKind, float]:
         """Return the median of actual over predicted seconds of the latest fetches, by kind; 1 is perfect."""
         return {kind: median(ratios) for kind, ratios in self._ratios.items() if ratios}

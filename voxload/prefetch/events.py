@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 
-class From(enum.Enum):
+class SourceKind(enum.Enum):
     """Kinds of places that blocks come from."""
 
     STORAGE = "storage"
@@ -21,7 +21,7 @@ class From(enum.Enum):
 class Source:
     """A place that a block comes from."""
 
-    kind: From
+    kind: SourceKind
     group: int = -1
     """Of a peer: its sample group."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
-from voxload.prefetch.events import From
+from voxload.prefetch.events import SourceKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Meter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._totals = {kind: Traffic() for kind in From}
+        self._totals = {kind: Traffic() for kind in SourceKind}
 
-    def fetched(self, kind: From, *, blocks: int, nbytes: int, seconds: float, predicted: float | None) -> None:
+    def fetched(self, kind: SourceKind, *, blocks: int, nbytes: int, seconds: float, predicted: float | None) -> None:
         """Count a fetch that succeeded."""
         with self._lock:
             old = self._totals[kind]
@@ -51,12 +51,12 @@ class Meter:
                 foreseen=old.foreseen + (seconds if predicted is not None else 0.0),
             )
 
-    def missed(self, kind: From, *, blocks: int) -> None:
+    def missed(self, kind: SourceKind, *, blocks: int) -> None:
         """Count a fetch that failed."""
         with self._lock:
             self._totals[kind] = replace(self._totals[kind], misses=self._totals[kind].misses + blocks)
 
-    def totals(self) -> dict[From, Traffic]:
+    def totals(self) -> dict[SourceKind, Traffic]:
         """Return the totals so far."""
         with self._lock:
             return dict(self._totals)

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from voxload.prefetch.cost import CostModel
-from voxload.prefetch.held import Held
-from voxload.prefetch.limits import Limits
-from voxload.prefetch.line import EpochOrder, Line
+from voxload.prefetch.line import EpochOrder, Held, Line
 from voxload.prefetch.placement import Placement
-from voxload.prefetch.planner import Planner
+from voxload.prefetch.planning.limits import Limits
+from voxload.prefetch.planning.planner import Planner
 from voxload.prefetch.policies.protocol import Policy
 from voxload.prefetch.simulation.bound import lower_bound, optimum_storage_bytes
-from voxload.prefetch.simulation.ledger import Ledger
+from voxload.prefetch.simulation.ledger import EpochOutcome, Ledger, Model, Outcome
 from voxload.prefetch.simulation.machine import Machine
-from voxload.prefetch.simulation.outcome import EpochOutcome, Model, Outcome
 from voxload.prefetch.simulation.steps import simulate_steps
 from voxload.prefetch.simulation.training import Training
 from voxload.prefetch.simulation.workload import Workload

@@ -1,15 +1,16 @@
-"""Policies: who keeps which block; one a file, found by name."""
+"""Policies: who keeps which block, found by name.
+
+In come the orders of an epoch and those behind it, and what the tiers hold; out comes a Placement. Read protocol
+first; a new policy is a class in a file of its own, entered below, and builder makes placements for those that decide
+access by access.
+"""
 
 from __future__ import annotations
 
 from voxload.errors import UsageError
+from voxload.prefetch.policies.baselines import FirstTouch, Lru, Nopfs, Shards, Staging
 from voxload.prefetch.policies.clairvoyant import Clairvoyant, prepare
-from voxload.prefetch.policies.first_touch import FirstTouch
-from voxload.prefetch.policies.lru import Lru
-from voxload.prefetch.policies.nopfs import Nopfs
 from voxload.prefetch.policies.protocol import Policy, State
-from voxload.prefetch.policies.shards import Shards
-from voxload.prefetch.policies.staging import Staging
 
 __all__ = ["NAMES", "Policy", "State", "named", "prepare"]
 

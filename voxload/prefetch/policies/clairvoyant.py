@@ -32,8 +32,7 @@ from typing import Any
 import numpy as np
 from numba import int64
 
-from voxload.prefetch.held import Held
-from voxload.prefetch.line import DISK, MEMORY, EpochOrder, Line
+from voxload.prefetch.line import DISK, MEMORY, EpochOrder, Held, Line
 from voxload.prefetch.placement import Placement
 from voxload.prefetch.policies.copies import (
     CLASS,

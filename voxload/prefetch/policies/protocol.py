@@ -16,8 +16,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from voxload.prefetch.held import Held
-from voxload.prefetch.line import EpochOrder, Ints, Line
+from voxload.prefetch.line import EpochOrder, Held, Ints, Line
 from voxload.prefetch.placement import Placement
 
 

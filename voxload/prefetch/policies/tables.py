@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import int8, int32, types
 
-from voxload.prefetch.held import Held
-from voxload.prefetch.line import STORAGE, EpochOrder, Ints
+from voxload.prefetch.line import STORAGE, EpochOrder, Held, Ints
 from voxload.prefetch.placement import Placement
 from voxload.prefetch.policies.copies import (
     DROPS,

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from voxload.prefetch.events import From
+from voxload.prefetch.events import SourceKind
 from voxload.prefetch.line import DISK, MEMORY
 from voxload.prefetch.simulation.clock import Action, Clock, Pool, Shared
-from voxload.prefetch.simulation.machine import Machine, NodeTier
-from voxload.prefetch.simulation.shares import Shares
+from voxload.prefetch.simulation.machine import Machine, NodeTier, Shares
 
-TIERS = {MEMORY: From.MEMORY, DISK: From.DISK}
+TIERS = {MEMORY: SourceKind.MEMORY, DISK: SourceKind.DISK}
 """Kinds of places by the names that plans give them."""
 
 
@@ -25,7 +24,7 @@ class _Channel:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PeerTransfer:
     """Where a peer's block comes from, and what happens then."""
 
     owner: int
@@ -73,7 +72,7 @@ class Cluster:
         """Read out of a rank's own tier."""
         self._channel_of(group, tier).read.begin(nbytes, group, done)
 
-    def peer(self, group: int, ask: Callable[[Callable[[int | None], None]], None], way: Way) -> None:
+    def peer(self, group: int, ask: Callable[[Callable[[int | None], None]], None], way: PeerTransfer) -> None:
         """Get a block from another rank's tier.
 
         Parameters

@@ -1,9 +1,9 @@
-"""Rank: one group's planner in a simulation, and the hands that do what it says."""
+"""Rank: one group's planner in a simulation, its tiers, and what does as it says."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -16,25 +16,68 @@ from voxload.prefetch.events import (
     Fetch,
     FetchDone,
     FetchFailed,
-    From,
     Instruction,
     Ready,
     SlotFree,
+    SourceKind,
     Store,
     Stored,
     Waited,
     Wake,
 )
-from voxload.prefetch.line import DISK, MEMORY
+from voxload.prefetch.line import DISK, MEMORY, Room
 from voxload.prefetch.simulation.clock import Action
-from voxload.prefetch.simulation.cluster import TIERS, Cluster, Way
+from voxload.prefetch.simulation.cluster import TIERS, Cluster, PeerTransfer
 from voxload.prefetch.simulation.ledger import Ledger
-from voxload.prefetch.simulation.shelf import Shelf
 from voxload.prefetch.simulation.workload import Workload
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    tier: int
+    nbytes: int
+
+
+@dataclass(slots=True)
+class RankTiers:
+    """Tiers with hard capacities; what is being written has its room already."""
+
+    room: Room
+    _used: dict[int, int] = field(default_factory=lambda: {MEMORY: 0, DISK: 0})
+    _kept: dict[int, _Kept] = field(default_factory=dict)
+    _waiting: dict[int, list[Action]] = field(default_factory=dict)
+
+    def tier_of(self, sample: int) -> int | None:
+        """Return the tier that has a block, or None."""
+        kept = self._kept.get(sample)
+        return None if kept is None else kept.tier
+
+    def reserve(self, tier: int, nbytes: int) -> bool:
+        """Take room for a block, if there is any."""
+        if self._used[tier] + nbytes > (self.room.memory if tier == MEMORY else self.room.disk):
+            return False
+        self._used[tier] += nbytes
+        return True
+
+    def put(self, sample: int, tier: int, nbytes: int) -> None:
+        """Have a block in the room that was reserved for it, and tell who waits for it."""
+        self._kept[sample] = _Kept(tier, nbytes)
+        for told in self._waiting.pop(sample, []):
+            told()
+
+    def drop(self, sample: int) -> None:
+        """Forget a block; nothing happens where it is not there."""
+        kept = self._kept.pop(sample, None)
+        if kept is not None:
+            self._used[kept.tier] -= kept.nbytes
+
+    def tell(self, sample: int, told: Action) -> None:
+        """Call back when a block comes."""
+        self._waiting.setdefault(sample, []).append(told)
+
+
 class Plans(Protocol):
-    """What is driven: `voxload.prefetch.planner.Planner`."""
+    """What is driven: `voxload.prefetch.planning.planner.Planner`."""
 
     def handle(self, event: Event) -> Sequence[Instruction]:
         """Take in what happened and say what to do."""
@@ -47,7 +90,7 @@ class World:
 
     workload: Workload
     cluster: Cluster
-    shelves: Sequence[Shelf]
+    shelves: Sequence[RankTiers]
     """One for each group."""
     ledger: Ledger
     ready: Callable[[int], None]
@@ -93,7 +136,7 @@ class Rank:
                     raise InternalError("simulation", found=f"step {step} failed", remedy="please report it")
 
     @property
-    def _shelf(self) -> Shelf:
+    def _shelf(self) -> RankTiers:
         return self.world.shelves[self.group]
 
     def _fetch(self, fetch: Fetch) -> None:
@@ -102,7 +145,7 @@ class Rank:
         nbytes = int(workload.line.sizes[samples].sum())
         begin = self.world.now
 
-        def done(source: From, moved: int) -> Action:
+        def done(source: SourceKind, moved: int) -> Action:
             def act() -> None:
                 self.world.ledger.fetched(source, moved)
                 self.handle(FetchDone(self.world.now, fetch.ticket, nbytes, self.world.now - begin))
@@ -113,15 +156,15 @@ class Rank:
             self.handle(FetchFailed(self.world.now, fetch.ticket, Failure.ABSENT, self.world.now - begin))
 
         match fetch.source.kind:
-            case From.STORAGE:
+            case SourceKind.STORAGE:
                 read = int(workload.read_sizes[samples].sum())
-                cluster.read(self.group, read, nbytes, done(From.STORAGE, read))
-            case From.PEER:
+                cluster.read(self.group, read, nbytes, done(SourceKind.STORAGE, read))
+            case SourceKind.PEER:
                 shelf = self.world.shelves[fetch.source.group]
-                way = Way(fetch.source.group, nbytes, done(From.PEER, nbytes), missed)
-                cluster.peer(self.group, _Question(shelf, samples, self.world, fetch.wait).ask, way)
+                way = PeerTransfer(fetch.source.group, nbytes, done(SourceKind.PEER, nbytes), missed)
+                cluster.peer(self.group, _PeerRequest(shelf, samples, self.world, fetch.wait).ask, way)
             case kind:
-                tier = MEMORY if kind is From.MEMORY else DISK
+                tier = MEMORY if kind is SourceKind.MEMORY else DISK
                 if all(self._shelf.tier_of(sample) == tier for sample in samples):
                     cluster.own(self.group, tier, nbytes, done(kind, nbytes))
                 else:
@@ -154,10 +197,10 @@ class Rank:
 
 
 @dataclass(slots=True)
-class _Question:
+class _PeerRequest:
     """Asks a peer for blocks, and waits a while for those that are to come."""
 
-    shelf: Shelf
+    shelf: RankTiers
     samples: Sequence[int]
     world: World
     wait: float

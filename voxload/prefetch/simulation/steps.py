@@ -18,10 +18,8 @@ import numpy as np
 
 from voxload.prefetch.line import DISK, MEMORY, Ints
 from voxload.prefetch.placement import Placement
-from voxload.prefetch.simulation.demand import Demand, Numbers, demands
-from voxload.prefetch.simulation.ledger import Ledger
-from voxload.prefetch.simulation.machine import Machine, NodeTier, Rates
-from voxload.prefetch.simulation.shares import Shares
+from voxload.prefetch.simulation.ledger import Demand, Ledger, Numbers, demands
+from voxload.prefetch.simulation.machine import Machine, NodeTier, Rates, Shares
 from voxload.prefetch.simulation.workload import Workload
 
 

@@ -17,8 +17,7 @@ from voxload.prefetch.events import Delivered
 from voxload.prefetch.simulation.cluster import Cluster
 from voxload.prefetch.simulation.ledger import Ledger
 from voxload.prefetch.simulation.machine import Machine
-from voxload.prefetch.simulation.rank import Plans, Rank, World
-from voxload.prefetch.simulation.shelf import Shelf
+from voxload.prefetch.simulation.rank import Plans, Rank, RankTiers, World
 from voxload.prefetch.simulation.workload import Workload
 
 
@@ -43,7 +42,7 @@ class Training:
         self._world = World(
             workload,
             Cluster(machine, groups=workload.line.groups, lines=workload.lines),
-            [Shelf(room) for room in workload.line.rooms],
+            [RankTiers(room) for room in workload.line.rooms],
             Ledger(),
             self._fill,
         )

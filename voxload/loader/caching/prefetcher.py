@@ -1,0 +1,139 @@
+"""Prefetcher: all that one loader's cache is made of, from the sampler to the tiers."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import torch
+
+from voxload.dataset import VolumeDataset
+from voxload.loader.cache import CLAIRVOYANT, Cache
+from voxload.loader.caching.blocks import DatasetBlocks
+from voxload.loader.caching.epoch_plans import EpochPlans, LineMembers
+from voxload.loader.caching.prefetched import PrefetchedBatches, PrefetchedEpoch
+from voxload.loader.caching.tiers import SharedTiers
+from voxload.loader.collectives import Rendezvous
+from voxload.loader.reading.staging import StagingRing
+from voxload.prefetch import policies
+from voxload.prefetch.cost import CostModel
+from voxload.prefetch.execution.executor import Executor
+from voxload.prefetch.execution.resources import Resources
+from voxload.prefetch.line import Ints
+from voxload.prefetch.meter import Meter
+from voxload.prefetch.order.source import OrderSource
+from voxload.prefetch.planning.limits import Limits
+from voxload.prefetch.planning.planner import Planner
+
+_LIMITS = Limits()
+_NEAR_THREADS = _LIMITS.local + _LIMITS.peer + _LIMITS.awaited + 2
+"""Threads for memory, disk and peers, of which most wait for peers, and two for what is stored."""
+
+
+class Prefetcher:
+    """Fetches batches ahead and keeps blocks near; made by all ranks together at their first epoch.
+
+    Parameters
+    ----------
+    loader
+        With whose end all of it ends.
+    volumes
+        Its data set.
+    source
+        What its sampler is foreseen to draw.
+    cache
+        What the user asked for.
+    ring
+        Makes the staging slots, given what to call whenever one came back.
+    threads
+        Reader threads.
+    meter
+        Counts what comes from where.
+    """
+
+    def __init__(
+        self,
+        loader: torch.utils.data.DataLoader[Any],
+        volumes: VolumeDataset,
+        *,
+        source: OrderSource,
+        cache: Cache,
+        ring: Callable[[Callable[[], None]], StagingRing],
+        threads: int,
+        meter: Meter,
+    ) -> None:
+        with ExitStack() as stack:
+            rendezvous = Rendezvous(volumes.grid)
+            stack.callback(rendezvous.close)
+            blocks = DatasetBlocks(volumes, volumes.layout(0), outlives=cache.folder is not None)
+            nearby = SharedTiers(cache, volumes.grid, rendezvous, blocks, len(volumes))
+            stack.callback(nearby.close)
+            costs = CostModel()
+            means = Resources(blocks, nearby.near, costs, meter, readers=threads, helpers=_NEAR_THREADS)
+            runner = Executor(_planner(nearby, volumes, costs, threads), means, ring)
+            stack.callback(runner.close)
+            members = LineMembers(
+                line=nearby.line,
+                group=nearby.group,
+                gather=lambda own: [
+                    order for rank, order in enumerate(rendezvous.gather(own, Ints)) if rank in nearby.ranks
+                ],
+                holds=lambda tier, sample: nearby.holds(tier, blocks.keys(sample)),
+            )
+            foresight = EpochPlans(
+                source,
+                policies.named(cache.policy),
+                members,
+                held=nearby.held,
+                epochs=cache.epochs,
+                is_clairvoyant=cache.clairvoyant,
+            )
+            self._prefetched = PrefetchedBatches(foresight, runner, len(volumes))
+            stack.callback(self._prefetched.close)
+            self.nearby = nearby
+            self._close = weakref.finalize(loader, stack.pop_all().close)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an iterator is under way that somebody still holds."""
+        return self._prefetched.is_busy
+
+    def begin(self) -> None:
+        """Begin an epoch, right before its iterator is made."""
+        self._prefetched.begin()
+
+    def epoch(self, drawn: Iterator[Sequence[int]], timeout: float | None) -> PrefetchedEpoch:
+        """Return the batches of the epoch begun last."""
+        return self._prefetched.epoch(drawn, timeout)
+
+    def close(self) -> None:
+        """Stop all threads and give everything back; what lies on disk stays."""
+        self._close()
+
+
+def warming_thread(cache: Cache | None) -> threading.Thread:
+    """Return a thread that makes ready what plans are made with, while the user builds a network; join it before."""
+    is_needed = cache is not None and cache.policy == CLAIRVOYANT
+    thread = threading.Thread(target=policies.prepare if is_needed else None, name="voxload-planning", daemon=True)
+    thread.start()
+    return thread
+
+
+def _planner(nearby: SharedTiers, volumes: VolumeDataset, costs: CostModel, threads: int) -> Planner:
+    """Return this rank's planner."""
+    limits = Limits(storage=threads)
+    mine = nearby.held.group == nearby.group
+    held = dict(zip(nearby.held.sample[mine].tolist(), nearby.held.tier[mine].tolist(), strict=True))
+    files = _files(volumes)
+    return Planner(nearby.line, nearby.group, limits=limits, costs=costs, files=files, held=held)
+
+
+def _files(volumes: VolumeDataset) -> Ints:
+    """Return a number for each sample's file: equal ones mean the same."""
+    numbers: dict[str, int] = {}
+    paths = (volumes.locations(sample)[0].path for sample in range(len(volumes)))
+    return np.array([numbers.setdefault(path, len(numbers)) for path in paths], np.int64)

@@ -1,0 +1,66 @@
+"""Collation: what the training loop sees of a batch that was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import default_collate, default_convert
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from voxload.items import ItemTransform
+from voxload.loader.batch import Batch, Ragged, stacked
+from voxload.transforms import Transform
+
+
+@dataclass(frozen=True, slots=True)
+class Collation:
+    """Turns batches into what torch's loader would give; used by the consumer's thread.
+
+    Samples that torch's own functions would collate are in one tensor already and are handed on as they are.
+    """
+
+    collate: Callable[[Any], Any]
+    """The loader's ``collate_fn``."""
+    is_batched: bool
+    """Whether samples are collated, or single ones converted."""
+    transforms: tuple[Transform | None, ...]
+    """What is done to each field's volumes."""
+    pin_memory: bool
+    """Whether CPU tensors are copied to pinned memory, as torch does."""
+    pin_memory_device: str | None = None
+    """The device that they are pinned for."""
+    item: ItemTransform | None = None
+    """What the data set does to each item, one by one and in order, before they are collated."""
+
+    def __call__(self, batch: Batch) -> Any:
+        """Return what the loop sees.
+
+        Raises what a collate_fn or a transform raises, and DataError where blocks of unequal shape must be one tensor.
+        """
+        is_made = self.item is None and is_torchs(self.collate)
+        data = self._collated(batch) if is_made else self.collate(self._samples(batch))
+        first = batch.volumes[0]
+        if not self.pin_memory or not (isinstance(first, Ragged) or first.device.type == "cpu"):
+            return data  # what is on a device was pinned on its way
+        return pin_memory(data, self.pin_memory_device)  # type: ignore[no-untyped-call] # torch's
+
+    def _collated(self, batch: Batch) -> Any:
+        parts = [
+            volume if change is None else change(volume)  # never asked for its truth: see items.PerField
+            for volume, change in zip(map(stacked, batch.volumes), self.transforms, strict=True)
+        ]
+        parts += [] if batch.targets is None else [batch.targets]
+        return parts if self.is_batched else [part[0] for part in parts]
+
+    def _samples(self, batch: Batch) -> Any:
+        columns = (*batch.volumes, *(() if batch.targets is None else (batch.targets,)))
+        samples: list[Any] = [tuple(column[place] for column in columns) for place in range(len(batch.indices))]
+        items = samples if self.item is None else list(map(self.item, samples))
+        return items if self.is_batched else items[0]
+
+
+def is_torchs(collate: Callable[[Any], Any]) -> bool:
+    """Tell whether a collate_fn is torch's own, which only stacks samples or takes a single one as it is."""
+    return collate in (default_collate, default_convert)

@@ -1,0 +1,203 @@
+"""Pipeline: all that a DataLoader over a VolumeDataset keeps from one epoch to the next."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from voxload.dataset import VolumeDataset
+from voxload.loader.arguments import largest_batch
+from voxload.loader.batch import Batches
+from voxload.loader.cache import Cache
+from voxload.loader.caching.prefetcher import Prefetcher, warming_thread
+from voxload.loader.collectives import GroupAgreement
+from voxload.loader.device.batches import DeviceEpochs
+from voxload.loader.device.copiers import with_index
+from voxload.loader.order.cursor import Cursor
+from voxload.loader.reading.batch_reads import BatchReads
+from voxload.loader.reading.pinning import page_lock
+from voxload.loader.reading.readahead import ReadAhead
+from voxload.loader.reading.staging import LEAST_SLOTS, BatchLayout, StagingRing
+from voxload.loader.sampler import GroupSampler
+from voxload.loader.stats import StatsRecorder
+from voxload.prefetch.meter import Meter
+from voxload.prefetch.order.source import OrderSource
+from voxload.transforms import Transform
+
+DEFAULT_READERS = 2
+"""Reader threads when num_workers is 0: h5py's lock and zarr's own pool make more of little use."""
+_PREFETCH_FACTOR = 2
+"""Batches read ahead per thread, torch's own default."""
+_AHEAD = 1
+"""Batches read ahead when num_workers is 0: all threads read one batch together, so one behind it keeps them busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineBudget:
+    """What reading may take."""
+
+    staging: int
+    """Most bytes of the buffers read ahead into."""
+    cache: Cache | None
+    """Where blocks are kept near."""
+    device: torch.device | None = None
+    """Where batches go, into as many bytes again at most; None leaves them in their slots."""
+    keep: int = 1
+    """Batches that stay valid there."""
+
+
+class Pipeline:
+    """Reads one loader's batches, epoch after epoch; used by one thread.
+
+    Parameters
+    ----------
+    loader
+        Whose sampler and arguments it follows; it is not kept alive by this.
+    volumes
+        What is read.
+    budget
+        Buffers and tiers.
+    transforms
+        What is done to each field's volumes.
+    cursor
+        Knows the number of each epoch, and what a resumed one begins with.
+    """
+
+    def __init__(
+        self,
+        loader: torch.utils.data.DataLoader[Any],
+        volumes: VolumeDataset,
+        budget: PipelineBudget,
+        *,
+        transforms: tuple[Transform | None, ...],
+        cursor: Cursor,
+    ) -> None:
+        self.recorder = StatsRecorder()
+        self.transforms = transforms
+        self.meter = Meter()
+        self.clairvoyance: Prefetcher | None = None
+        self._loader = weakref.ref(loader)
+        self._volumes = volumes
+        self._budget = budget
+        self._boarding: DeviceEpochs | None = None
+        if budget.device is not None:
+            self._boarding = DeviceEpochs(budget.device, keep=budget.keep, budget=budget.staging)
+        self._preparing = warming_thread(budget.cache)
+        self._ahead: ReadAhead | None = None
+        self._process = os.getpid()
+        self._is_cached = False
+        self._cursor = cursor
+        self.epoch = cursor.epoch
+        """Number of the epoch begun last: the sampler's own, or counted, or as `set_epoch` says."""
+
+    @cached_property
+    def agreement(self) -> GroupAgreement:
+        """What compares this rank's samples with its group's; made by the first epoch, when the ranks are known."""
+        return GroupAgreement(self._volumes.grid, self._volumes.fingerprint)
+
+    def begin(self) -> None:
+        """Begin an epoch, right before its iterator is made."""
+        self.epoch = self._cursor.epoch
+        self._is_cached = False
+        if not len(self._volumes):
+            return
+        if self._budget.cache is None:
+            self._read_ahead().begin()
+            return
+        if self.clairvoyance is None:
+            self._preparing.join()
+            self.clairvoyance = Prefetcher(
+                self._of,
+                self._volumes,
+                source=self._new_source(self._of),
+                cache=self._budget.cache,
+                ring=self._cached_ring,
+                threads=self._threads,
+                meter=self.meter,
+            )
+        if not self.clairvoyance.is_busy:  # else with another iterator: this one reads for itself
+            self.clairvoyance.begin()
+            self._is_cached = True
+
+    def batches(self, indices: Iterator[Sequence[int]]) -> Batches | None:
+        """Return the batches of the epoch begun last; None where there are no samples."""
+        if not len(self._volumes):
+            return None
+        timeout = self._of.timeout or None
+        found: Batches
+        if self._is_cached and self.clairvoyance is not None:
+            found = self.clairvoyance.epoch(indices, timeout)
+        else:
+            found = self._read_ahead().epoch(indices, self.epoch, timeout, passed=self._cursor.passed())
+        return found if self._boarding is None else self._boarding.batches(found, self._layout)
+
+    def close(self) -> None:
+        """Stop all threads and give back tiers; a further epoch begins with nothing kept."""
+        clairvoyance, self.clairvoyance = self.clairvoyance, None
+        if clairvoyance is not None:
+            clairvoyance.close()
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+        if self._boarding is not None:
+            self._boarding.close()
+
+    def _read_ahead(self) -> ReadAhead:
+        """Return what reads past the cache: threads and slots that all epochs have in common."""
+        if self._ahead is None or self._process != os.getpid():  # a forked child has no threads
+            loader, self._process = self._of, os.getpid()
+            lead = loader.num_workers * (loader.prefetch_factor or _PREFETCH_FACTOR)
+            # One batch more where the slot of one is being copied from.
+            depth = lead or _AHEAD + (self._boarding is not None)
+            source = None
+            if self._budget.cache is None:
+                source = self._new_source(loader)
+            reads = BatchReads(self._volumes, self._new_ring(None, depth), threads=self._threads)
+            self._ahead = ReadAhead(
+                reads,
+                source,
+                samples=len(self._volumes),
+                lead=lead or None,
+                depth=depth,
+                is_augmented=self._volumes.augment is not None,
+            )
+        return self._ahead
+
+    def _new_source(self, loader: torch.utils.data.DataLoader[Any]) -> OrderSource:
+        return OrderSource(loader, self._volumes.grid, advancing=(GroupSampler,), foretold=self._cursor.foretold)
+
+    @property
+    def _of(self) -> torch.utils.data.DataLoader[Any]:
+        loader = self._loader()
+        if loader is None:
+            raise ReferenceError("the DataLoader of this iterator is gone")
+        return loader
+
+    @property
+    def _threads(self) -> int:
+        return self._of.num_workers or DEFAULT_READERS
+
+    def _cached_ring(self, notify: Callable[[], None]) -> StagingRing:
+        """Return slots for batches that come from anywhere, of which some are slow."""
+        return self._new_ring(notify, self._threads * (self._of.prefetch_factor or _PREFETCH_FACTOR))
+
+    def _new_ring(self, notify: Callable[[], None] | None, ahead: int) -> StagingRing:
+        """Return slots for as many batches as are read ahead."""
+        device = self._budget.device
+        return StagingRing(
+            self._layout,
+            budget=self._budget.staging,
+            most=ahead + LEAST_SLOTS,
+            notify=notify,
+            lock=None if device is None else page_lock(with_index(device)),
+        )
+
+    @property
+    def _layout(self) -> BatchLayout:
+        return BatchLayout(largest_batch(self._of), self._volumes.layout(0))

@@ -1,0 +1,179 @@
+"""StagingRing: a bounded set of reused host buffers, one batch's blocks in each.
+
+Rules of this file:
+
+1. A slot is free, or being filled, or lent. It is lent as tensors, and it comes back by itself when the last
+   tensor that looks into it is gone: a batch stays whole for as long as anybody holds it.
+2. The ring never waits. When no slot is free, `acquire` says so, and the caller decides.
+3. A consumer that keeps batches for good keeps their memory for good, as with any loader. `replace` then makes
+   a new slot for the one that will not come back soon; the budget bounds what the loader itself holds.
+4. A slot that is copied from asynchronously stays lent until the copy has ended: whoever copies holds its tensors.
+"""
+
+from __future__ import annotations
+
+import queue
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from voxload.dataset import FieldLayout
+from voxload.errors import UsageError
+from voxload.loader.reading.pinning import PageLock, host_memory, locked_bytes
+from voxload.readers.protocol import Volume
+from voxload.units import format_bytes
+
+_ALIGNMENT = 64
+"""Fields start at cache lines: threads that fill neighbouring ones do not share one, and whole lines are streamed."""
+LEAST_SLOTS = 2
+"""One to consume and one to fill: with fewer nothing is read ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLayout:
+    """Shape of one slot: a batch of blocks for each field."""
+
+    batch_size: int
+    """Most samples in a batch."""
+    fields: tuple[FieldLayout, ...]
+    """Each field's block."""
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """First byte of each field in the slot, and the slot's size last."""
+        found = [0]
+        for field in self.fields:
+            size = self.batch_size * field.nbytes
+            found.append(found[-1] + -(-size // _ALIGNMENT) * _ALIGNMENT)
+        return tuple(found)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a slot."""
+        return self.offsets[-1]
+
+
+class Slot:
+    """One buffer of the ring, cut into a ``(B, C, d, h, w)`` array per field."""
+
+    def __init__(self, layout: BatchLayout, give_back: Callable[[Slot], None], lock: PageLock | None = None) -> None:
+        self.layout = layout
+        self._give_back = give_back
+        self._memory = host_memory(layout.nbytes, lock)
+
+    def arrays(self) -> list[Volume]:
+        """Return the fields' arrays and lend the slot out until the last of them is gone.
+
+        Every array, view and tensor made of them keeps `lease` alive: numpy's chain of bases ends at an array
+        whose own base is no array, here the memoryview. The end of `lease` is thus the end of all of them.
+        """
+        lease = np.frombuffer(self._memory.data, np.uint8)
+        weakref.finalize(lease, self._give_back, self).atexit = False
+        offsets = self.layout.offsets
+        found = []
+        for field, offset in zip(self.layout.fields, offsets, strict=False):
+            shape = (self.layout.batch_size, *field.shape)
+            flat: npt.NDArray[Any] = lease[offset : offset + prod(shape) * field.dtype.itemsize]
+            found.append(flat.view(field.dtype).reshape(shape))
+        return found
+
+
+class StagingRing:
+    """Slots of one layout within a budget; owned by the loader and used by the consumer's thread.
+
+    Only the way back is open to all: the last holder of a batch may drop it in any thread.
+
+    Parameters
+    ----------
+    layout
+        Shape of a slot.
+    budget
+        Most bytes of all slots together.
+    most
+        Most slots, however large the budget.
+    notify
+        Called in any thread whenever a slot came back, be it in the middle of this very call in the same thread.
+    lock
+        Pins the slots; None leaves them pageable.
+
+    Raises
+    ------
+    UsageError
+        When the budget does not hold two slots; nothing is allocated then.
+    StorageError
+        When a slot cannot be pinned.
+    """
+
+    def __init__(
+        self,
+        layout: BatchLayout,
+        *,
+        budget: int,
+        most: int,
+        notify: Callable[[], None] | None = None,
+        lock: PageLock | None = None,
+    ) -> None:
+        each = locked_bytes(layout.nbytes, lock)
+        count = min(most, budget // max(each, 1))
+        if count < LEAST_SLOTS:
+            largest = max(layout.fields, key=lambda field: field.nbytes)
+            raise UsageError(
+                "staging budget",
+                found=f"{format_bytes(budget)}",
+                expected=f"{format_bytes(LEAST_SLOTS * each)} or more for two batches of {layout.batch_size} "
+                f"blocks, the largest {largest.dtype} {largest.shape}",
+                remedy="raise staging, or lower batch_size",
+            )
+        self.layout = layout
+        # SimpleQueue: its put may be called by a finaliser in the middle of another put.
+        self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+        self._surplus = 0
+        self._lock = lock
+        self._give_back = _way_back(self._free, notify)
+        self.slots = count
+        self.spare = budget - count * layout.nbytes
+        """Bytes of the budget that the slots leave."""
+        # Pinning takes long, and is done before anything is read. Other slots are made when the first batches need
+        # them: none of these waits for the others' pages.
+        self._unmade = 0 if lock is not None else count
+        for _ in range(count - self._unmade):
+            self._free.put(Slot(layout, self._give_back, lock))
+
+    def acquire(self) -> Slot | None:
+        """Return a free slot, or None when all are in use; slots that were replaced meanwhile are dropped."""
+        try:
+            while self._surplus:
+                self._free.get_nowait()
+                self._surplus -= 1
+            return self._free.get_nowait()
+        except queue.Empty:
+            if not self._unmade:
+                return None
+            self._unmade -= 1
+            return Slot(self.layout, self._give_back)
+
+    def replace(self) -> Slot:
+        """Return a new slot in place of one whose batch the consumer keeps (rule 3)."""
+        self._surplus += 1
+        return Slot(self.layout, self._give_back, self._lock)
+
+    def give_back(self, slots: Sequence[Slot]) -> None:
+        """Return slots that were acquired and never lent."""
+        for slot in slots:
+            self._free.put(slot)
+
+
+def _way_back(free: queue.SimpleQueue[Slot], notify: Callable[[], None] | None) -> Callable[[Slot], None]:
+    """Return what puts a slot back; it does not know the ring, which could not go while a slot is lent otherwise."""
+
+    def give_back(slot: Slot) -> None:
+        free.put(slot)
+        if notify is not None:
+            notify()
+
+    return give_back if notify else free.put
