@@ -3,8 +3,8 @@
 A data set of uncompressed volumes is read whole, by plain read calls and by voxload's reader, in a process of its own:
 
 - `warm`, from memory, to see that the counter can tell (asked: none from the device);
-- after each rung of `voxload.benchmark.coldness`: `fadvise`, `drop_caches` where permitted, and `direct` reads, for
-  which pages that are in memory do not matter;
+- after each rung of `voxload.benchmark.cold.coldness`: `fadvise`, `drop_caches` where permitted, and `direct` reads,
+  for which pages that are in memory do not matter;
 - `4x group`: again and again in a memory cgroup that may have a quarter of the data set, where nothing is dropped;
 - `no hog`, `hog`: the same in a group that can hold the data set, and then cannot for memory that is locked in it
   (asked of the former: none from the device).
@@ -33,12 +33,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.arguments import folder, number
 from bench.cooling.group import MemoryGroup
-from voxload.benchmark.coldness import make_cold
-from voxload.benchmark.datafiles import DataFiles
-from voxload.benchmark.dropping import may_drop
-from voxload.benchmark.filesystem import file_system
-from voxload.benchmark.pagecache import forget
-from voxload.benchmark.workload import RUN, Coldness
+from voxload.benchmark.cold.coldness import make_cold, may_drop
+from voxload.benchmark.cold.datafiles import DataFiles
+from voxload.benchmark.cold.pagecache import evict, file_system
+from voxload.benchmark.workload.workload import RUN, Coldness
 from voxload.readers import set_direct_reads
 from voxload.units import format_bytes
 
@@ -136,7 +134,7 @@ def limited(data: DataFiles, way: str) -> Iterator[Row]:
     cache = data.nbytes // 4
     with MemoryGroup(cache) as group, child(way, data) as reader:
         group.add(reader.pid)
-        forget(data.files)  # pages that are there already belong to others, and are free
+        evict(data.files)  # pages that are there already belong to others, and are free
         yield _again("4x group", way, reader, f"{format_bytes(cache)} of page cache")
 
 
@@ -145,10 +143,10 @@ def hogged(data: DataFiles, way: str) -> Iterator[Row]:
     cache, hog = data.nbytes // 4, data.nbytes
     with MemoryGroup(cache + hog) as group, child(way, data, hog=hog) as reader:
         group.add(reader.pid)
-        forget(data.files)
+        evict(data.files)
         yield _again("no hog", way, reader, f"{format_bytes(cache + hog)} of page cache")
         state = "locked" if reader.ask("hold")["is_locked"] else "touched"
-        forget(data.files)  # of what was used twice, the system keeps some even when memory is short
+        evict(data.files)  # of what was used twice, the system keeps some even when memory is short
         yield _again("hog", way, reader, f"{format_bytes(hog)} of that {state}")
 
 

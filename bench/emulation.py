@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.arguments import names
 from bench.reading.bystanders import Bystanders
-from voxload.benchmark.durations import parse_durations
-from voxload.benchmark.emulation import Emulator
-from voxload.benchmark.workload import Emulation
+from voxload.benchmark.workload.durations import parse_durations
+from voxload.benchmark.workload.emulation import Emulator
+from voxload.benchmark.workload.workload import Emulation
 
 KINDS = ("sleep", "spin", "gpu")
 DURATIONS = ("2ms", "5ms", "10ms", "50ms", "100ms", "500ms", "normal:20ms,5ms")

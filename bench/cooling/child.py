@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from voxload.benchmark.hog import Hog
-from voxload.benchmark.kernel import KernelCounter
+from voxload.benchmark.cold.node_memory import HeldMemory
+from voxload.benchmark.measure.kernel import KernelCounter
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader, set_direct_reads
 
@@ -58,11 +58,11 @@ def main() -> None:
     way, hog, files = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
     read = {"plain": plain, "voxload": voxload}[way](files)
     read()  # kernels are compiled, threads started
-    counter, held = KernelCounter(), Hog(0)
+    counter, held = KernelCounter(), HeldMemory(0)
     print("ready", flush=True)
     for line in sys.stdin:
         if line.strip() == "hold":
-            held = Hog(hog)
+            held = HeldMemory(hog)
             print(json.dumps({"is_locked": held.is_locked}), flush=True)
             continue
         set_direct_reads(is_direct=line.strip() == "direct")

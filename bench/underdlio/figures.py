@@ -8,7 +8,7 @@ from statistics import fmean
 
 from bench.underdlio.launch import summary
 from voxload.benchmark.dlio.journal import read_records
-from voxload.benchmark.utilisation import utilisation
+from voxload.benchmark.measure.figures import utilisation
 
 AGREEMENT = 2.0
 """Points of AU that both may differ by."""
@@ -23,7 +23,7 @@ class Figures:
     dlio: float
     """As DLIO has it."""
     ours: float | None
-    """As `voxload.benchmark.utilisation` makes it out of what the plug-in measured; None for DLIO's own loader."""
+    """As `voxload.benchmark.measure.figures` makes it out of what the plug-in measured; None for DLIO's own loader."""
     samples_per_second: float
     """As DLIO has it."""
     compute: float | None

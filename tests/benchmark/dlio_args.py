@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from voxload.benchmark.dlio.options import Options
-from voxload.benchmark.dlio.settings import Settings
+from voxload.benchmark.dlio.settings import Options, Settings
 from voxload.benchmark.dlio.supply import Plan
 
 

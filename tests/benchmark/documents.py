@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from voxload.benchmark.document import Cold, Document, Run
-from voxload.benchmark.figures import figures
-from voxload.benchmark.record import Epoch, Kernel, Record, Steps
-from voxload.benchmark.workload import Emulation, Length, Samples, Share, Supply, Workload
+from voxload.benchmark.measure.document import Cold, Document, Run
+from voxload.benchmark.measure.figures import figures
+from voxload.benchmark.measure.record import Epoch, Kernel, Record, Steps
+from voxload.benchmark.workload.workload import Emulation, Length, Samples, Share, Supply, Workload
 
 BLOCK = 4 * 64**3 * 2
 """Bytes of a block: four channels of 64 x 64 x 64 voxels of two bytes."""

@@ -13,10 +13,9 @@ import torch.distributed as dist
 
 from tests.laws.bench_loader import check_loader
 from voxload.benchmark.loaders.own import KIND
-from voxload.benchmark.loaders.protocol import Task
+from voxload.benchmark.loaders.protocol import Task, epoch_indices
 from voxload.benchmark.loaders.volumes import dataset_of
-from voxload.benchmark.order import epoch_indices
-from voxload.benchmark.workload import Length, Samples, Share, Supply, Workload
+from voxload.benchmark.workload.workload import Length, Samples, Share, Supply, Workload
 from voxload.grid import ProcessGrid
 from voxload.loader.caching import prefetcher
 from voxload.prefetch.cost import CostModel

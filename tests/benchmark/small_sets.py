@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from voxload.benchmark.codec import Codec
-from voxload.benchmark.contents import Contents, Kind
-from voxload.benchmark.dataset_plan import DatasetPlan
-from voxload.benchmark.generated import PLAN_NAME, Truth, read_plan
-from voxload.benchmark.storage import Extents, Storage, StoreFormat
+from voxload.benchmark.generate.generated import PLAN_NAME, Truth, read_plan
+from voxload.benchmark.generate.plan import Contents, DatasetPlan, Kind
+from voxload.benchmark.generate.storage import Codec, Extents, Storage, StoreFormat
 from voxload.catalog import CATALOG_NAME
 from voxload.dataset import VolumeDataset
 from voxload.geometry import Box

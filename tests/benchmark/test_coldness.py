@@ -14,14 +14,13 @@ import h5py
 import numpy as np
 import pytest
 
-from voxload.benchmark import coldness, dropping
-from voxload.benchmark.coldness import METHODS, Facts, choose, make_cold
-from voxload.benchmark.datafiles import DataFiles, data_files
-from voxload.benchmark.document import Cold
-from voxload.benchmark.dropping import drop_caches, may_drop
-from voxload.benchmark.filesystem import file_system
-from voxload.benchmark.kernel import KernelCounter
-from voxload.benchmark.workload import EPOCH, RUN, Coldness, Samples
+from voxload.benchmark.cold import coldness
+from voxload.benchmark.cold.coldness import METHODS, Facts, choose, drop_caches, make_cold, may_drop
+from voxload.benchmark.cold.datafiles import DataFiles, data_files
+from voxload.benchmark.cold.pagecache import file_system
+from voxload.benchmark.measure.document import Cold
+from voxload.benchmark.measure.kernel import KernelCounter
+from voxload.benchmark.workload.workload import EPOCH, RUN, Coldness, Samples
 from voxload.errors import StorageError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader, set_direct_reads
@@ -133,7 +132,7 @@ def test_dropping_all_caches_is_verified_and_true(data: DataFiles) -> None:
 
 def test_what_stays_is_said_loudly(data: DataFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that someone has locked stay; the text says WARM, how much, and that more is not permitted."""
-    monkeypatch.setattr(dropping, "_KNOB", Path("/proc/none"))
+    monkeypatch.setattr(coldness, "_KNOB", Path("/proc/none"))
     monkeypatch.setenv("PATH", "")  # no sudo
     with locked(data.files[0]):
         cold = cold_by(data, "auto")
@@ -176,7 +175,7 @@ def test_a_reader_that_is_open_does_not_keep_pages(folder: Path, chunks: tuple[i
 def test_a_refusal_is_an_error_or_said(data: DataFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system may refuse what looked permitted: an error where the method was named, part of the text for auto."""
     full = Path("/dev/full")  # open to all, and takes nothing
-    monkeypatch.setattr(dropping, "_KNOB", full)
+    monkeypatch.setattr(coldness, "_KNOB", full)
     with pytest.raises(StorageError, match=r"/dev/full: found No space left on device"):
         drop_caches()
     with pytest.raises(StorageError, match="No space left"):
@@ -207,8 +206,8 @@ def test_a_cache_beside_the_page_cache_is_not_called_cold(data: DataFiles, monke
 
 def test_what_the_system_does_not_say_is_unverified(data: DataFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of other people's files: every rung is tried, and nothing is claimed."""
-    monkeypatch.setattr(coldness, "resident", lambda _: math.nan)
-    monkeypatch.setattr(dropping, "_KNOB", Path("/proc/none"))
+    monkeypatch.setattr(coldness, "resident_share", lambda _: math.nan)
+    monkeypatch.setattr(coldness, "_KNOB", Path("/proc/none"))
     monkeypatch.setenv("PATH", "")
     cold = cold_by(data, "auto")
     assert math.isnan(cold.resident)

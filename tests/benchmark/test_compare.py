@@ -14,10 +14,10 @@ import typer
 from rich.console import Console
 
 from tests.benchmark.documents import Recipe, constant, document
-from voxload.benchmark.compare import Change, Comparison, Verdict, change, compare_results
-from voxload.benchmark.comparison_tables import comparison_tables
-from voxload.benchmark.document import Document
-from voxload.benchmark.measures import MEASURES, Better, Measure
+from voxload.benchmark.measure.document import Document
+from voxload.benchmark.results.compare import Change, Comparison, Verdict, change, compare_results
+from voxload.benchmark.results.measures import MEASURES, Better, Measure
+from voxload.benchmark.results.tables import comparison_tables
 from voxload.cli.bench_compare import compare
 
 SPEED = MEASURES[0]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import zarr
 
-from voxload.benchmark.datafiles import data_files
-from voxload.benchmark.workload import Samples
+from voxload.benchmark.cold.datafiles import data_files
+from voxload.benchmark.workload.workload import Samples
 from voxload.catalog import CATALOG_NAME, Catalog, Entry
 from voxload.errors import NotFoundError
 

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxload.benchmark.codec import CODECS, Codec
-from voxload.benchmark.contents import Contents, Kind
-from voxload.benchmark.dataset_plan import DatasetPlan, samples_for
-from voxload.benchmark.storage import Extents, Storage, StoreFormat
+from voxload.benchmark.generate.plan import Contents, DatasetPlan, Kind, samples_for
+from voxload.benchmark.generate.storage import CODECS, Codec, Extents, Storage, StoreFormat
 from voxload.errors import UsageError
 
 NPY = Storage(StoreFormat.NPY)
@@ -31,7 +29,7 @@ def test_parts_cover_a_sample_in_whole_chunks(extents: Extents, widths: Extents,
     storage = Storage(StoreFormat.ZARR3, axes, (chunks[0], chunks[1], chunks[2], chunks[3]))
     plan = DatasetPlan(extents, "<i4", storage)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("voxload.benchmark.dataset_plan.PART_BYTES", part)
+        patch.setattr("voxload.benchmark.generate.plan.PART_BYTES", part)
         parts = list(plan.parts())
     times = np.zeros(plan.spatial, int)
     for box in parts:

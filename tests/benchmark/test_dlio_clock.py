@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from voxload.benchmark.dlio.clock import StepClock
-from voxload.benchmark.dlio.journal import Journal, journal_path, read_records
-from voxload.benchmark.utilisation import epoch_utilisation, utilisation
+from voxload.benchmark.dlio.journal import Journal, StepClock, journal_path, read_records
+from voxload.benchmark.measure.figures import epoch_utilisation, utilisation
 from voxload.errors import DataError, NotFoundError
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tests.benchmark.dlio_args import args_of, settings_of
-from voxload.benchmark.dlio.options import Options
-from voxload.benchmark.dlio.order import by_index, by_thread, in_turns
 from voxload.benchmark.dlio.records import record_axes, records_of
-from voxload.benchmark.dlio.settings import Settings, refuse_preprocessing
+from voxload.benchmark.dlio.settings import Options, Settings, refuse_preprocessing
+from voxload.benchmark.dlio.supply import by_index, by_thread, in_turns
 from voxload.errors import DataError, UsageError
 
 

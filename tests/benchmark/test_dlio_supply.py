@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.benchmark.dlio_args import plan_of
-from voxload.benchmark.dlio.options import Options
+from voxload.benchmark.dlio.settings import Options
 from voxload.benchmark.dlio.supply import Supply, size_of
 from voxload.errors import InternalError, UsageError
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from voxload.benchmark.dropping import _run
+from voxload.benchmark.cold.coldness import _run
 
 
 @pytest.mark.parametrize(

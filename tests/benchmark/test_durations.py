@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from voxload.benchmark.durations import parse_durations
+from voxload.benchmark.workload.durations import parse_durations
 from voxload.errors import UsageError
 
 DRAWS = 3000

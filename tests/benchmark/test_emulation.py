@@ -15,11 +15,9 @@ from statistics import median
 import pytest
 import torch
 
-from voxload.benchmark.durations import parse_durations
-from voxload.benchmark.emulation import Emulator
-from voxload.benchmark.gpu import tensors_in
-from voxload.benchmark.spin import spin_until
-from voxload.benchmark.workload import Emulation
+from voxload.benchmark.workload.durations import parse_durations
+from voxload.benchmark.workload.emulation import Emulator, spin_until, tensors_in
+from voxload.benchmark.workload.workload import Emulation
 from voxload.errors import UsageError
 
 BATCH = torch.zeros(2, 1, 4, 4, 4)
@@ -50,9 +48,9 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Give the emulator a clock of its own."""
     made = Clock()
-    monkeypatch.setattr("voxload.benchmark.emulation.time.perf_counter", lambda: made.now)
-    monkeypatch.setattr("voxload.benchmark.emulation.time.sleep", made.sleep)
-    monkeypatch.setattr("voxload.benchmark.emulation.spin_until", made.spin_until)
+    monkeypatch.setattr("voxload.benchmark.workload.emulation.time.perf_counter", lambda: made.now)
+    monkeypatch.setattr("voxload.benchmark.workload.emulation.time.sleep", made.sleep)
+    monkeypatch.setattr("voxload.benchmark.workload.emulation.spin_until", made.spin_until)
     return made
 
 
@@ -90,8 +88,8 @@ def test_lateness_is_made_up_for(kind: str, monkeypatch: pytest.MonkeyPatch) -> 
         waits.append(stop - now[0])
         now[0] = stop + next(late)
 
-    monkeypatch.setattr(f"voxload.benchmark.emulation.{kind.capitalize()}.last", last)
-    monkeypatch.setattr("voxload.benchmark.emulation.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(f"voxload.benchmark.workload.emulation.{kind.capitalize()}.last", last)
+    monkeypatch.setattr("voxload.benchmark.workload.emulation.time.perf_counter", lambda: now[0])
     emulator = Emulator(Emulation(kind, "40ms"))
     took = [emulator.compute(0, step, BATCH) for step in range(4)]
     assert waits == pytest.approx([0.04, 0.02, 0.03, 0.04])

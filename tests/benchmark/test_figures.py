@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from voxload.benchmark.counts import difference
-from voxload.benchmark.figures import figures
-from voxload.benchmark.record import Epoch, Kernel, Record, Steps
-from voxload.benchmark.utilisation import epoch_utilisation, utilisation
+from voxload.benchmark.measure.figures import epoch_utilisation, figures, utilisation
+from voxload.benchmark.measure.record import Epoch, Kernel, Record, Steps, count_difference
 
 
 def _epoch(stall: tuple[float, ...], compute: float, peers: float = 0.0, *, after: float = 0.0) -> Epoch:
@@ -82,4 +80,7 @@ def test_what_was_counted_between_two_looks() -> None:
     """Numbers inside mappings are told apart, too; what is new counts from nothing."""
     before = {"bytes_read": 5, "sources": {"memory": {"bytes": 1}}}
     after = {"bytes_read": 9, "name": "x", "sources": {"memory": {"bytes": 4}, "disk": {"bytes": 2}}}
-    assert difference(after, before) == {"bytes_read": 4, "sources": {"memory": {"bytes": 3}, "disk": {"bytes": 2}}}
+    assert count_difference(after, before) == {
+        "bytes_read": 4,
+        "sources": {"memory": {"bytes": 3}, "disk": {"bytes": 2}},
+    }

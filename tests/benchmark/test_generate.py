@@ -16,12 +16,10 @@ import pytest
 import zarr
 
 from tests.benchmark.small_sets import CHUNKED, CHUNKS, SHAPE, check_complete, samples, small_plan
-from voxload.benchmark.codec import Codec
-from voxload.benchmark.contents import Contents, Kind
-from voxload.benchmark.dataset_plan import DatasetPlan
-from voxload.benchmark.generate import generate
-from voxload.benchmark.generated import PLAN_NAME, Truth
-from voxload.benchmark.storage import Storage, StoreFormat
+from voxload.benchmark.generate.generate import generate
+from voxload.benchmark.generate.generated import PLAN_NAME, Truth
+from voxload.benchmark.generate.plan import Contents, DatasetPlan, Kind
+from voxload.benchmark.generate.storage import Codec, Storage, StoreFormat
 from voxload.catalog import CATALOG_NAME, Catalog
 from voxload.convert.options import Progress
 from voxload.convert.write.lock import locked
@@ -157,7 +155,7 @@ def test_many_parts_of_one_file(
     tmp_path: Path, stored: StoreFormat, axes: str, *, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sample that is written in parts, whose borders cut rows, is the same file as one written at once."""
-    monkeypatch.setattr("voxload.benchmark.dataset_plan.PART_BYTES", 300)
+    monkeypatch.setattr("voxload.benchmark.generate.plan.PART_BYTES", 300)
     plan = replace(small_plan(StoreFormat.RAW, "<i4", axes=axes), storage=Storage(stored, axes))
     assert len(list(plan.parts())) > 9
     told: list[Progress] = []

@@ -16,22 +16,22 @@ import pytest
 
 from tests.benchmark.small_sets import CHUNKED, check_complete, samples, small_plan
 from tests.support import scripts
-from voxload.benchmark.crew import crew
-from voxload.benchmark.dataset_plan import DatasetPlan
-from voxload.benchmark.generate import generate
-from voxload.benchmark.generated import PLAN_NAME
-from voxload.benchmark.sample_store import write_sample
-from voxload.benchmark.storage import Extents, Storage, StoreFormat
+from voxload.benchmark.generate.generate import generate
+from voxload.benchmark.generate.generated import PLAN_NAME
+from voxload.benchmark.generate.plan import DatasetPlan
+from voxload.benchmark.generate.storage import Extents, Storage, StoreFormat
+from voxload.benchmark.generate.stores import write_sample
+from voxload.benchmark.generate.worker_pool import worker_pool
 from voxload.catalog import CATALOG_NAME
 from voxload.convert.options import Progress
 from voxload.errors import InternalError, StorageError, UsageError
 
-GENERATE = "voxload.benchmark.generate"
+GENERATE = "voxload.benchmark.generate.generate"
 CHILD = """
 import json, sys
 from pathlib import Path
-from voxload.benchmark.dataset_plan import DatasetPlan
-from voxload.benchmark.generate import generate
+from voxload.benchmark.generate.plan import DatasetPlan
+from voxload.benchmark.generate.generate import generate
 folder, plan, workers, samples = sys.argv[1:]
 plan = DatasetPlan.from_dict(json.loads(plan), "plan")
 def show(progress):
@@ -116,16 +116,16 @@ def test_several_workers_make_the_same(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_tracker", "no_leaks")
 def test_a_worker_that_is_killed(tmp_path: Path) -> None:
     """The death of a worker is an error with a remedy, and not a wait for ever; another error arrives as it is."""
-    with pytest.raises(InternalError, match="fewer --workers"), crew(1) as pool:
+    with pytest.raises(InternalError, match="fewer --workers"), worker_pool(1) as pool:
         pool.submit(os._exit, 3).result()
-    with pytest.raises(StorageError, match=r"sample_00000000.*complete samples are kept"), crew(1) as pool:
+    with pytest.raises(StorageError, match=r"sample_00000000.*complete samples are kept"), worker_pool(1) as pool:
         pool.submit(write_sample, small_plan(StoreFormat.NPY), tmp_path / "nowhere", 0).result()
 
 
 @pytest.mark.usefixtures("_tracker", "no_leaks")
 def test_ctrl_c_does_not_reach_a_worker_that_begins() -> None:
     """It is blocked in a worker before there is any Python in it, and here it is not."""
-    with crew(1) as pool:
+    with worker_pool(1) as pool:
         status = pool.submit(Path.read_text, Path("/proc/self/status")).result()
     (blocked,) = [line.split()[1] for line in status.splitlines() if line.startswith("SigBlk:")]
     assert int(blocked, 16) >> (signal.SIGINT - 1) & 1
@@ -136,8 +136,8 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
     """A file that may not grow as a full disk's: one line, complete samples are kept, and the rest comes later."""
     code = (
         "import json, resource, sys\n"
-        "from voxload.benchmark.dataset_plan import DatasetPlan\n"
-        "from voxload.benchmark.generate import generate\n"
+        "from voxload.benchmark.generate.plan import DatasetPlan\n"
+        "from voxload.benchmark.generate.generate import generate\n"
         "from voxload.errors import StorageError\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))\n"
         "for text in sys.argv[2:]:\n"

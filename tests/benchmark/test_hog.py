@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from voxload.benchmark.hog import Hog
+from voxload.benchmark.cold.node_memory import HeldMemory
 from voxload.errors import UsageError
 from voxload.memory_left import memory_left
 
@@ -28,7 +28,7 @@ def shared() -> int:
 def test_memory_is_held_until_it_is_given_back() -> None:
     """Every page, and not merely reserved."""
     before = resident() + shared()
-    with Hog(SIZE) as hog:
+    with HeldMemory(SIZE) as hog:
         held = resident() + shared() - before
         assert hog.nbytes == SIZE
     left = resident() + shared() - before
@@ -41,11 +41,11 @@ def test_no_more_is_taken_than_there_is() -> None:
     """Refused before anything is taken, with both figures."""
     before = resident() + shared()
     with pytest.raises(UsageError, match=r"holding .*found .* left"):
-        Hog(memory_left())
+        HeldMemory(memory_left())
     assert resident() + shared() - before < 8 << 20
 
 
 def test_nothing_may_be_held() -> None:
     """Zero bytes cost nothing."""
-    with Hog(0) as hog:
+    with HeldMemory(0) as hog:
         assert not hog.is_locked

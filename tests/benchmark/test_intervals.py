@@ -8,8 +8,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from voxload.benchmark import intervals
-from voxload.benchmark.intervals import median_interval, ratio, ratio_interval
+from voxload.benchmark.results import intervals
+from voxload.benchmark.results.intervals import median_interval, ratio, ratio_interval
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 1), (2, 3), (3, 2), (4, 4), (5, 3)])

@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from voxload.benchmark.filesystem import file_system
-from voxload.benchmark.kernel import KernelCounter
-from voxload.benchmark.pagecache import forget
-from voxload.benchmark.processes import family, status_of
+from voxload.benchmark.cold.pagecache import evict, file_system
+from voxload.benchmark.measure.kernel import KernelCounter, family, status_of
 
 pytestmark = pytest.mark.usefixtures("page_cache")
 
@@ -60,7 +58,7 @@ def test_device_bytes_are_those_of_a_cold_file(path: Path) -> None:
     if file_system(path) in ("tmpfs", "ramfs"):
         pytest.skip("the temporary folder's files live in memory")
     counter = KernelCounter()
-    forget([path])
+    evict([path])
     mark = counter.mark()
     path.read_bytes()
     cold = counter.since(mark)
@@ -79,7 +77,7 @@ def test_mapped_files_count_for_the_device_alone(path: Path) -> None:
     if file_system(path) in ("tmpfs", "ramfs"):
         pytest.skip("the temporary folder's files live in memory")
     counter = KernelCounter()
-    forget([path])
+    evict([path])
     mark = counter.mark()
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
         assert sum(view[:: mmap.PAGESIZE]) > 0

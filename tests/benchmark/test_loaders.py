@@ -14,7 +14,7 @@ from tests.laws.bench_loader import check_loader
 from voxload.benchmark.loaders import registry
 from voxload.benchmark.loaders.protocol import LoaderKind, Task
 from voxload.benchmark.loaders.volumes import dataset_of, volumes_of
-from voxload.benchmark.workload import Length, Samples, Share, Supply, Workload
+from voxload.benchmark.workload.workload import Length, Samples, Share, Supply, Workload
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 

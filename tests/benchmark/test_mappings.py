@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from voxload.benchmark.filesystem import file_system
-from voxload.benchmark.mappings import let_go
-from voxload.benchmark.pagecache import forget, resident
+from voxload.benchmark.cold.coldness import drop_mapped_pages
+from voxload.benchmark.cold.pagecache import evict, file_system, resident_share
 
 pytestmark = pytest.mark.usefixtures("page_cache")
 
@@ -29,9 +28,9 @@ def test_maps_of_named_files_let_go(tmp_path: Path) -> None:
     with files[0].open("rb") as first, files[1].open("rb") as second:
         maps = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in (first, second)]
     assert all(view[:] == content for view in maps)
-    let_go([tmp_path / "link", tmp_path / "gone"])
-    forget(files)
-    assert [resident([path]) for path in files] == [0.0, 1.0]
+    drop_mapped_pages([tmp_path / "link", tmp_path / "gone"])
+    evict(files)
+    assert [resident_share([path]) for path in files] == [0.0, 1.0]
     assert all(view[:] == content for view in maps)
     for view in maps:
         view.close()
@@ -43,6 +42,6 @@ def test_what_only_memory_has_is_kept(tmp_path: Path) -> None:
     path.write_bytes(bytes(SIZE))
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as view:
         view[:5] = b"mine!"
-        let_go([path])
+        drop_mapped_pages([path])
         assert view[:5] == b"mine!"
     assert path.read_bytes() == bytes(SIZE)

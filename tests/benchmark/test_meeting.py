@@ -11,14 +11,14 @@ import pytest
 
 from tests.support import processes
 from tests.support.ranks import printed_by_ranks
-from voxload.benchmark.meeting import as_torch_job, meeting
+from voxload.benchmark.measure.rank_group import as_torch_job, rank_group
 
 RANK = """
 import json, os, sys
 from typing import Any
 import torch, torch.distributed as dist
-from voxload.benchmark.meeting import as_torch_job, meeting
-with meeting() as shared:
+from voxload.benchmark.measure.rank_group import as_torch_job, rank_group
+with rank_group() as shared:
     seen = [shared.gather(shared.rank * 10, int), shared.first("mine" if shared.rank == 0 else "other", str)]
     long = shared.gather("x" * (9 * 2**20) if shared.rank == 1 else "", str)  # more than torch's store takes at once
     seen.append([len(each) for each in long])
@@ -58,6 +58,6 @@ def test_ranks_meet(launcher: str, tmp_path: Path) -> None:
 
 def test_one_process_meets_itself() -> None:
     """Without a launcher there is nobody to wait for."""
-    with meeting({}) as shared, as_torch_job(shared, is_whole=True):
+    with rank_group({}) as shared, as_torch_job(shared, is_whole=True):
         shared.wait()
         assert (shared.gather(7, int), shared.first("x", str)) == ([7], "x")

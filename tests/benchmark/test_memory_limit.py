@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from voxload.benchmark.memory_limit import memory_limit
+from voxload.benchmark.cold.node_memory import memory_limit
 from voxload.errors import StorageError
 
 

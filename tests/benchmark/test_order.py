@@ -10,8 +10,8 @@ import torch
 from torch.utils.data import DistributedSampler
 
 import voxload
-from voxload.benchmark.order import epoch_indices, group_sampler
-from voxload.benchmark.workload import Share
+from voxload.benchmark.loaders.protocol import epoch_indices, group_sampler
+from voxload.benchmark.workload.workload import Share
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.prefetch.order.source import OrderSource

@@ -16,10 +16,9 @@ from tests.benchmark.stored import COUNT, store
 from tests.laws.bench_loader import check_loader
 from tests.support.ranks import RANK, printed_by_ranks
 from voxload.benchmark.loaders.own import KIND
-from voxload.benchmark.loaders.protocol import Task
+from voxload.benchmark.loaders.protocol import Task, epoch_indices
 from voxload.benchmark.loaders.volumes import dataset_of
-from voxload.benchmark.order import epoch_indices
-from voxload.benchmark.workload import Length, Samples, Share, Supply, Workload
+from voxload.benchmark.workload.workload import Length, Samples, Share, Supply, Workload
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from voxload.benchmark import pagecache
-from voxload.benchmark.filesystem import cache_note, file_system, keeps_apart
-from voxload.benchmark.kernel import KernelCounter
-from voxload.benchmark.pagecache import forget, resident
+from voxload.benchmark.cold import pagecache
+from voxload.benchmark.cold.pagecache import cache_note, evict, file_system, keeps_apart, resident_share
+from voxload.benchmark.measure.kernel import KernelCounter
 from voxload.errors import NotFoundError, StorageError
 
 pytestmark = pytest.mark.usefixtures("page_cache")
@@ -46,9 +45,9 @@ def test_what_is_forgotten_is_read_from_the_device(folder: Path) -> None:
     for path in files:
         path.write_bytes(os.urandom(SIZE))
     with held(files[0]), held(files[1]):
-        assert resident(files) == 1.0
-    forget(files)
-    assert resident(files) == 0.0
+        assert resident_share(files) == 1.0
+    evict(files)
+    assert resident_share(files) == 0.0
     counter = KernelCounter()
     mark = counter.mark()
     for path in files:
@@ -61,11 +60,11 @@ def test_the_share_is_that_of_all_pages(folder: Path) -> None:
     (folder / "large").write_bytes(os.urandom(3 * SIZE))
     (folder / "small").write_bytes(os.urandom(SIZE - 5))
     (folder / "empty").touch()
-    forget([folder / "large"])
+    evict([folder / "large"])
     with held(folder / "small"):
-        assert resident([folder / "large", folder / "small", folder / "empty"]) == 0.25
-    assert math.isnan(resident([folder / "empty"]))
-    assert math.isnan(resident([]))
+        assert resident_share([folder / "large", folder / "small", folder / "empty"]) == 0.25
+    assert math.isnan(resident_share([folder / "empty"]))
+    assert math.isnan(resident_share([]))
 
 
 def test_files_larger_than_a_window_are_looked_at_in_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,17 +72,17 @@ def test_files_larger_than_a_window_are_looked_at_in_parts(folder: Path, monkeyp
     (folder / "x").write_bytes(os.urandom(SIZE + 1))
     monkeypatch.setattr(pagecache, "_WINDOW", SIZE // 4)
     with held(folder / "x"):
-        assert resident([folder / "x"]) == 1.0
-    forget([folder / "x"])
-    assert resident([folder / "x"]) == 0.0
+        assert resident_share([folder / "x"]) == 1.0
+    evict([folder / "x"])
+    assert resident_share([folder / "x"]) == 0.0
 
 
 def test_pages_that_someone_maps_are_seen_to_stay(folder: Path) -> None:
     """Forgetting is a request; what did not follow it counts."""
     (folder / "x").write_bytes(os.urandom(SIZE))
     with held(folder / "x"):
-        forget([folder / "x"])
-        assert resident([folder / "x"]) == 1.0
+        evict([folder / "x"])
+        assert resident_share([folder / "x"]) == 1.0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become someone else")
@@ -92,12 +91,12 @@ def test_of_other_peoples_files_nothing_wrong_is_said() -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "x"
         path.write_bytes(os.urandom(SIZE))
-        forget([path])
+        evict([path])
         Path(name).chmod(0o755)
         path.chmod(0o644)
         os.seteuid(NOBODY)
         try:
-            cold = resident([path])
+            cold = resident_share([path])
         finally:
             os.seteuid(0)
     assert math.isnan(cold) or cold == 0.0
@@ -108,12 +107,12 @@ def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
     """With the system's reason."""
     (tmp_path / "x").touch(mode=0)
     with pytest.raises(StorageError, match="Permission denied"):
-        resident([tmp_path / "x"])
+        resident_share([tmp_path / "x"])
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
     """By both functions."""
-    for look in (resident, forget):
+    for look in (resident_share, evict):
         with pytest.raises(NotFoundError, match="gone: found no such file"):
             look([tmp_path / "gone"])
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.laws.reader import expected_block
-from voxload.benchmark.loaders.parts import parts
+from voxload.benchmark.loaders.blocks import parts
 from voxload.geometry import Boundary, Box
 
 extents = st.tuples(*[st.integers(1, 9)] * 3)

@@ -15,10 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxload.benchmark.keys import TILE_VOXELS
-from voxload.benchmark.matter import MEAN_COUNT, Matter
-from voxload.benchmark.noise import Noise
-from voxload.benchmark.pattern import Pattern, Values, check_block
+from voxload.benchmark.generate.matter import MEAN_COUNT, Matter
+from voxload.benchmark.generate.values import TILE_VOXELS, Noise, Pattern, Values, check_block
 from voxload.errors import UsageError
 from voxload.geometry import Boundary, Box, Halo, pieces
 

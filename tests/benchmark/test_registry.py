@@ -17,7 +17,7 @@ from voxload.benchmark.loaders import registry
 from voxload.benchmark.loaders.kind import Kind, check_installed
 from voxload.benchmark.loaders.protocol import BenchLoader, Task
 from voxload.benchmark.loaders.volumes import dataset_of, volumes_of
-from voxload.benchmark.workload import Samples, Share, Supply, Workload
+from voxload.benchmark.workload.workload import Samples, Share, Supply, Workload
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 

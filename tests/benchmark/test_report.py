@@ -15,13 +15,13 @@ from matplotlib.image import imread
 
 from tests.benchmark.browser import CHROMIUM, Browser
 from tests.benchmark.documents import Recipe, document
-from voxload.benchmark.document import Document
-from voxload.benchmark.measures import number
+from voxload.benchmark.measure.document import Document
+from voxload.benchmark.report.byte_plots import tier_picture
 from voxload.benchmark.report.page import draw, page
 from voxload.benchmark.report.result import LETTERS, read_results
-from voxload.benchmark.report.throughput import throughput_picture
-from voxload.benchmark.report.tiers import tier_picture
-from voxload.benchmark.report.timeline import shares
+from voxload.benchmark.report.speed_plots import throughput_picture
+from voxload.benchmark.report.time_plots import shares
+from voxload.benchmark.results.measures import number
 from voxload.cli.bench_report import report
 from voxload.errors import DataError, NotFoundError
 

@@ -13,16 +13,14 @@ import numpy as np
 import pytest
 
 from tests.support.launches import fork_launches
-from voxload.benchmark.codec import Codec
-from voxload.benchmark.contents import Contents, Kind
-from voxload.benchmark.dataset_plan import DatasetPlan
-from voxload.benchmark.document import Document
-from voxload.benchmark.generate import generate
-from voxload.benchmark.job import Request, fit, run_benchmark
-from voxload.benchmark.launch import launch_benchmark
-from voxload.benchmark.meeting import Meeting
-from voxload.benchmark.storage import Storage, StoreFormat
-from voxload.benchmark.workload import Coldness, Emulation, Length, Samples, Share, Supply, Workload
+from voxload.benchmark.generate.generate import generate
+from voxload.benchmark.generate.plan import Contents, DatasetPlan, Kind
+from voxload.benchmark.generate.storage import Codec, Storage, StoreFormat
+from voxload.benchmark.measure.document import Document
+from voxload.benchmark.measure.rank_group import RankGroup
+from voxload.benchmark.run.job import Request, fit, run_benchmark
+from voxload.benchmark.run.launch import launch_benchmark
+from voxload.benchmark.workload.workload import Coldness, Emulation, Length, Samples, Share, Supply, Workload
 from voxload.errors import DataError, UsageError
 
 SHAPE = (2, 64, 64, 64)
@@ -43,7 +41,7 @@ def _workload(data: Path, **parts: Any) -> Workload:
 
 
 def _alone(workload: Workload) -> Document:
-    document = run_benchmark(Request(workload), Meeting(None, rank=0, size=1), lambda _: None)
+    document = run_benchmark(Request(workload), RankGroup(None, rank=0, size=1), lambda _: None)
     assert document is not None
     return document
 
@@ -148,7 +146,7 @@ def test_wrong_blocks_are_found(data: Path, tmp_path: Path) -> None:
 def test_repeats_have_seeds_of_their_own(data: Path) -> None:
     """Three runs, three orders; limits of steps hold."""
     request = Request(_workload(data, length=Length(steps=3)), repeats=3)
-    document = run_benchmark(request, Meeting(None, rank=0, size=1), lambda _: None)
+    document = run_benchmark(request, RankGroup(None, rank=0, size=1), lambda _: None)
     assert document is not None
     assert [run.seed for run in document.runs] == [0, 1, 2]
     assert document.values("samples") == (3, 3, 3)

@@ -22,9 +22,9 @@ PATIENCE = timedelta(seconds=processes.LIMIT)
 
 RANK = """
 import os, sys
-from voxload.benchmark.meeting import meeting
+from voxload.benchmark.measure.rank_group import rank_group
 from voxload.errors import InternalError
-with meeting() as shared:
+with rank_group() as shared:
     print("met", flush=True)
     sys.stdin.readline()
     try:

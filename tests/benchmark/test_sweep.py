@@ -6,12 +6,10 @@ from itertools import product
 
 import pytest
 
-from voxload.benchmark.codec import Codec
-from voxload.benchmark.dataset_plan import DatasetPlan
-from voxload.benchmark.knee import Point, best_setting, choices
-from voxload.benchmark.storage import Storage, StoreFormat
-from voxload.benchmark.sweep import Factors, Setting, applied, name, processes, stored
-from voxload.benchmark.workload import Samples, Workload
+from voxload.benchmark.generate.plan import DatasetPlan
+from voxload.benchmark.generate.storage import Codec, Storage, StoreFormat
+from voxload.benchmark.run.sweep import Factors, Point, Setting, applied, best_setting, choices, name, processes, stored
+from voxload.benchmark.workload.workload import Samples, Workload
 from voxload.errors import UsageError
 
 

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmark.documents import LABELS, Recipe, document
-from voxload.benchmark.document import Document
-from voxload.benchmark.rows import CSV_HEADER, csv_rows, write_csv
-from voxload.benchmark.tables import byte_table, figure_table, result_tables, source_table
+from voxload.benchmark.measure.document import Document
+from voxload.benchmark.results.csv_rows import CSV_HEADER, csv_rows, write_csv
+from voxload.benchmark.results.tables import byte_table, figure_table, result_tables, source_table
 
 
 def _text(found: Document) -> str:

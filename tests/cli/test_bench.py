@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from voxload.benchmark.document import Document
+from voxload.benchmark.measure.document import Document
 from voxload.cli.main import run
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import typer
 
-from voxload.benchmark.generated import Truth
-from voxload.benchmark.memory_limit import memory_limit
+from voxload.benchmark.cold.node_memory import memory_limit
+from voxload.benchmark.generate.generated import Truth
 from voxload.cli.bench_generate import EPILOG, generate
 from voxload.dataset import VolumeDataset
 from voxload.errors import StorageError, UsageError

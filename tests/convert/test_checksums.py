@@ -165,7 +165,8 @@ def test_a_removed_sample_is_forgotten(tmp_path: Path, source: Path) -> None:
 CHILD = """
 import sys
 from pathlib import Path
-from voxload.convert import ConvertOptions, StoredFormat, checksums, convert
+from voxload.convert import ConvertOptions, StoredFormat, convert
+from voxload.convert.write import checksums
 src, dst, stored, stop = sys.argv[1:]
 sum_volume, calls = checksums.sum_volume, []
 def wait(location):

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
-from voxload.benchmark.loaders.protocol import BenchLoader, LoaderKind, Task
-from voxload.benchmark.order import epoch_indices
+from voxload.benchmark.loaders.protocol import BenchLoader, LoaderKind, Task, epoch_indices
 
 _FEEDER = "QueueFeederThread"
 """Threads of multiprocessing's queues, which close their pipes: torch tells them to end and does not wait for it."""

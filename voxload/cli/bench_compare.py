@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from voxload.benchmark.compare import compare_results
-from voxload.benchmark.comparison_tables import comparison_tables
-from voxload.benchmark.document import Document
+from voxload.benchmark.measure.document import Document
+from voxload.benchmark.results.compare import compare_results
+from voxload.benchmark.results.tables import comparison_tables
 from voxload.cli.console import Screen
 
 EPILOG = "Example: voxload bench compare before.json after.json"

@@ -11,12 +11,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from voxload.benchmark.codec import CODECS, Codec
-from voxload.benchmark.contents import Contents, Kind
-from voxload.benchmark.dataset_plan import TIMES_MEMORY, DatasetPlan, samples_for, voxel_dtype
-from voxload.benchmark.generate import generate as run_generate
-from voxload.benchmark.memory_limit import memory_limit
-from voxload.benchmark.storage import Extents, Storage, StoreFormat
+from voxload.benchmark.cold.node_memory import memory_limit
+from voxload.benchmark.generate.generate import generate as run_generate
+from voxload.benchmark.generate.plan import TIMES_MEMORY, Contents, DatasetPlan, Kind, samples_for, voxel_dtype
+from voxload.benchmark.generate.storage import CODECS, Codec, Extents, Storage, StoreFormat
 from voxload.cli.console import Screen
 from voxload.cli.options import parse_extents
 from voxload.cli.progress import byte_bar

@@ -10,18 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
-from voxload.benchmark.coldness import METHODS
-from voxload.benchmark.document import Document
-from voxload.benchmark.emulation import KINDS
-from voxload.benchmark.generate import generate
-from voxload.benchmark.job import Request
-from voxload.benchmark.launch import launch_benchmark
-from voxload.benchmark.presets import PRESETS
-from voxload.benchmark.presets import named as preset_named
-from voxload.benchmark.rows import write_csv
-from voxload.benchmark.scaled import Scaled
-from voxload.benchmark.tables import result_tables
-from voxload.benchmark.workload import (
+from voxload.benchmark.cold.coldness import METHODS
+from voxload.benchmark.generate.generate import generate
+from voxload.benchmark.measure.document import Document
+from voxload.benchmark.results.csv_rows import write_csv
+from voxload.benchmark.results.tables import result_tables
+from voxload.benchmark.run.job import Request
+from voxload.benchmark.run.launch import launch_benchmark
+from voxload.benchmark.workload.emulation import KINDS
+from voxload.benchmark.workload.presets import PRESETS, Scaled
+from voxload.benchmark.workload.presets import named as preset_named
+from voxload.benchmark.workload.workload import (
     COLD,
     NEVER,
     ORDERS,

@@ -15,11 +15,19 @@ import typer
 from rich.table import Table
 
 from voxload.advice import advise
-from voxload.benchmark.document import Document
-from voxload.benchmark.knee import Choice, best_setting, choices
-from voxload.benchmark.sweep import Factors, Setting, Spatial
-from voxload.benchmark.sweeping import Course, Swept, run_sweep
-from voxload.benchmark.workload import NEVER, Coldness, Emulation, Length, Samples, Share, Supply, Workload
+from voxload.benchmark.measure.document import Document
+from voxload.benchmark.run.sweep import (
+    Choice,
+    Course,
+    Factors,
+    Setting,
+    Spatial,
+    Swept,
+    best_setting,
+    choices,
+    run_sweep,
+)
+from voxload.benchmark.workload.workload import NEVER, Coldness, Emulation, Length, Samples, Share, Supply, Workload
 from voxload.cli.console import Screen
 from voxload.cli.options import AllowOutside, parse_extents, parse_names, parse_triple
 from voxload.cli.outputs import check_folder

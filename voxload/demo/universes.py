@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxload.atomic import replacing
-from voxload.benchmark.crew import crew
+from voxload.benchmark.generate.worker_pool import worker_pool
 from voxload.demo.density import DensityGrid
 from voxload.demo.parameters import NAMES, PARAMETERS, to_physical
 from voxload.errors import UsageError
@@ -171,7 +171,7 @@ def _each_done(missing: list[tuple[Path, UniverseSpec]], workers: int) -> Iterat
     if workers == 1 or len(missing) <= _ALONE:
         yield from map(write_universe, paths, specs)
         return
-    with crew(workers) as pool:
+    with worker_pool(workers) as pool:
         yield from pool.map(write_universe, paths, specs)
 
 

@@ -17,10 +17,8 @@ from dlio_benchmark.utils.utility import DLIOMPI
 from mpi4py import MPI
 
 from voxload.benchmark.dlio.journal import Journal, journal_path
-from voxload.benchmark.dlio.options import Options
-from voxload.benchmark.dlio.order import Place, by_index, by_thread, in_turns
-from voxload.benchmark.dlio.settings import Settings, refuse_preprocessing
-from voxload.benchmark.dlio.supply import Item, Plan, Supply, size_of
+from voxload.benchmark.dlio.settings import Options, Settings, refuse_preprocessing
+from voxload.benchmark.dlio.supply import Item, Place, Plan, Supply, by_index, by_thread, in_turns, size_of
 from voxload.errors import UsageError
 
 
@@ -29,8 +27,8 @@ class VoxloadDataLoader(BaseDataLoader):  # type: ignore[misc] # DLIO has no typ
 
     Name it in ``workload.reader.data_loader_classname``, and a ``data_loader_sampler`` of ``index`` or ``iterative``.
     A batch is a list of samples. That of training writes ``voxload_dlio_RANK.json`` into the output folder: each step
-    as `voxload.benchmark.record` has it, where ``peers`` is all that is neither loading nor computing: the wait for
-    other ranks, DLIO's log, and a late awakening.
+    as `voxload.benchmark.measure.record` has it, where ``peers`` is all that is neither loading nor computing: the wait
+    for other ranks, DLIO's log, and a late awakening.
 
     Raises
     ------

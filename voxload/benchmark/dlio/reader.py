@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from dlio_benchmark.reader.reader_handler import FormatReader
 
-from voxload.benchmark.dlio.dataset import Cut, RecordDataset
-from voxload.benchmark.dlio.options import Options
-from voxload.benchmark.dlio.records import records_of
-from voxload.benchmark.dlio.settings import Settings
+from voxload.benchmark.dlio.records import Cut, RecordDataset, records_of
+from voxload.benchmark.dlio.settings import Options, Settings
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.readers.registry import find_format

@@ -1,4 +1,4 @@
-"""Records: how DLIO lays samples into a file, in voxload's words; pure.
+"""Records: how DLIO lays samples into files, in voxload's words, and the data set of them.
 
 DLIO writes a record as a square of bytes, or with ``record_dims`` as an array, and the records of a file behind each
 other along one axis more: the first one in HDF5, the last one in npy.
@@ -10,8 +10,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from voxload.benchmark.dlio.settings import Settings
+from voxload.augment import Placement
+from voxload.benchmark.dlio.settings import Options, Settings
+from voxload.cutting import Cutter
+from voxload.dataset import VolumeDataset
 from voxload.errors import DataError, UsageError
+from voxload.geometry import Boundary, Box, Halo
+from voxload.grid import ProcessGrid
+from voxload.readers.handles import Handles
+from voxload.readers.protocol import Missing, ReadCost
+from voxload.samples import Sample
 
 _AXES = {("hdf5", 2): "DHW", ("hdf5", 3): "CDHW", ("npy", 2): "HWD", ("npy", 3): "DHWC"}
 """Letters of a file's axes by format and axes of a record: flat records lie along D, others along C."""
@@ -86,3 +94,109 @@ def _dims(settings: Settings) -> tuple[int, ...]:
         return settings.dims
     first = settings.dims[0] // settings.parts
     return settings.dims[1:] if first == 1 else (first, *settings.dims[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Who has which part of a sample."""
+
+    grid: ProcessGrid
+    halo: int = 0
+    boundary: str = "zero"
+
+    @classmethod
+    def of(cls, options: Options, grid: ProcessGrid) -> Cut:
+        """Return the cut that a user asked for."""
+        return cls(grid, options.halo, options.boundary)
+
+
+class RecordDataset(VolumeDataset):
+    """Blocks of the samples in files of DLIO's; sample ``k`` of file ``f`` has the index ``f * per_file + k``.
+
+    Parameters
+    ----------
+    files
+        Paths, each once; they are numbered in the sorted order of their ids, as `VolumeDataset` has it.
+    records
+        Where the samples of a file are.
+    cut
+        Who has which part of a sample.
+
+    Raises
+    ------
+    UsageError
+        When a halo would reach from a sample of a file into the next; what `VolumeDataset` raises.
+    """
+
+    def __init__(self, files: Sequence[str], records: Records, cut: Cut) -> None:
+        if records.per_file > 1 and Halo.parse(cut.halo) != Halo.parse(0):
+            raise UsageError(
+                "halo",
+                found=f"{cut.halo} with {records.per_file} samples in a file",
+                expected="0: samples of a file lie behind each other, and their neighbours are no surroundings",
+                remedy="generate the data with ++workload.dataset.num_samples_per_file=1",
+            )
+        super().__init__(
+            files,
+            fields=records.fields,
+            axes=records.axes,
+            grid=cut.grid,
+            halo=cut.halo,
+            boundary=cut.boundary,
+            # DLIO writes every voxel; what a file does not have was not generated.
+            missing=Missing.ERROR,
+        )
+        self._per_file = records.per_file
+        if records.per_file > 1:
+            self._cutter = _RecordCutter(records.per_file, self.field_names, self._handles)
+
+    @property
+    def sample_ids(self) -> tuple[str, ...]:
+        """Ids of the samples: the file's, and the place in it where there are several."""
+        files = super().sample_ids
+        if self._per_file == 1:
+            return files
+        return tuple(f"{name}[{place}]" for name in files for place in range(self._per_file))
+
+    def __len__(self) -> int:
+        return super().__len__() * self._per_file
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths in the order in which they are numbered."""
+        return tuple(self.locations(first)[0].path for first in range(0, len(self), self._per_file))
+
+    def _sample(self, index: int) -> Sample:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"sample {index} of a data set of {len(self)}")
+        return self._samples.sample(index % len(self) // self._per_file)
+
+
+class _RecordCutter(Cutter):
+    """Reads one layer of a file, whose layers are samples, as if it were all of the file."""
+
+    def __init__(self, per_file: int, fields: Sequence[str], handles: Handles) -> None:
+        super().__init__(None, Boundary.ZERO, fields, handles=handles)
+        self._per_file = per_file
+
+    def extents(self, spatial: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Return the extents of a sample from those of its file."""
+        return (1, *spatial[1:])
+
+    def place(
+        self, sample: Sample, index: int, *, epoch: int, repeat: int, spatial: tuple[int, int, int]
+    ) -> tuple[Placement, ReadCost]:
+        """Return where a sample lies in its file.
+
+        Raises UsageError when the file has not as many samples as the workload says.
+        """
+        del epoch, repeat
+        if spatial[0] != self._per_file:
+            raise UsageError(
+                f"{sample.locations[0]}",
+                found=f"{spatial[0]} samples",
+                expected=f"{self._per_file}, as workload.dataset.num_samples_per_file says",
+                remedy="generate the data anew, or say what it has",
+            )
+        layer = index % self._per_file
+        return Placement(Box((layer, 0, 0), (layer + 1, *spatial[1:]))), ReadCost()

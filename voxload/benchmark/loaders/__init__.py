@@ -1,1 +1,5 @@
-"""Loaders to compare, one library a file; others register theirs in the entry-point group ``voxload.benchmark``."""
+"""Loaders to compare, one library a file; others register theirs in the entry-point group ``voxload.benchmark``.
+
+In comes a `Task`, out go batches of one rank's blocks. Read protocol.py first; others import protocol, registry, own
+and volumes.
+"""

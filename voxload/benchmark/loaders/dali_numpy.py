@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from voxload.benchmark.loaders.cut import Cut
-from voxload.benchmark.loaders.delivery import is_on_device
+from voxload.benchmark.loaders.blocks import Cut
+from voxload.benchmark.loaders.delivery import CurrentEpoch, is_on_device
 from voxload.benchmark.loaders.kind import Kind
 from voxload.benchmark.loaders.protocol import Task
-from voxload.benchmark.loaders.running import Running
 from voxload.benchmark.loaders.volumes import NPY
 from voxload.readers.axes import VOLUME_AXES
 
@@ -27,7 +26,7 @@ class DaliLoading:
 
     def __init__(self, task: Task) -> None:
         self._dali: Any = importlib.import_module("nvidia.dali")  # its types differ from what it takes
-        self._supply, self._running = task.workload.supply, Running()
+        self._supply, self._running = task.workload.supply, CurrentEpoch()
         self._paths = [volume.path for volume in task.volumes]
         self._cut, self._size = Cut.of(task), task.workload.share.batch_size
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import h5py
 
-from voxload.benchmark.loaders.cut import Slices, chunk_bytes
+from voxload.benchmark.loaders.blocks import Slices, chunk_bytes
 from voxload.benchmark.loaders.protocol import Volume
 from voxload.readers.protocol import Volume as Array
 

@@ -12,12 +12,10 @@ from monai.data import CacheDataset, ThreadDataLoader
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from voxload.benchmark.loaders.asked import AskedOrder
+from voxload.benchmark.loaders.block_loading import open_hdf5
 from voxload.benchmark.loaders.blocks import BlockReader
-from voxload.benchmark.loaders.delivery import delivered, is_on_device
+from voxload.benchmark.loaders.delivery import CurrentEpoch, GivenOrder, delivered, is_on_device
 from voxload.benchmark.loaders.protocol import Task
-from voxload.benchmark.loaders.running import Running
-from voxload.benchmark.loaders.torch_h5py import open_hdf5
 
 
 class ReadBlock(monai.transforms.Transform):
@@ -60,7 +58,7 @@ class MonaiLoading:
             progress=False,
             copy_cache=False,
         )
-        self._supply, self._asked, self._running = supply, AskedOrder(), Running()
+        self._supply, self._asked, self._running = supply, GivenOrder(), CurrentEpoch()
         self._loader: Any = ThreadDataLoader(
             data,
             batch_size=task.workload.share.batch_size,

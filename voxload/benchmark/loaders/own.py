@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
 from torch import Tensor
 
-from voxload.benchmark.loaders.delivery import is_on_device
-from voxload.benchmark.loaders.lone import LoneGrid, is_whole
-from voxload.benchmark.loaders.protocol import Task
-from voxload.benchmark.loaders.running import Running
+from voxload.benchmark.loaders.delivery import CurrentEpoch, is_on_device
+from voxload.benchmark.loaders.protocol import Task, epoch_indices, group_sampler
 from voxload.benchmark.loaders.volumes import HDF5, NPY, RAW, ZARR2, ZARR3, dataset_of
-from voxload.benchmark.order import epoch_indices, group_sampler
 from voxload.dataset import VolumeDataset
 from voxload.errors import UsageError
+from voxload.geometry import Box
+from voxload.grid import ProcessGrid
 from voxload.loader.cache import Cache
 from voxload.loader.dataloader import DataLoader
+
+
+@dataclass(frozen=True, slots=True)
+class LoneGrid(ProcessGrid):
+    """One rank to whoever would talk to others; its block is that of its place among all of them."""
+
+    place: ProcessGrid = field(default_factory=ProcessGrid)
+    """The ranks, of which others are absent."""
+
+    def block(self, shape: Sequence[int]) -> Box:
+        """See ProcessGrid."""
+        return self.place.block(shape)
+
+
+def is_whole(grid: ProcessGrid) -> bool:
+    """Tell whether all ranks of a grid run, and can talk to each other by torch.distributed."""
+    if grid.world_size == 1:
+        return True
+    is_job = dist.is_available() and dist.is_initialized()
+    return is_job and (dist.get_world_size(), dist.get_rank()) == (grid.world_size, grid.rank)
+
 
 _ALONE = ("auto", "none")
 """What may be said of peers where some ranks are absent: nothing comes from any then."""
@@ -33,7 +55,7 @@ class OwnLoading:
 
     def __init__(self, task: Task) -> None:
         workload, data = task.workload, task.data
-        self._task, self._running = task, Running()
+        self._task, self._running = task, CurrentEpoch()
         self._own: VolumeDataset | None = None
         is_alone = not is_whole(task.grid)
         if is_alone:
@@ -59,7 +81,7 @@ class OwnLoading:
             raise UsageError(
                 f"order of epoch {number}",
                 found="other samples than the seed gives",
-                expected="the first batches of voxload.benchmark.order.epoch_indices",
+                expected="the first batches of voxload.benchmark.loaders.protocol.epoch_indices",
             )
         self._sampler.set_epoch(number)
         return self._running.begin(self._batches(-(-len(indices) // share.batch_size)))

@@ -1,4 +1,4 @@
-"""Registry: which loaders there are.
+"""Registry: which loaders there are. None of them imports the library that it measures before it is built.
 
 None of them imports the library that it measures before it is built.
 """
@@ -8,19 +8,41 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 
 from voxload.benchmark.loaders import (
+    block_loading,
     dali_numpy,
-    h5py_plain,
-    monai_cache,
     own,
-    tensorstore_threads,
-    torch_h5py,
-    torch_h5py_whole,
-    torch_npy,
-    torch_zarr,
 )
-from voxload.benchmark.loaders.kind import check_installed, missing
-from voxload.benchmark.loaders.protocol import LoaderKind
+from voxload.benchmark.loaders.kind import Kind, check_installed, missing
+from voxload.benchmark.loaders.protocol import BenchLoader, LoaderKind, Task
+from voxload.benchmark.loaders.volumes import HDF5, ZARR2, ZARR3
 from voxload.errors import UsageError
+
+
+def _make_monai(task: Task) -> BenchLoader:
+    from voxload.benchmark.loaders.monai_loading import MonaiLoading  # noqa: PLC0415 - imports the library, for seconds
+
+    return MonaiLoading(task)
+
+
+MONAI = Kind(
+    "monai",
+    "MONAI CacheDataset",
+    ("monai", "h5py"),
+    (HDF5,),
+    _make_monai,
+    least_threads=1,
+    keeps_memory=True,
+)
+
+
+def _make_tensorstore(task: Task) -> BenchLoader:
+    from voxload.benchmark.loaders.tensorstore_loading import TensorstoreLoading  # noqa: PLC0415 - imports the library
+
+    return TensorstoreLoading(task)
+
+
+TENSORSTORE = Kind("tensorstore", "tensorstore", ("tensorstore",), (ZARR2, ZARR3), _make_tensorstore, least_threads=1)
+
 
 __all__ = ["BUILT_IN", "ENTRY_POINTS", "check_installed", "kinds", "missing", "named"]
 
@@ -28,14 +50,14 @@ ENTRY_POINTS = "voxload.benchmark"
 """Entry-point group: each entry names a class without arguments that keeps the LoaderKind contract."""
 BUILT_IN: tuple[LoaderKind, ...] = (
     own.KIND,
-    torch_h5py.KIND,
-    torch_h5py_whole.KIND,
-    h5py_plain.KIND,
-    torch_zarr.KIND,
-    torch_zarr.ZARRS,
-    torch_npy.KIND,
-    tensorstore_threads.KIND,
-    monai_cache.KIND,
+    block_loading.TORCH_H5PY,
+    block_loading.TORCH_H5PY_WHOLE,
+    block_loading.H5PY_ALONE,
+    block_loading.TORCH_ZARR,
+    block_loading.TORCH_ZARRS,
+    block_loading.TORCH_NPY,
+    TENSORSTORE,
+    MONAI,
     dali_numpy.KIND,
 )
 """Loaders of this package."""

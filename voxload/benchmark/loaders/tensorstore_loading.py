@@ -12,11 +12,9 @@ import tensorstore
 import torch
 from torch import Tensor
 
-from voxload.benchmark.loaders.blocks import MOST_OPEN
-from voxload.benchmark.loaders.cut import Cut
-from voxload.benchmark.loaders.delivery import delivered, is_on_device
+from voxload.benchmark.loaders.blocks import MOST_OPEN, Cut
+from voxload.benchmark.loaders.delivery import CurrentEpoch, delivered, is_on_device
 from voxload.benchmark.loaders.protocol import Task
-from voxload.benchmark.loaders.running import Running
 from voxload.benchmark.loaders.volumes import ZARR2
 from voxload.readers.protocol import Volume as Array
 
@@ -28,7 +26,7 @@ class TensorstoreLoading:
     """See BenchLoader; as many batches are under way for each thread as torch would have for each worker."""
 
     def __init__(self, task: Task) -> None:
-        self._supply, self._running = task.workload.supply, Running()
+        self._supply, self._running = task.workload.supply, CurrentEpoch()
         threads = self._supply.threads
         self._context = tensorstore.Context(
             {

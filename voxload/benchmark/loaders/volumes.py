@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from voxload.benchmark.loaders.protocol import Volume
-from voxload.benchmark.workload import Workload
+from voxload.benchmark.workload.workload import Workload
 from voxload.dataset import VolumeDataset
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid

@@ -8,7 +8,7 @@ import numpy as np
 import zarr
 from zarr.core.buffer import cpu
 
-from voxload.benchmark.loaders.cut import Slices
+from voxload.benchmark.loaders.blocks import Slices
 from voxload.benchmark.loaders.protocol import Volume
 from voxload.readers.protocol import Volume as Array
 

@@ -10,20 +10,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 
-from voxload.benchmark.differences import flat, host_facts
-from voxload.benchmark.intervals import median_interval
-from voxload.benchmark.measures import GB, GIB, GROUPS, MEANS, Measure, node_count, number
 from voxload.benchmark.report import html
-from voxload.benchmark.report.amplification import amplification_picture
-from voxload.benchmark.report.epochs import epoch_picture
-from voxload.benchmark.report.latencies import latency_picture
+from voxload.benchmark.report.byte_plots import amplification_picture, tier_picture
+from voxload.benchmark.report.html import style
 from voxload.benchmark.report.picture import Picture
 from voxload.benchmark.report.result import Result
-from voxload.benchmark.report.style import style
-from voxload.benchmark.report.throughput import throughput_picture
-from voxload.benchmark.report.tiers import tier_picture
-from voxload.benchmark.report.timeline import timeline_picture
-from voxload.benchmark.tables import interval_text, ranks_text
+from voxload.benchmark.report.speed_plots import latency_picture, throughput_picture
+from voxload.benchmark.report.time_plots import epoch_picture, timeline_picture
+from voxload.benchmark.results.compare import flat, host_facts
+from voxload.benchmark.results.intervals import median_interval
+from voxload.benchmark.results.measures import GB, GIB, GROUPS, MEANS, Measure, node_count, number
+from voxload.benchmark.results.tables import interval_text, ranks_text
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """The browser itself refuses whatever the page would fetch or run."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from voxload.benchmark.document import Document, Run
-from voxload.benchmark.record import Epoch
+from voxload.benchmark.measure.document import Document, Run
+from voxload.benchmark.measure.record import Epoch
 from voxload.errors import DataError
 
 LETTERS = 22

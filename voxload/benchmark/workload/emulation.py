@@ -1,0 +1,223 @@
+"""Emulator: makes believe that a network computes on each batch, asleep, on a core or on a GPU.
+
+``sleep`` leaves the processor to the loader, as a network on an accelerator does; ``spin`` takes one core from it, as
+one on the processor does; ``gpu`` keeps a GPU busy. Which one is right depends on what the real job does meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numba import int64, types, uint64
+
+from voxload.benchmark.workload.durations import parse_durations
+from voxload.benchmark.workload.workload import Emulation
+from voxload.errors import UsageError
+from voxload.readers.compiling import compiled
+
+_clock_gettime: Any = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uint64))
+_MONOTONIC = time.CLOCK_MONOTONIC
+"""The clock of time.perf_counter on Linux."""
+_MIX = np.uint64(6364136223846793005)
+_BETWEEN = 64
+"""Multiplications between looks at the clock: about as long as a look, so that half of the work is computing."""
+
+
+@compiled(int64, types.Array(int64, 1, "C"), uint64, returns=uint64)
+def _spin(stop: int, now: Any, address: Any) -> Any:
+    """Multiply until the clock shows `stop` nanoseconds; `now` is where the clock writes, and `address` its address."""
+    value = uint64(1)
+    while now[0] * 1_000_000_000 + now[1] < stop:
+        for _ in range(_BETWEEN):
+            value = value * _MIX + uint64(1)
+        _clock_gettime(_MONOTONIC, address)
+    return value
+
+
+def spin_until(stop: float) -> None:
+    """Keep this thread's core busy until time.perf_counter() shows `stop`; other threads of Python run meanwhile.
+
+    Safe to call from many threads at once.
+    """
+    now: npt.NDArray[np.int64] = np.zeros(2, np.int64)
+    _spin(int(stop * 1e9), now, now.ctypes.data)
+
+
+cuda: Any = torch.cuda
+"""Its events are public, and torch leaves them without types."""
+_CYCLES = 20_000_000
+"""Clock cycles of the kernel that is timed to learn the rate: some 10 ms, so that its launch does not count."""
+_FIRST = 0.9
+"""Share of the time that is left that a kernel gets: the rate changes with the load, and too long cannot be mended."""
+_LAUNCH = 20e-6
+"""Seconds of launching a kernel and hearing of its end, for which no kernel can be made."""
+
+
+class Gpu:
+    """Keeps the current CUDA device busy with kernels on the current stream; used by one thread.
+
+    A batch in host memory is brought to the device first, as a training loop would do; that is part of the time. Every
+    byte is read once. The device computes on one multiprocessor: power and memory bandwidth are not those of training.
+
+    Raises
+    ------
+    UsageError
+        Without a CUDA device.
+    """
+
+    def __init__(self) -> None:
+        if not cuda.is_available():
+            raise UsageError(
+                "compute 'gpu'",
+                found="no CUDA device",
+                expected="one for this process",
+                remedy="see that torch is built for CUDA and CUDA_VISIBLE_DEVICES names a device, or say sleep or spin",
+            )
+        self._device = torch.device("cuda", cuda.current_device())
+        _kernel(_CYCLES // 100)  # the first launch loads the module
+        self._rate = _CYCLES / _timed(_CYCLES)
+
+    def last(self, stop: float, batch: Any) -> None:
+        """Return at `stop`, the work on the current stream done; later where bringing and reading the batch takes so.
+
+        Only the current stream is waited for: the loader copies the next batch on another one meanwhile.
+        """
+        for tensor in tensors_in(batch):
+            # Every type can be copied, and not every one be summed.
+            tensor.to(self._device, non_blocking=True).clone()
+        cuda.current_stream().synchronize()
+        share = _FIRST
+        while (left := stop - time.perf_counter()) > _LAUNCH:
+            cycles = max(1, int((left * share - _LAUNCH) * self._rate))
+            spent = _timed(cycles)
+            if left > 100 * _LAUNCH:
+                self._rate = cycles / spent
+            share = 1.0
+        while time.perf_counter() < stop:
+            pass
+
+
+def tensors_in(batch: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors of a batch, in order; what is neither a tensor nor a collection is left out."""
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif isinstance(batch, Mapping):
+        for part in batch.values():
+            yield from tensors_in(part)
+    elif isinstance(batch, list | tuple):
+        for part in batch:
+            yield from tensors_in(part)
+
+
+def _timed(cycles: int) -> float:
+    """Run a kernel of so many cycles; return its seconds on the device."""
+    begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    _kernel(cycles)
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3
+
+
+def _kernel(cycles: int) -> None:
+    """Launch a kernel of so many cycles of the device's clock."""
+    cuda._sleep(cycles)  # noqa: SLF001 - torch's own tests stand on it, and it needs no compiler
+
+
+_LATE = 0.00025
+"""Seconds by which a sleeper may wake up too late: the kernel's timer slack, 50 us, and the way back to a core."""
+
+
+_CARRIED = 0.1
+"""Most seconds of lateness that later steps make up for: a hypervisor's pause, and not a machine that stood still."""
+
+
+class Work(Protocol):
+    """What passes the time; used by one thread."""
+
+    def last(self, stop: float, batch: Any) -> None:
+        """Return as soon as time.perf_counter() shows `stop`, and not before."""
+        ...
+
+
+class Sleep:
+    """Sleeps; the last quarter of a millisecond is spun, so that steps of a few milliseconds are as long as asked."""
+
+    def last(self, stop: float, batch: Any) -> None:
+        """Return at `stop`, whatever the batch."""
+        del batch
+        left = stop - _LATE - time.perf_counter()
+        if left > 0:
+            time.sleep(left)  # clock_nanosleep with an absolute deadline: signals do not make it longer
+        spin_until(stop)
+
+
+class Spin:
+    """Keeps this thread's core busy, without the interpreter lock."""
+
+    def last(self, stop: float, batch: Any) -> None:
+        """Return at `stop`, whatever the batch."""
+        del batch
+        spin_until(stop)
+
+
+class Emulator:
+    """The computing of each step; used by one thread.
+
+    Parameters
+    ----------
+    emulation
+        What is asked for; ranks of equal seed compute equally long in each step.
+
+    Raises
+    ------
+    UsageError
+        When the kind or the durations are unknown, the seed is negative, or it wants a GPU and there is none.
+    """
+
+    def __init__(self, emulation: Emulation) -> None:
+        self._durations = parse_durations(emulation.seconds)
+        self._seed = emulation.seed
+        if self._seed < 0:
+            raise UsageError("seed of the compute time", found=str(self._seed), expected="0 or more")
+        if emulation.kind not in _KINDS:
+            raise UsageError("compute", found=repr(emulation.kind), expected=f"one of {', '.join(_KINDS)}")
+        make = _KINDS[emulation.kind]
+        self._work = make() if make is not None else None
+        self._late = 0.0
+
+    @property
+    def mean(self) -> float:
+        """Mean seconds of a step."""
+        return self._durations.mean if self._work is not None else 0.0
+
+    @property
+    def note(self) -> str:
+        """What a reader must know about the durations; empty for nothing."""
+        return self._durations.note if self._work is not None else ""
+
+    def compute(self, epoch: int, step: int, batch: Any) -> float:
+        """Compute for as long as is drawn for this step; return the seconds that it took.
+
+        A step that ends late, since a sleeper is not woken up in time, is made up for by the next ones, each at least
+        half as long as drawn: so the mean is right. `batch` is what the loader delivered: a tensor, or tuples, lists
+        and mappings of them.
+        """
+        if self._work is None:
+            return 0.0
+        begin = time.perf_counter()  # drawing takes a twentieth of a millisecond, and is part of the step
+        seconds = self._durations.draw(self._seed, epoch, step)
+        self._work.last(begin + seconds - min(self._late, seconds / 2), batch)
+        took = time.perf_counter() - begin
+        self._late = min(max(self._late + took - seconds, 0.0), _CARRIED)
+        return took
+
+
+_KINDS: dict[str, Callable[[], Work] | None] = {"none": None, "sleep": Sleep, "spin": Spin, "gpu": Gpu}
+KINDS = tuple(_KINDS)
+"""Names of all kinds."""
