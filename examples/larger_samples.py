@@ -33,11 +33,11 @@ from voxload.demo.universes import make_universes
 from voxload.errors import UsageError
 from voxload.models import CosmoFlow
 from voxload.training.checkpoint import Checkpoint
-from voxload.training.launch import launch
+from voxload.training.data import split_samples
+from voxload.training.normalisation import TargetScale
 from voxload.training.plan import Optimisation, TrainingPlan
 from voxload.training.result import TrainingResult
-from voxload.training.split import split_samples
-from voxload.training.statistics import TargetScale
+from voxload.training.worker import launch
 
 SIZE = 64
 """Voxels along each axis; CosmoFlow takes the eighths, too, from 64 on."""

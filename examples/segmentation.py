@@ -21,12 +21,12 @@ import voxload
 from voxload.catalog import Catalog
 from voxload.demo.structures import CLASSES, DENSITY, LABELS, make_structures
 from voxload.models import UNet3D
-from voxload.plots import draw_classes, draw_learning
 from voxload.training.checkpoint import Checkpoint
-from voxload.training.launch import launch
+from voxload.training.data import split_samples
 from voxload.training.plan import UNET3D, Optimisation, TrainingPlan
+from voxload.training.plots import draw_classes, draw_learning
 from voxload.training.result import TrainingResult
-from voxload.training.split import split_samples
+from voxload.training.worker import launch
 
 GRIDS = {"four ranks share each volume": ((2, 2, 1), 4), "one process": ((1, 1, 1), 1)}
 """Blocks and processes of each run."""

@@ -40,7 +40,7 @@ import numba
 import numpy as np
 from numba import types
 
-from voxload.private import OTHERS_WRITE, ForeignError
+from voxload.files.private import OTHERS_WRITE, ForeignError
 from voxload.text import shown
 
 

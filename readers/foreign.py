@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from voxload.errors import UsageError
+from voxload.files.regular import open_regular
 from voxload.readers.faults import translated
 from voxload.readers.store import is_url, open_store
-from voxload.regular import open_regular
 
 _HEAD_BYTES = 4
 _NETCDF3 = {b"CDF\x01": "classic", b"CDF\x02": "64-bit offset", b"CDF\x05": "64-bit data"}

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from voxload.errors import DataError, UsageError
+from voxload.files.limits import VALUES
 from voxload.geometry import Box
-from voxload.limits import VALUES
 
 Volume = npt.NDArray[Any]
 """An array of voxels, ``(C, D, H, W)``."""

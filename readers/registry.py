@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from voxload.errors import NotFoundError, UsageError
+from voxload.files.regular import check_regular
 from voxload.readers.chunks.storedchunks import ChunkSource
 from voxload.readers.faults import translated
 from voxload.readers.flat.formats import NpyFormat, RawFormat
@@ -18,7 +19,6 @@ from voxload.readers.storage.traversal import check_links, check_within
 from voxload.readers.store import is_url
 from voxload.readers.window import WindowReader
 from voxload.readers.zarr import ZarrFormat
-from voxload.regular import check_regular
 
 ENTRY_POINTS = "voxload.readers"
 """Entry-point group: each entry names a class without arguments that keeps the Format contract."""

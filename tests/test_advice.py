@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxload.advice import LEAST_CHUNK, MOST_CHUNK, advise
+from voxload.convert.chunk_advice import LEAST_CHUNK, MOST_CHUNK, advise
 from voxload.geometry import Boundary, Halo
 from voxload.grid import ProcessGrid
 from voxload.readers import Location, ReadCost, block_cost, open_reader

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import processes
-from voxload.atomic import TEMPORARY_MARK, publish, remove, remove_partials, replacing, sync, temporary_beside
+from voxload.files.atomic import TEMPORARY_MARK, publish, remove, remove_partials, replacing, sync, temporary_beside
 
 
 def names(folder: Path) -> list[str]:
@@ -108,7 +108,7 @@ def test_a_full_disk_leaves_the_old_state(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("old")
     script = (
-        "import resource, sys; from pathlib import Path; from voxload.atomic import replacing\n"
+        "import resource, sys; from pathlib import Path; from voxload.files.atomic import replacing\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "with replacing(Path(sys.argv[1])) as temporary:\n"
         "    temporary.write_bytes(bytes(1 << 20))"
@@ -130,7 +130,7 @@ def test_a_killed_writer_leaves_the_old_state(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("old")
     script = (
-        "import sys; from pathlib import Path; from voxload.atomic import replacing\n"
+        "import sys; from pathlib import Path; from voxload.files.atomic import replacing\n"
         "with replacing(Path(sys.argv[1])) as temporary:\n"
         "    temporary.write_text('half'); print('ready', flush=True); sys.stdin.read()"
     )
@@ -154,7 +154,7 @@ def test_a_killed_writer_leaves_the_old_state(tmp_path: Path) -> None:
 def test_two_processes_do_not_mix(tmp_path: Path) -> None:
     """Writers of one path in several processes: the result is the whole work of one of them."""
     script = (
-        "import sys; from pathlib import Path; from voxload.atomic import replacing\n"
+        "import sys; from pathlib import Path; from voxload.files.atomic import replacing\n"
         "for _ in range(20):\n"
         "    with replacing(Path(sys.argv[1])) as temporary:\n"
         "        temporary.write_text(sys.argv[2] * 100_000)"

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support import processes
-from voxload.catalog import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
 from voxload.errors import DataError, NotFoundError, UsageError
 
 NAN, INF = float("nan"), float("inf")
@@ -239,7 +239,7 @@ def test_a_full_disk_is_the_storages_fault(tmp_path: Path) -> None:
     path = tmp_path / CATALOG_NAME
     Catalog.from_entries(ROWS, tmp_path).write(path)
     script = (
-        "import resource, sys; from pathlib import Path; from voxload.catalog import Catalog\n"
+        "import resource, sys; from pathlib import Path; from voxload.catalog.table import Catalog\n"
         "from voxload.errors import StorageError\n"
         "path = Path(sys.argv[1]); catalog = Catalog.read(path)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (256, 256))\n"

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from voxload.catalog import CATALOG_NAME, Catalog, Entry
-from voxload.checksums import ROW_GROUP, checksums_name, recording
-from voxload.dataset import VolumeDataset
+from voxload.catalog.checksums import ROW_GROUP, checksums_name, recording
+from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import DataError, StorageError
 from voxload.readers.chunks.checksums import (
     SCHEMA,

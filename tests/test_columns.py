@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import voxload.columns
+import voxload.catalog.columns
 from tests.support import processes
-from voxload.columns import column
+from voxload.catalog.columns import column
 from voxload.errors import UsageError
 
 _TEXTS = st.text(max_size=5)
@@ -44,12 +44,12 @@ def test_an_array_equals_pyarrows(kind: pa.DataType, values: st.SearchStrategy[A
 
 def test_pandas_is_not_imported() -> None:
     """A process that writes a catalogue does not pay for pandas."""
-    words = "import sys, pyarrow; from voxload.columns import column; column(['a', None], pyarrow.string())"
+    words = "import sys, pyarrow; from voxload.catalog.columns import column; column(['a', None], pyarrow.string())"
     processes.run([sys.executable, "-c", f"{words}; assert 'pandas' not in sys.modules"], check=True)
 
 
 def test_too_long_a_column_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets must not wrap around."""
-    monkeypatch.setattr(voxload.columns, "_MOST_BYTES", 5)
+    monkeypatch.setattr(voxload.catalog.columns, "_MOST_BYTES", 5)
     with pytest.raises(UsageError, match="two catalogues"):
         column(["abc", "def"], pa.string())

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import voxload
-from voxload.catalog import Catalog, Entry
+from voxload.catalog.table import Catalog, Entry
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Boundary, Halo
 

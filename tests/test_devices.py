@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from voxload.devices import DEVICES, check_distinct, check_own, check_there, place_of, rank_device
 from voxload.errors import UsageError
+from voxload.launch.devices import DEVICES, check_distinct, check_own, check_there, place_of, rank_device
+from voxload.training.normalisation import TargetScale
 from voxload.training.plan import TrainingPlan
-from voxload.training.statistics import TargetScale
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.launches import fork_launches
 from voxload.errors import DataError, InternalError, UsageError
-from voxload.launching import _follow, launch_ranks
+from voxload.launch.processes import _follow, launch_ranks
 
 RANK = """
 import os, sys, warnings
@@ -20,14 +20,14 @@ from datetime import timedelta
 import torch, torch.distributed as dist
 from tests.support.sockets import listening
 from voxload.errors import DataError
-from voxload.joining import joined
-from voxload.rankmain import emit, run_rank
+from voxload.launch.rendezvous import process_group
+from voxload.launch.processes import emit, run_rank
 
 def work(plan):
     rank = int(os.environ["RANK"])
     emit({"event": "here", "rank": rank, "plan": plan})
     if plan == "warn":
-        with joined(rank, 2, timeout=timedelta(minutes=10)):
+        with process_group(rank, 2, timeout=timedelta(minutes=10)):
             dist.all_reduce(torch.ones(1))
             emit({"event": "listens", "at": sorted(listening([os.getpid(), os.getppid()]))})
             dist.barrier()

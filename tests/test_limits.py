@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from voxload import limits
 from voxload.errors import DataError, UsageError
-from voxload.limits import Limit
+from voxload.files import limits
+from voxload.files.limits import Limit
 
 LIMITS = [value for value in vars(limits).values() if isinstance(value, Limit)]
 PAGE = (Path(__file__).parents[1] / "docs" / "limits.md").read_text(encoding="utf-8")

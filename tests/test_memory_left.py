@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from voxload.memory_left import V1, V2, Version, groups, memory_left, room
+from voxload.files.memory_left import V1, V2, Version, groups, memory_left, room
 
 
 def test_what_is_left_is_less_than_there_is() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voxload.errors import InternalError
-from voxload.names import MAX_NAME_BYTES, inside, safe_dataset, safe_name, short_name
+from voxload.files.names import MAX_NAME_BYTES, inside, safe_dataset, safe_name, short_name
 from voxload.text import shown
 
 CHARACTERS = st.text(st.characters(min_codepoint=0, max_codepoint=0x2FFF, exclude_categories=()))

@@ -14,7 +14,7 @@ import torch
 import zarr
 
 from tests.training.stops import REGRESSION, SEGMENTATION, regression, segmentation, single_threaded
-from voxload.catalog import Catalog, Entry
+from voxload.catalog.table import Catalog, Entry
 from voxload.cli.main import run
 from voxload.inference.plan import InferencePlan
 from voxload.inference.result import InferenceResult

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support import processes
-from voxload.parquet import read_table
+from voxload.files.parquet import read_table
 
 ENDS = 16
 """Processes that end after reading; where Python opened the file, one in four to eight died of it."""
@@ -39,8 +39,7 @@ def test_a_process_ends_well_after_reading(tmp_path: Path) -> None:
     """Arrow's threads hold nothing of Python's when the interpreter shuts down."""
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({f"c{column}": [1, 2] for column in range(8)}), path)
-    script = (
-        "import sys; from pathlib import Path; from voxload.parquet import read_table; read_table(Path(sys.argv[1]))"
-    )
+    script = "import sys; from pathlib import Path; from voxload.files import parquet; "
+    script += "parquet.read_table(Path(sys.argv[1]))"
     for _ in range(ENDS):
         processes.run([sys.executable, "-c", script, str(path)], check=True)

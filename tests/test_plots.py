@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.image import imread
 
-from voxload import plots
 from voxload.grid import ProcessGrid
+from voxload.training import plots
 
 
 @given(spans=st.lists(st.tuples(st.floats(0, 3), st.floats(0, 3)), min_size=1, max_size=30), bins=st.integers(1, 50))

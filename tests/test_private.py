@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from voxload.private import ForeignError, PrivateFolder, make_folders, open_private
+from voxload.files.private import ForeignError, PrivateFolder, make_folders, open_private
 
 OTHER = 61002
 """A user that needs no account."""

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from voxload.documents import parse_json, read_document
 from voxload.errors import DataError, UsageError
-from voxload.limits import DOCUMENT
-from voxload.regular import check_regular, open_regular
+from voxload.files.limits import DOCUMENT
+from voxload.files.regular import check_regular, open_regular, parse_json, read_document
 
 
 def test_a_file_is_read_and_closed(tmp_path: Path) -> None:

@@ -25,10 +25,14 @@ from voxload.transforms import (
     Standardize,
     Transform,
     fused,
-    tables,
-    threads,
 )
-from voxload.transforms.compiled import compiled_chain
+from voxload.transforms import (
+    fused as tables,
+)
+from voxload.transforms import (
+    fused as threads,
+)
+from voxload.transforms.fused import compiled_chain
 
 NEEDS_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU")
 COUNTS = torch.from_numpy(np.random.default_rng(0).integers(0, 900, (2, 3, 4, 4, 4)).astype(np.int16))

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxload import wire
 from voxload.errors import DataError
+from voxload.launch import wire
+from voxload.launch.wire import decode, encode
 from voxload.prefetch.line import Ints
-from voxload.wire import decode, encode
 
 
 @dataclass(frozen=True)

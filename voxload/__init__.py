@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from voxload import engine as engine
     from voxload import models as models
     from voxload import transforms as transforms
-    from voxload.catalog import Catalog as Catalog
-    from voxload.dataset import VolumeDataset as VolumeDataset
+    from voxload.catalog.table import Catalog as Catalog
+    from voxload.data.dataset import VolumeDataset as VolumeDataset
+    from voxload.data.item_transforms import AsDict as AsDict
     from voxload.geometry import Box as Box
     from voxload.geometry import Halo as Halo
     from voxload.grid import ProcessGrid as ProcessGrid
-    from voxload.items import AsDict as AsDict
     from voxload.loader.cache import Cache as Cache
     from voxload.loader.dataloader import DataLoader as DataLoader
 
 _HOMES = {
-    "AsDict": "voxload.items",
+    "AsDict": "voxload.data.item_transforms",
     "Box": "voxload.geometry",
     "Cache": "voxload.loader.cache",
-    "Catalog": "voxload.catalog",
+    "Catalog": "voxload.catalog.table",
     "DataLoader": "voxload.loader.dataloader",
     "Halo": "voxload.geometry",
     "ProcessGrid": "voxload.grid",
-    "VolumeDataset": "voxload.dataset",
+    "VolumeDataset": "voxload.data.dataset",
 }
 """The module of each public class."""
 _MODULES = ("augment", "engine", "models", "transforms")

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from voxload.errors import UsageError
 
@@ -224,3 +225,36 @@ def chunks_touched(box: Box, chunk: Sequence[int]) -> Box:
             for lo, hi, width in zip(box.start, box.stop, chunk, strict=True)
         ),
     )
+
+
+def slabs(box: Box, chunk: Sequence[int], *, most: int, axis: int = 0) -> Iterator[Box]:
+    """Yield parts that cover `box`, of at most `most` voxels each or of one chunk, in C order.
+
+    Borders lie between chunks, so that none is decoded twice; `box` may reach outside the sample.
+
+    >>> [str(part) for part in slabs(Box((3, 0), (9, 4)), (4, 4), most=16)]
+    ['[3:4, 0:4]', '[4:8, 0:4]', '[8:9, 0:4]']
+    """
+    if box.size <= most or axis == len(chunk):
+        yield box
+        return
+    layer = box.size // box.shape[axis] * chunk[axis]
+    thickness = max(most // layer, 1) * chunk[axis]
+    begin = box.start[axis]
+    while begin < box.stop[axis]:
+        end = min((begin // thickness + 1) * thickness, box.stop[axis])
+        part = Box((*box.start[:axis], begin, *box.start[axis + 1 :]), (*box.stop[:axis], end, *box.stop[axis + 1 :]))
+        yield from slabs(part, chunk, most=most, axis=axis + 1)
+        begin = end
+
+
+def parse_axes(subject: str, letters: Any, *, least: int = 1) -> tuple[int, ...]:
+    """Return the spatial axes that `letters` name, such as ``"HW"``.
+
+    Raises UsageError for other letters, a letter twice, or fewer than `least`.
+    """
+    named = letters.upper() if isinstance(letters, str) else ""
+    if len(named) < least or len(set(named)) < len(named) or set(named) - set(SPATIAL_AXES):
+        wanted = f"{least} or more of {SPATIAL_AXES!r}, each once"
+        raise UsageError(f"axes of {subject}", found=repr(letters), expected=wanted)
+    return tuple(SPATIAL_AXES.index(letter) for letter in named)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.fuzzing.targets import EXTENT, VALUES, Target, is_right
-from voxload.catalog import Catalog
+from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, Hints, convert
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader

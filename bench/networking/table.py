@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.documented import table_row
 from bench.networking.outcome import HEADER, Outcome, Verdict, row, worst
-from voxload.atomic import replacing
+from voxload.files.atomic import replacing
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from bench.ondevice.clock import Span
-from voxload.atomic import replacing
+from voxload.files.atomic import replacing
 
 _ROWS = {"compute": ("#1f5fa8", "white"), "copy": ("#e07b20", "#e07b20")}
 """Colours of bars and of their edges: steps are told apart, and a copy is seen however short it is."""

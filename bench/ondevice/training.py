@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from bench.ondevice.clock import Span, clock_of, seconds, timed_copier
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.loader.dataloader import DataLoader
 from voxload.loader.device import batches
 from voxload.loader.device.copiers import with_index

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bench.ondevice.clock import seconds
-from voxload.dataset import FieldLayout
+from voxload.data.dataset import FieldLayout
 from voxload.loader.batch import Batch
 from voxload.loader.device.batches import DeviceBatches
 from voxload.loader.device.copiers import copier_to, with_index

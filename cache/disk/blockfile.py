@@ -19,7 +19,8 @@ bytes      what, little-endian
 Files appear by rename, so one is there whole or not at all. They are not flushed to the device: what a power cut leaves
 of one does not agree with its checksum, and the block is still where it came from.
 
-A checksum proves nothing against who makes one, so files are opened by `voxload.private`: only those of this user's.
+A checksum proves nothing against who makes one, so files are opened by `voxload.files.private`: only those of this
+user's.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from voxload.cache.codec import Codec
 from voxload.cache.form import Form, bytes_of, checksum, type_name
 from voxload.cache.protocol import Answer, BlockKey
 from voxload.errors import UsageError
-from voxload.private import PrivateFolder
+from voxload.files.private import PrivateFolder
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes, Scratch
 

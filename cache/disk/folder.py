@@ -10,7 +10,7 @@ mark of each open tier (owners.py).
 3. Where there is no room, ownerless blocks make some, the longest unchanged first: what a job stored that is over, and
    nobody who runs has adopted.
 4. Damaged files are removed by whoever meets them.
-5. The folder, its folders and its files are this user's alone (`voxload.private`). What is not is no block: it is
+5. The folder, its folders and its files are this user's alone (`voxload.files.private`). What is not is no block: it is
    neither read nor removed, and nothing is stored in its place. All is reached from the descriptor of the folder that
    was looked at when the tier was made.
 """
@@ -29,7 +29,7 @@ from voxload.cache.disk.blockfile import SUFFIX, is_block, opened_under, owner_o
 from voxload.cache.disk.ledger import LEDGER_BYTES, Ledger
 from voxload.cache.disk.owners import OwnerMark
 from voxload.errors import UsageError
-from voxload.private import OTHERS_WRITE, ForeignError, PrivateFolder, is_others_link, make_folders
+from voxload.files.private import OTHERS_WRITE, ForeignError, PrivateFolder, is_others_link, make_folders
 
 _PARTIAL = ".partial"
 _THREADS = 8

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from voxload.private import ForeignError, PrivateFolder
+from voxload.files.private import ForeignError, PrivateFolder
 
 NAME = ".voxload-tier"
 LEDGER_BYTES = 8

@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 
 from voxload.cache.disk.blockfile import OWNER_BYTES
-from voxload.private import ForeignError, PrivateFolder
+from voxload.files.private import ForeignError, PrivateFolder
 
 FOLDER = ".tenants"
 

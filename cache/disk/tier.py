@@ -23,7 +23,7 @@ from voxload.cache.form import checksum, store_form
 from voxload.cache.protocol import Answer, BlockKey
 from voxload.cache.warnonce import WarnOnce
 from voxload.errors import StorageError, UsageError
-from voxload.private import ForeignError
+from voxload.files.private import ForeignError
 from voxload.readers.protocol import Volume
 
 _THREADS = 8

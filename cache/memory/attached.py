@@ -12,7 +12,7 @@ import numpy as np
 from voxload.cache.memory.layout import HEAD, Layout
 from voxload.cache.protocol import Answer, BlockKey
 from voxload.errors import NotFoundError, StorageError
-from voxload.private import ForeignError, open_private
+from voxload.files.private import ForeignError, open_private
 from voxload.readers.protocol import Volume
 
 _ATTEMPTS = 4

@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from voxload.errors import StorageError, UsageError
-from voxload.memory_left import memory_left
-from voxload.private import open_private
+from voxload.files.memory_left import memory_left
+from voxload.files.private import open_private
 from voxload.readers.scratch import Bytes
 
 

@@ -35,8 +35,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from voxload.errors import DataError
-from voxload.limits import CHUNK_TABLE
-from voxload.parquet import check_size
+from voxload.files.limits import CHUNK_TABLE
+from voxload.files.parquet import check_size
 from voxload.readers.chunks.sealedparquet import METADATA, read_sealed
 from voxload.readers.faults import storage_error
 from voxload.readers.protocol import ChecksumSource

@@ -17,7 +17,7 @@ import crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from voxload.regular import open_regular
+from voxload.files.regular import open_regular
 
 METADATA = {"voxload": "footer-crc32c:00000000"}
 """What the schema of a file that is to be sealed must have among its metadata."""

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from voxload.errors import DataError, UsageError
+from voxload.files.regular import open_regular
 from voxload.readers.axes import resolve_axes
 from voxload.readers.faults import translated
 from voxload.readers.flat.arrayfile import ArrayFileReader, ArrayLayout
 from voxload.readers.foreign import foreign_error, member_error
 from voxload.readers.protocol import Location, Missing, Vector, parse_dtype, refuse_vector
-from voxload.regular import open_regular
 
 _MAGIC = b"\x93NUMPY"
 _MOST_HEADER = 10_000

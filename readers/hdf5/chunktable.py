@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from voxload.errors import DataError
+from voxload.files.limits import CHUNK_TABLE
 from voxload.geometry import Box, chunks_touched
-from voxload.limits import CHUNK_TABLE
 from voxload.readers.chunks.storedchunks import grid_of
 from voxload.readers.hdf5.quirks import are_unfiltered, mark_partial
 from voxload.readers.protocol import ReadCost

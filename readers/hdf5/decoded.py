@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from voxload.errors import DataError, UsageError
+from voxload.files.limits import VALUES
 from voxload.geometry import Box, chunks_touched
-from voxload.limits import VALUES
 from voxload.readers.chunks.chunked import Fetched
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.decode.plugins import ALLOWED, NAMES

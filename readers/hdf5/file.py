@@ -11,10 +11,10 @@ from typing import Any, BinaryIO, cast
 import h5py
 
 from voxload.errors import StorageError, UsageError, VoxloadError
-from voxload.limits import MEMBERS
+from voxload.files.limits import MEMBERS
+from voxload.files.regular import check_regular, open_regular
 from voxload.readers.foreign import driver_error
 from voxload.readers.remote.file import RemoteFile
-from voxload.regular import check_regular, open_regular
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _FLAGS_AT = {0: 20, 1: 20, 2: 11, 3: 11}

@@ -5,8 +5,8 @@ sidecar is trusted only for the very file that it was made of: same path, inode,
 dataset and shape, and the same version of this layout; for an object in a bucket, same URL, size and entity tag. Its
 content ends in a crc32c. 2. It is a cache. One that is damaged, foreign or unreadable is as good as none, and a
 folder that cannot be written is no error. 3. A checksum proves nothing against who makes one: folder and file are
-this user's alone (`voxload.private`), or as good as none. Forged offsets are other voxels. 4. The folder is bounded:
-a new sidecar pushes out those written longest ago.
+this user's alone (`voxload.files.private`), or as good as none. Forged offsets are other voxels. 4. The folder is
+bounded: a new sidecar pushes out those written longest ago.
 
 Layout, little-endian: magic, length of the key, the key as JSON, the offsets (u8), sizes (i8) and masks (u4) of the
 chunks in the order of the grid, and the checksum of all that.
@@ -30,7 +30,7 @@ import crc32c
 import h5py
 import numpy as np
 
-from voxload.private import ForeignError, PrivateFolder
+from voxload.files.private import ForeignError, PrivateFolder
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.remote.ranges import ObjectStamp
 from voxload.readers.storage.stamp import Stamp

@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 
 from voxload.errors import DataError, InternalError
+from voxload.files.limits import OBJECTS
 from voxload.geometry import Box, chunks_touched
-from voxload.limits import OBJECTS
 from voxload.readers.chunks.storedchunks import grid_of
 from voxload.readers.protocol import ReadCost
 from voxload.readers.remote.objects import Facts

@@ -23,13 +23,12 @@ from zarr.api.asynchronous import open as open_async
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
-from voxload.documents import parse_json, read_document
-from voxload.limits import DOCUMENT, MEMBERS
+from voxload.files.limits import DOCUMENT, MEMBERS
+from voxload.files.regular import check_regular, parse_json, read_document
 from voxload.readers.remote import RemoteStore
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.objects import Facts, Part
 from voxload.readers.store import is_url
-from voxload.regular import check_regular
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
 from zarr.errors import UnknownCodecError
 
 from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.files.limits import CHUNK_TABLE
 from voxload.geometry import Box
-from voxload.limits import CHUNK_TABLE
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.chunks.chunked import Fetched
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 import voxload
 from tests.augment.samples import Stored, Volume, assembled, augmented, of_all_ranks
-from voxload import cutting, turning
 from voxload.augment import Augment, CubeSymmetries, Flips, Orientation, Placement, Rotations, Translations
-from voxload.augment.vectors import turn_vector
-from voxload.cutting import read_placed
+from voxload.augment.orientation import turn_vector
+from voxload.data import sample_reader, transpose
+from voxload.data.sample_reader import read_placed
 from voxload.errors import DataError, UsageError
-from voxload.geometry import Boundary, Box, Halo
+from voxload.geometry import Boundary, Box, Halo, slabs
 from voxload.readers import Location, open_reader
-from voxload.slabs import slabs
 
 GRIDS = st.tuples(*[st.integers(1, 3)] * 3)
 HALOS = st.builds(Halo, st.tuples(*[st.integers(0, 12)] * 3), st.tuples(*[st.integers(0, 4)] * 3))
@@ -53,8 +52,8 @@ def test_blocks_make_the_augmented_whole(
     placement = Placement(Box.whole(extents).shift(origin), turn)
     with pytest.MonkeyPatch.context() as patch:
         # Slabs of a few voxels, and copies of a few: the seams are part of what is tested.
-        patch.setattr(cutting, "_SCRATCH_BYTES", data.draw(st.sampled_from([2**11, 2**13, 2**24])))
-        patch.setattr(turning, "_SHARE_BYTES", data.draw(st.sampled_from([2**7, 2**20])))
+        patch.setattr(sample_reader, "_SCRATCH_BYTES", data.draw(st.sampled_from([2**11, 2**13, 2**24])))
+        patch.setattr(transpose, "_SHARE_BYTES", data.draw(st.sampled_from([2**7, 2**20])))
         reader = open_reader(location)
         parts = []
         for rank in range(prod(spatial)):
@@ -235,5 +234,5 @@ def test_turned_copies_equal_numpys() -> None:
             source = rng.integers(0, 99, shape).astype(dtype)
             for turn in Orientation.all()[::5]:
                 out = np.zeros((shape[0], *turn.shape(shape[1:])), dtype)
-                turning.copy_turned(turn.inverse().view(out), source)
+                transpose.copy_turned(turn.inverse().view(out), source)
                 assert np.array_equal(out, turn.view(source))

@@ -19,12 +19,11 @@ import voxload
 from tests.augment.samples import Stored, assembled, cropped, make, of_all_ranks
 from tests.support import processes
 from voxload.augment import Augment, ClassCentres, CubeSymmetries, RandomCrop, Translations
-from voxload.augment.centres import ClassVoxels
 from voxload.augment.draws import Draws
-from voxload.augment.search import ClassSearch, hashed
+from voxload.augment.window import ClassVoxels
+from voxload.data.labels import ClassSearch, hashed
 from voxload.errors import UsageError
-from voxload.geometry import Boundary, Box, Halo
-from voxload.slabs import slabs
+from voxload.geometry import Boundary, Box, Halo, slabs
 
 SIZES = st.tuples(*[st.integers(3, 9)] * 3)
 

@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader as TorchLoader
 import voxload
 from tests.augment.samples import AXES, FIELDS, make
 from voxload.augment import Augment, ClassCentres, CubeSymmetries, RandomCrop, Translations
+from voxload.data.item_transforms import AsDict
 from voxload.errors import UsageError
-from voxload.items import AsDict
 
 AUGMENT = Augment(Translations(), RandomCrop((4, 6, 4), centres=ClassCentres("y", keep=50)), CubeSymmetries(), seed=11)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import zarr
 from zarr.codecs import BytesCodec
 
-from voxload.catalog import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
 
 Array = npt.NDArray[Any]
 

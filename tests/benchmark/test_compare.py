@@ -18,7 +18,7 @@ from voxload.benchmark.measure.document import Document
 from voxload.benchmark.results.compare import Change, Comparison, Verdict, change, compare_results
 from voxload.benchmark.results.measures import MEASURES, Better, Measure
 from voxload.benchmark.results.tables import comparison_tables
-from voxload.cli.bench_compare import compare
+from voxload.cli.bench.compare import compare
 
 SPEED = MEASURES[0]
 

@@ -20,10 +20,10 @@ from voxload.benchmark.generate.generate import generate
 from voxload.benchmark.generate.generated import PLAN_NAME, Truth
 from voxload.benchmark.generate.plan import Contents, DatasetPlan, Kind
 from voxload.benchmark.generate.storage import Codec, Storage, StoreFormat
-from voxload.catalog import CATALOG_NAME, Catalog
+from voxload.catalog.table import CATALOG_NAME, Catalog
 from voxload.convert.options import Progress
 from voxload.convert.write.lock import locked
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.geometry import Box
 from voxload.grid import ProcessGrid

@@ -21,10 +21,10 @@ from voxload.benchmark.generate.generated import PLAN_NAME
 from voxload.benchmark.generate.plan import DatasetPlan
 from voxload.benchmark.generate.storage import Extents, Storage, StoreFormat
 from voxload.benchmark.generate.stores import write_sample
-from voxload.benchmark.generate.worker_pool import worker_pool
-from voxload.catalog import CATALOG_NAME
+from voxload.catalog.table import CATALOG_NAME
 from voxload.convert.options import Progress
 from voxload.errors import InternalError, StorageError, UsageError
+from voxload.launch.worker_pool import worker_pool
 
 GENERATE = "voxload.benchmark.generate.generate"
 CHILD = """

@@ -8,7 +8,7 @@ import pytest
 
 from voxload.benchmark.cold.node_memory import HeldMemory
 from voxload.errors import UsageError
-from voxload.memory_left import memory_left
+from voxload.files.memory_left import memory_left
 
 SIZE = 64 << 20
 

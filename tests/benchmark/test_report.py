@@ -22,7 +22,7 @@ from voxload.benchmark.report.result import LETTERS, read_results
 from voxload.benchmark.report.speed_plots import throughput_picture
 from voxload.benchmark.report.time_plots import shares
 from voxload.benchmark.results.measures import number
-from voxload.cli.bench_report import report
+from voxload.cli.bench.report import report
 from voxload.errors import DataError, NotFoundError
 
 SHARED = ("throughput", "latency", "tiers", "amplification")

@@ -15,7 +15,7 @@ import pytest
 import torch.distributed
 
 from tests.support import processes
-from voxload.stores import LOOPBACK, store_at
+from voxload.launch.rendezvous import LOOPBACK, store_at
 
 dist: Any = torch.distributed
 PATIENCE = timedelta(seconds=processes.LIMIT)

@@ -13,7 +13,7 @@ from tests.benchmark.stored import CHUNKS, EXTENTS, FORMATS, store
 from voxload.benchmark.loaders.protocol import Volume
 from voxload.benchmark.loaders.volumes import dataset_of, volumes_of
 from voxload.benchmark.workload.workload import Samples, Workload
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from voxload.cache.disk.ledger import Ledger
-from voxload.private import PrivateFolder
+from voxload.files.private import PrivateFolder
 
 CAPACITY = 2**18
 

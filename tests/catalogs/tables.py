@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from voxload.catalogs import Rows
+from voxload.catalog import Rows
 
 
 def table(samples: list[str], **columns: Any) -> pa.Table:

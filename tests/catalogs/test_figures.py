@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.catalogs.tables import rows
-from voxload.catalogs import field_figures
+from voxload.catalog import field_figures
+from voxload.catalog.statistics import SUMMARY_TYPE, Summary
 from voxload.errors import DataError
-from voxload.summary import SUMMARY_TYPE, Summary
 
 Voxels = npt.NDArray[np.float64]
 

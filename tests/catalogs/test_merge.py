@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from tests.catalogs.tables import lines, rows
-from voxload.catalog import Catalog
-from voxload.catalogs import Rows, merge, write_rows
-from voxload.checksums import checksums_name
+from voxload.catalog import Rows, merge, write_rows
+from voxload.catalog.checksums import checksums_name
+from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, convert
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import DataError, UsageError
 from voxload.verification import verify
 

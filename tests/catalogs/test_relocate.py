@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.catalogs.tables import rows
-from voxload.catalogs import relocated
-from voxload.catalogs.relocate import resolved
+from voxload.catalog import relocated
+from voxload.catalog.rows import resolved
 
 _FOLDERS = ["", "a", "a/b", "a/b/c", "link", "link/d", "x"]
 """Folders of the tree below; ``link`` leads to ``a/b/deep``, so that ``link/..`` is ``a/b``."""

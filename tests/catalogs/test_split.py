@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.catalogs.tables import lines, rows
-from voxload.catalogs import Grouping, Rows, merge, split, universes_of
+from voxload.catalog import Grouping, Rows, merge, split, universes_of
 from voxload.errors import DataError, UsageError
 
 _PARTS = ("train", "val", "test")

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.catalogs.tables import rows
-from voxload.catalogs import filter_rows, parse
+from voxload.catalog import filter_rows, parse
+from voxload.catalog.statistics import SUMMARY_TYPE
 from voxload.errors import NotFoundError, UsageError
-from voxload.summary import SUMMARY_TYPE
 
 _SPACED: dict[str, Any] = {"h 0": [0.5, 0.6, 0.7, 0.8]}
 ROWS = rows(

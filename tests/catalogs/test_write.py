@@ -11,8 +11,8 @@ import pytest
 
 from tests.catalogs.tables import lines, rows, table, written
 from tests.support import scripts
-from voxload.catalog import CATALOG_NAME, Catalog
-from voxload.catalogs import Rows, catalog_path, filter_rows, parse, write_rows
+from voxload.catalog import Rows, catalog_path, filter_rows, parse, write_rows
+from voxload.catalog.table import CATALOG_NAME, Catalog
 from voxload.errors import DataError, NotFoundError, UsageError
 
 
@@ -75,7 +75,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     """If the second output cannot be written the first is not there either. The limit stands in for the disk."""
     write_rows({tmp_path / "in.parquet": rows([str(number) for number in range(5000)], tmp_path)})
     script = (
-        "import resource, sys; from pathlib import Path; from voxload.catalogs import Rows, write_rows\n"
+        "import resource, sys; from pathlib import Path; from voxload.catalog import Rows, write_rows\n"
         "from voxload.errors import StorageError\n"
         "folder = Path(sys.argv[1]); rows = Rows.read(folder / 'in.parquet')\n"
         "few = rows.keep([n < 5 for n in range(5000)])\n"
@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
         "try: write_rows({folder / 'one.parquet': few, folder / 'two.parquet': rows})\n"
         "except StorageError as error: print(error)"
     )
-    run = scripts.run(script, tmp_path, imports=["voxload.catalogs"])
+    run = scripts.run(script, tmp_path, imports=["voxload.catalog"])
     assert "two.parquet: found" in run.stdout
     assert "File too large" in run.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
@@ -103,5 +103,5 @@ def test_a_folder_means_its_catalogue(tmp_path: Path) -> None:
 
 def test_the_package_says_what_it_has() -> None:
     """Every public name is there."""
-    package = importlib.import_module("voxload.catalogs")
+    package = importlib.import_module("voxload.catalog")
     assert all(hasattr(package, name) for name in package.__all__)

@@ -11,8 +11,8 @@ import typer
 
 from voxload.benchmark.cold.node_memory import memory_limit
 from voxload.benchmark.generate.generated import Truth
-from voxload.cli.bench_generate import EPILOG, generate
-from voxload.dataset import VolumeDataset
+from voxload.cli.bench.generate import EPILOG, generate
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import StorageError, UsageError
 
 SMALL = ["--shape", "2,16,16,32", "--num-samples", "2", "--workers", "1"]

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.catalogs.tables import written
-from voxload.catalog import CATALOG_NAME, Catalog
+from voxload.catalog.statistics import SUMMARY_TYPE
+from voxload.catalog.table import CATALOG_NAME, Catalog
 from voxload.cli.main import run
-from voxload.summary import SUMMARY_TYPE
 
 SAMPLES = [f"s{number}" for number in range(20)]
 UNIVERSES = [f"u{number // 2}" for number in range(20)]

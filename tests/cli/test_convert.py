@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from voxload.catalog import Catalog
+from voxload.catalog.table import Catalog
 from voxload.cli.convert import EPILOG, convert
 from voxload.errors import UsageError, VoxloadError
 

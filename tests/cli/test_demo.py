@@ -9,10 +9,10 @@ import pytest
 from matplotlib.image import imread
 
 from tests.support.launches import fork_launches
-from voxload.catalog import Catalog, Entry
-from voxload.cli import demo
+from voxload.catalog.table import Catalog, Entry
 from voxload.cli.main import run
-from voxload.demo.control import shuffled_labels
+from voxload.cli.network import demo
+from voxload.cli.network.demo import shuffled_labels
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ import pytest
 import zarr
 from astropy.io import fits
 
-from voxload.catalog import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
 from voxload.cli.main import run
 
 CUBE = np.arange(8 * 8 * 8, dtype="<i2").reshape(8, 8, 8)

@@ -87,7 +87,7 @@ def test_figures_are_shown(kind: str, monkeypatch: pytest.MonkeyPatch, capsys: p
         plans.append(plan)
         return result
 
-    monkeypatch.setattr("voxload.cli.infer.launch_inference", take)
+    monkeypatch.setattr("voxload.cli.network.infer.launch_inference", take)
     words = "--checkpoint run --dataset x --labels y --spatial 2,1,1 --nproc 2 --batch-size 3"
     assert run(["infer", "c.parquet", *words.split(), "--output", "out"]) == 0
     assert plans == [InferencePlan("c.parquet", "run", "out", (2, 1, 1), 3, "x", "y")]

@@ -19,8 +19,8 @@ from matplotlib.image import imread
 
 from tests.convert.gridding.snapshots import write_binary
 from tests.laws.source import coordinates
-from voxload.cli import info_planes
-from voxload.cli.info_planes import Cube, central_planes
+from voxload.cli.inspect import planes as info_planes
+from voxload.cli.inspect.planes import Cube, central_planes
 from voxload.cli.main import run
 from voxload.convert import Hints, convert
 from voxload.convert.sources import Source, open_sources

@@ -14,16 +14,16 @@ from voxload.convert import convert
 
 PROGRAM = """
 import json, os, signal, sys
-from voxload.cli import main, progress
+from voxload.cli import main, terminal
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-update = progress.tqdm.update
+update = terminal.tqdm.update
 
 def interrupt(bar, steps=1):
     update(bar, steps)
     os.kill(os.getpid(), signal.SIGINT)
 
-progress.tqdm.update = interrupt  # of every command: work is under way when its bar moves
+terminal.tqdm.update = interrupt  # of every command: work is under way when its bar moves
 print(json.dumps([main.run(call) for call in json.loads(sys.argv[1])]))
 """
 """Runs commands one after the other; each is interrupted as soon as it has done a part of its work."""

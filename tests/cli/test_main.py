@@ -17,8 +17,7 @@ import stamina
 from tests.support import processes
 from tests.support.launches import fork_launches
 from voxload.cli.commands import COMMANDS, GROUPS
-from voxload.cli.main import run
-from voxload.cli.retries import show_retries
+from voxload.cli.main import run, show_retries
 from voxload.errors import UsageError
 
 
@@ -88,7 +87,7 @@ def test_a_list_of_commands_loads_none_of_them(call: str, loaded: dict[str, list
     assert "typer" in libraries
     assert not libraries & set(_SLOW)
     ours = {name for name in loaded[call] if name.startswith("voxload.")}
-    names = ("cli", "cli.commands", "cli.main", "cli.retries", "cli.start", "errors", "text")
+    names = ("cli", "cli.commands", "cli.main", "errors", "text")
     assert ours == {f"voxload.{name}" for name in names}
 
 

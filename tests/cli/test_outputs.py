@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from voxload.cli.main import run
-from voxload.cli.outputs import check_file, check_folder
+from voxload.cli.options import check_file, check_folder
 from voxload.errors import StorageError, UsageError
 
 COMMANDS = {

@@ -15,11 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from voxload.cli.main import run
-from voxload.cli.tables import epoch_table, rank_table, source_table
-from voxload.cli.training import report
-from voxload.plots import draw_classes, draw_learning
+from voxload.cli.network.report import epoch_table, rank_table, report, source_table
 from voxload.prefetch.meter import Traffic
 from voxload.training.plan import Optimisation, TrainingPlan
+from voxload.training.plots import draw_classes, draw_learning
 from voxload.training.result import DiceBaseline, Epoch, RankReport, TrainingResult
 
 WRONG = {
@@ -73,7 +72,7 @@ def test_options_become_a_plan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         plans.append(plan)
         return _segmentation()
 
-    monkeypatch.setattr("voxload.cli.train.train_as_rank", take)
+    monkeypatch.setattr("voxload.cli.network.train.train_as_rank", take)
     words = "--model unet3d --variant lbann --widths 8,16,32 --dataset x --labels y --classes 3 --dtype float64"
     rest = "--spatial 2,1,1 --nproc 4 --checkpoint-every 7 --resume --output out --json"
     assert run(["train", "universes.parquet", *words.split(), *rest.split()]) == 0

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from voxload.atomic import remove
-from voxload.catalog import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
 from voxload.cli.main import run
 from voxload.convert import ConvertOptions, StoredFormat, convert
 from voxload.convert.write.lock import locked
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import DataError
+from voxload.files.atomic import remove
 from voxload.verification import Check, verify
-from voxload.verification.report import LISTED, VerifyReport
+from voxload.verification.volume import LISTED, VerifyReport
 
 SHAPE = (8, 12, 6)
 CHUNKS = (4, 4, 4)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 import zarr
 
-from voxload.catalog import Catalog
+from voxload.catalog.table import Catalog
 
 Array = npt.NDArray[Any]
 

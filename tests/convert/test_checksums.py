@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from tests.support import scripts
-from voxload.catalog import Catalog
-from voxload.checksums import sum_volume
+from voxload.catalog.checksums import sum_volume
+from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, StoredFormat, convert
 from voxload.convert.write import checksums as convert_checksums
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import DataError
 from voxload.readers.chunks.checksums import Checksums, read_checksums
 from voxload.readers.protocol import ChecksumSource, Location

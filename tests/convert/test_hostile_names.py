@@ -10,10 +10,10 @@ import h5py
 import numpy as np
 import pytest
 
-from voxload.catalog import Catalog
+from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, StoredFormat, convert
+from voxload.data.samples import location_of
 from voxload.readers import open_reader
-from voxload.samples import location_of
 
 CUBE = np.arange(6 * 7 * 8, dtype="<i2").reshape(6, 7, 8)
 

@@ -14,7 +14,7 @@ import pytest
 import zarr
 
 import voxload
-from voxload.catalog import Catalog, Entry
+from voxload.catalog.table import Catalog, Entry
 from voxload.cli.main import run
 from voxload.convert import ConvertOptions, Hints, convert
 from voxload.errors import DataError, UsageError

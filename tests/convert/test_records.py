@@ -17,7 +17,7 @@ from voxload.convert.write.lock import LOCK_NAME, locked
 from voxload.convert.write.records import Ledger, is_own_folder, open_record, read_record, write_record
 from voxload.convert.write.writer import ledger_name, temporary_name
 from voxload.errors import StorageError
-from voxload.private import ForeignError
+from voxload.files.private import ForeignError
 
 OTHER = 61002
 """A user that needs no account."""

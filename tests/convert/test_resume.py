@@ -15,14 +15,14 @@ import numpy.typing as npt
 import pytest
 
 from tests.support import scripts
-from voxload.atomic import TEMPORARY_MARK
-from voxload.catalog import Catalog
+from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, ConvertReport, StoredFormat, convert
 from voxload.convert.plan.tiles import LIBRARY_BYTES
 from voxload.convert.write.lock import LOCK_NAME
 from voxload.convert.write.records import Ledger
 from voxload.convert.write.writer import ledger_name, temporary_name
 from voxload.errors import StorageError, UsageError
+from voxload.files.atomic import TEMPORARY_MARK
 
 SHAPE = (210, 206, 208)
 """Extents of a cube of 96 chunks, read in six slabs."""
@@ -47,7 +47,7 @@ sys.stdout.write("complete\\n")
 REPLACING = """
 import sys
 from pathlib import Path
-from voxload.atomic import replacing
+from voxload.files.atomic import replacing
 with replacing(Path(sys.argv[1])) as temporary:
     temporary.write_text("half")
     sys.stdout.write("reached\\n")

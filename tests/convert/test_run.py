@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support import processes
-from voxload.catalog import Catalog
+from voxload.catalog.table import Catalog
 from voxload.convert import (
     Assignment,
     ConvertOptions,

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import voxload
-from voxload.catalog import Catalog
+from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, Hints, Packing, StoredFormat, convert
 from voxload.convert.encode.statistics import StatisticsSum, count_channels, total_of
 from voxload.convert.plan import planning

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.support import scripts
-from voxload.catalog import CATALOG_NAME, Catalog
+from voxload.catalog.table import CATALOG_NAME, Catalog
 from voxload.convert import ConvertOptions, Packing, Share, convert
 from voxload.convert.write.lock import locked
 from voxload.errors import UsageError

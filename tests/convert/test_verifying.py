@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import processes
-from voxload.catalog import Catalog
+from voxload.catalog.table import Catalog
 from voxload.cli.main import run
 from voxload.convert import Compression, ConvertOptions, Hints, Packing, Progress, StoredFormat, convert
 from voxload.convert.plan.tiles import LIBRARY_BYTES, jobs_in_memory

@@ -23,22 +23,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zarr
 
-from voxload.catalog import Catalog, Entry
-from voxload.cli.info_source import Choice
-from voxload.cli.info_subject import Given, find_subject
+from voxload.catalog.table import Catalog, Entry
+from voxload.cli.inspect.raw import Choice
+from voxload.cli.inspect.subject import Given, find_subject
 from voxload.convert import ConvertOptions, convert
 from voxload.convert.sources.arrays.hdf5 import Hdf5
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
 from voxload.convert.targets.files import read_targets
 from voxload.errors import VoxloadError
-from voxload.parquet import _check_pages
+from voxload.files.parquet import _check_pages
 from voxload.readers import Location, find_format, open_reader
 from voxload.readers.hdf5 import chunktable
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.protocol import Missing
-from voxload.verification.report import VerifyReport
-from voxload.verification.volume import VolumeCheck
+from voxload.verification.volume import VerifyReport, VolumeCheck
 
 ROOM = 2**31
 """Bytes of address space beyond what the libraries have; a claim that is believed ends in MemoryError."""

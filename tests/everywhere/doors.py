@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.damage.faults import CHUNK, CUBE, Row, read, rows
-from voxload.catalog import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
 from voxload.cli.main import run
 from voxload.convert import ConvertOptions, Hints, convert
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import VoxloadError
 from voxload.loader.dataloader import DataLoader
 from voxload.readers import Location, open_reader

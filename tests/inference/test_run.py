@@ -28,20 +28,20 @@ from numpy.typing import NDArray
 from tests.support.examples import IS_THOROUGH
 from tests.support.ranks import printed_by_ranks
 from tests.training.stops import REGRESSION, SEGMENTATION, regression, segmentation, single_threaded, train
-from voxload.catalog import Catalog, Entry
-from voxload.dataset import VolumeDataset
+from voxload.catalog.table import Catalog, Entry
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.geometry import Box
 from voxload.grid import ProcessGrid
-from voxload.inference.chunks import Chunking
 from voxload.inference.data import deal
 from voxload.inference.plan import InferencePlan
 from voxload.inference.result import InferenceResult
-from voxload.inference.run import Inference
+from voxload.inference.store import Chunking
+from voxload.inference.worker import Inference
 from voxload.loader.dataloader import DataLoader
 from voxload.models import CosmoFlow, UNet3D
 from voxload.training.checkpoint import CHECKPOINT, Checkpoint
-from voxload.training.split import split_samples
+from voxload.training.data import split_samples
 
 ROOT = Path(__file__).parents[2]
 RANKS = 4

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import zarr
 
 from tests.openfiles import open_files
-from voxload.catalog import Catalog
+from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, convert
 from voxload.convert.sources import Source
 from voxload.convert.sources.protocol import volume_view

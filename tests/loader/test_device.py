@@ -18,7 +18,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxload.dataset import FieldLayout
+from voxload.data.dataset import FieldLayout
 from voxload.errors import DataError, UsageError
 from voxload.loader.batch import Batch, stacked
 from voxload.loader.device.batches import DeviceBatches

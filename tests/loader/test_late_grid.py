@@ -14,7 +14,7 @@ from torch.utils.data import DistributedSampler
 import voxload
 from tests.support.ranks import printed_by_ranks
 from voxload.errors import UsageError
-from voxload.jobgrid import JobGrid
+from voxload.launch.jobgrid import JobGrid
 from voxload.loader.sampler import GroupSampler
 
 RANKS = 4

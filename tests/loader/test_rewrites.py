@@ -22,7 +22,7 @@ from tests.support import jobs
 from tests.support.jobs import Case, Jobs, Outcome
 from tests.support.rangeserver import RangeServer, serving
 from tests.support.settled import settle
-from voxload.catalog import Catalog, Entry
+from voxload.catalog.table import Catalog, Entry
 from voxload.readers.remote.objects import Facts
 from voxload.readers.storage.stamp import Stamp
 

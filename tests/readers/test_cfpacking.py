@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import voxload
-from voxload.catalog import Catalog, Entry
+from voxload.catalog.table import Catalog, Entry
 from voxload.cli.main import run
 from voxload.convert import convert
 from voxload.errors import DataError, UsageError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from voxload.private import ForeignError
+from voxload.files.private import ForeignError
 from voxload.readers.compiling import KeptCode
 
 OTHER, THIRD = 61002, 61003

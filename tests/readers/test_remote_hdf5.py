@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxload.checksums import recording, sum_volume
+from voxload.catalog.checksums import recording, sum_volume
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, find_format, open_reader

@@ -23,7 +23,7 @@ import numpy as np
 from tests.support import processes
 
 _LONG = (
-    "voxload.dataset",
+    "voxload.data.dataset",
     "voxload.loader.caching.prefetcher",
     "voxload.loader.dataloader",
     "voxload.readers.hdf5.format",

@@ -1,7 +1,7 @@
 """What commands start in processes of torchrun, forked instead: for tests of what is said, not of who starts whom.
 
 torchrun and each of its ranks import torch: six seconds of a core and more for a launch. All else of
-`voxload.launching` stays as it is: the plan's file, the environment, what is heard, and the error of a death.
+`voxload.launch.processes` stays as it is: the plan's file, the environment, what is heard, and the error of a death.
 
     python -m tests.support.launches FOLDER MODULE [ARGUMENT ...]        is a rank: runs a module in a folder
 """
@@ -22,7 +22,7 @@ from unittest import mock
 import pytest
 
 from tests.support.ranks import run_ranks
-from voxload import launching
+from voxload.launch import processes as launching
 
 
 class _Forked:
@@ -32,7 +32,7 @@ class _Forked:
 
     def __init__(self, command: Sequence[str], *, stderr: TextIO, env: Mapping[str, str], **_others: object) -> None:
         _, _, runner, processes, _, module, plan = command
-        assert runner == "voxload.localrun"
+        assert runner == "voxload.launch.torchrun"
         with mock.patch.dict(os.environ, env, clear=True):
             ended = run_ranks(
                 "tests.support.launches", Path.cwd(), module, plan, ranks=int(processes.partition("=")[2])

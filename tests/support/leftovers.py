@@ -120,7 +120,7 @@ def open_what_lasts() -> None:
     """Let libuv, on which torch's stores run, and CUDA make the pipes that they keep as long as this process lives."""
     if "torch" in sys.modules:
         from tests.support import devices  # noqa: PLC0415 - not where no test was imported
-        from voxload.stores import LOOPBACK, store_at  # noqa: PLC0415 - likewise
+        from voxload.launch.rendezvous import LOOPBACK, store_at  # noqa: PLC0415 - likewise
 
         store_at(LOOPBACK, 1, timeout=timedelta(seconds=processes.LIMIT))
         place = devices.chosen()

@@ -27,7 +27,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 
 from tests.support import processes
-from voxload.stores import LOOPBACK, store_at
+from voxload.launch.rendezvous import LOOPBACK, store_at
 
 ROOT = Path(__file__).parents[2]
 _IMPORTED = (
@@ -36,7 +36,7 @@ _IMPORTED = (
     "torch._dynamo",  # torch imports it for a first optimizer and a first DistributedDataParallel
     "torch.distributed",
     "torch.nn.parallel",
-    "voxload.inference.run",
+    "voxload.inference.worker",
     "voxload.loader.dataloader",
     "voxload.readers.registry",
     "voxload.training.run",

@@ -50,7 +50,7 @@ def segmentation(catalog: str, output: Path, **changes: Any) -> TrainingPlan:
 
 
 def train_on_ranks(plan: TrainingPlan, ranks: int) -> tuple[TrainingResult, list[dict[str, Any]]]:
-    """Train on ranks of their own, as `voxload.training.launch` does, and return the result and what they told."""
+    """Train on ranks of their own, as `voxload.training.worker` does, and return the result and what they told."""
     path = Path(plan.output).with_name(f"{Path(plan.output).name}-plan.json")
     path.write_text(plan.to_json(), encoding="utf-8")
     lines = printed_by_ranks("voxload.training.worker", path, ranks=ranks).splitlines()

@@ -13,9 +13,9 @@ import pytest
 from matplotlib.image import imread
 
 import voxload
-from voxload.catalog import Catalog
+from voxload.catalog.table import Catalog
 from voxload.errors import UsageError
-from voxload.training.split import split_samples
+from voxload.training.data import split_samples
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "larger_samples.py"
 UNIVERSES = 16

@@ -12,13 +12,12 @@ import torch
 
 from tests.support.launches import fork_launches
 from tests.training.stops import train_on_ranks
-from voxload.catalog import Catalog
+from voxload.catalog.table import Catalog
 from voxload.errors import DataError, UsageError
 from voxload.models import CosmoFlow
-from voxload.training.launch import launch
 from voxload.training.plan import Optimisation, TrainingPlan
 from voxload.training.result import TrainingResult
-from voxload.training.worker import WEIGHTS
+from voxload.training.worker import WEIGHTS, launch
 
 
 def _plan(catalog: Path, output: Path, **changes: Any) -> TrainingPlan:

@@ -15,11 +15,11 @@ from voxload.cache.peer.tls import Tls
 from voxload.errors import DataError, UsageError
 from voxload.loader.cache import Cache
 from voxload.prefetch.meter import Traffic
+from voxload.training.data import split_samples
+from voxload.training.learner import WARM_UP_STEPS, rate_factor
 from voxload.training.plan import Optimisation, TrainingPlan
 from voxload.training.result import DiceBaseline, Epoch, RankReport, TrainingResult
-from voxload.training.sameness import Dealing, check_same_samples, small_differences
-from voxload.training.schedule import WARM_UP_STEPS, rate_factor
-from voxload.training.split import split_samples
+from voxload.training.resume import GlobalBatch, check_same_samples, small_differences
 
 
 def test_a_plan_survives_its_json() -> None:
@@ -71,10 +71,10 @@ def test_impossible_plans_are_refused(case: str) -> None:
 
 def test_a_step_may_be_dealt_out_anew() -> None:
     """As many samples a step are needed; what then still differs by more than rounding is said."""
-    halves, quarters, thirds = Dealing(2, 6), Dealing(4, 3), Dealing(3, 4)
+    halves, quarters, thirds = GlobalBatch(2, 6), GlobalBatch(4, 3), GlobalBatch(3, 4)
     check_same_samples(halves, quarters)
     with pytest.raises(UsageError, match=r"found 4 sample groups of 2: 8 samples, expected 12"):
-        check_same_samples(halves, Dealing(4, 2))
+        check_same_samples(halves, GlobalBatch(4, 2))
     assert small_differences(halves, quarters, samples=24, is_normalised=False) == ()
     (repeated,) = small_differences(halves, thirds, samples=14, is_normalised=False)
     assert repeated == "1 of 14 samples come twice in an epoch of 3 groups, not 0"

@@ -27,15 +27,15 @@ from tests.training.stops import (
     stopped,
     train,
 )
-from voxload.catalog import Catalog
+from voxload.catalog.table import Catalog
 from voxload.cli.main import run
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.loader.cache import Cache
 from voxload.models import CosmoFlow, UNet3D
 from voxload.training.checkpoint import CHECKPOINT, Checkpoint
+from voxload.training.learner import rate_factor
 from voxload.training.plan import TrainingPlan
 from voxload.training.result import TrainingResult
-from voxload.training.schedule import rate_factor
 from voxload.training.worker import WEIGHTS
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import pytest
 
 from voxload.errors import UsageError
 from voxload.training.result import Epoch
-from voxload.training.scalars import Scalars, _figures, check_tensorboard
+from voxload.training.tensorboard import Scalars, _figures, check_tensorboard
 
 REGRESSION = Epoch(1.0, 0.9, (0.4, 0.5), 2.0)
 SEGMENTATION = Epoch(0.5, 0.6, (), 2.0, (0.5, 0.7))

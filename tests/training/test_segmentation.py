@@ -12,13 +12,12 @@ import pytest
 import torch
 
 from tests.training.stops import segmentation, train
-from voxload.catalog import Catalog, Entry
+from voxload.catalog.table import Catalog, Entry
 from voxload.errors import DataError, UsageError
 from voxload.grid import ProcessGrid
-from voxload.training.data import TrainingData
-from voxload.training.fields import Fields
+from voxload.training.data import Fields, TrainingData
 from voxload.training.plan import Optimisation, TrainingPlan
-from voxload.training.segmentation import Segmentation
+from voxload.training.tasks import Segmentation
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

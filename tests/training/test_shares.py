@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voxload.loader.cache import Cache
-from voxload.training.shares import shared_out
+from voxload.training.data import split_cache
 
 sizes = st.integers(10**4, 2**40)
 
@@ -15,7 +15,7 @@ sizes = st.integers(10**4, 2**40)
 def test_room_is_divided_by_samples(memory: int, disk: int, training: int, validation: int) -> None:
     """Shares are as the numbers of samples are, to a byte, in folders of their own; nothing else differs."""
     whole = Cache(memory=memory, disk="tier", disk_size=disk * 1000, policy="lru", clairvoyant=False, peers="node")
-    parts = shared_out(whole, training=training, validation=validation, epochs=3)
+    parts = split_cache(whole, training=training, validation=validation, epochs=3)
     for room in ("memory_bytes", "disk_bytes"):
         given_, all_ = [getattr(part, room) for part in parts], getattr(whole, room)
         assert all_ - 2 <= sum(given_) <= all_
@@ -26,6 +26,6 @@ def test_room_is_divided_by_samples(memory: int, disk: int, training: int, valid
 
 def test_without_a_disk_there_is_none() -> None:
     """Memory alone is shared as memory alone."""
-    for part in shared_out(Cache(memory="1MiB"), training=3, validation=1, epochs=1):
+    for part in split_cache(Cache(memory="1MiB"), training=3, validation=1, epochs=1):
         assert part.folder is None
         assert part.disk_bytes == 0

@@ -12,7 +12,7 @@ import torch
 import voxload
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
-from voxload.training.statistics import MOST_SAMPLES, Moments, TargetScale, _sums
+from voxload.training.normalisation import MOST_SAMPLES, Moments, TargetScale, _sums
 
 
 def _data(

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from voxload.augment.centres import ClassCentres, ClassVoxels
-from voxload.augment.crop import RandomCrop
 from voxload.augment.draws import Draws
 from voxload.augment.orientation import Orientation
-from voxload.augment.placement import Placement
 from voxload.augment.symmetries import CubeSymmetries, Flips, Permutations, Rotations
-from voxload.augment.translations import Translations
+from voxload.augment.window import ClassCentres, ClassVoxels, Placement, RandomCrop, Translations
 from voxload.errors import UsageError
 from voxload.geometry import Boundary, Box
 

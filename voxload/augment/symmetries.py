@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from voxload.augment.axes import parse_axes
 from voxload.augment.orientation import Orientation
 from voxload.errors import UsageError
-from voxload.geometry import SPATIAL_AXES
+from voxload.geometry import SPATIAL_AXES, parse_axes
 
 _SAME = (0, 1, 2)
 

@@ -58,9 +58,11 @@ COMMANDS: Mapping[str, Command] = {
     "convert": Command(
         "voxload.cli.convert", "convert", "Convert raw cubes into Zarr or HDF5 samples and a catalogue."
     ),
-    "info": Command("voxload.cli.info", "info", "Say what a file is, how it is stored, and what reading it costs."),
+    "info": Command(
+        "voxload.cli.inspect.info", "info", "Say what a file is, how it is stored, and what reading it costs."
+    ),
     "verify": Command(
-        "voxload.cli.verify", "verify", "Read every stored chunk of every sample and list what is damaged."
+        "voxload.cli.inspect.verify", "verify", "Read every stored chunk of every sample and list what is damaged."
     ),
     "simulate": Command(
         "voxload.cli.simulate",
@@ -68,11 +70,11 @@ COMMANDS: Mapping[str, Command] = {
         "Predict time, stall and bytes of each policy on a machine, and the bound that none beats.",
     ),
     "train": Command(
-        "voxload.cli.train", "train", "Train a network on blocks of samples that several processes share."
+        "voxload.cli.network.train", "train", "Train a network on blocks of samples that several processes share."
     ),
-    "infer": Command("voxload.cli.infer", "infer", "Predict from whole samples that several processes share."),
+    "infer": Command("voxload.cli.network.infer", "infer", "Predict from whole samples that several processes share."),
     "demo": Command(
-        "voxload.cli.demo",
+        "voxload.cli.network.demo",
         "demo",
         "Make universes, convert them, train CosmoFlow on 4 processes as 2 groups x 2 blocks, and report.",
     ),
@@ -84,25 +86,25 @@ GROUPS: Mapping[str, Group] = {
         "Measure how fast a storage feeds a network.",
         {
             "generate": Command(
-                "voxload.cli.bench_generate",
+                "voxload.cli.bench.generate",
                 "generate",
                 "Write samples whose every voxel can be verified, with a catalogue.",
             ),
             "run": Command(
-                "voxload.cli.bench_run",
+                "voxload.cli.bench.run",
                 "run",
                 "Load batches as training would, with computing in make-believe, and say what the storage gave.",
             ),
             "sweep": Command(
-                "voxload.cli.bench_sweep", "sweep", "Measure every combination in turns; say which to use, and why."
+                "voxload.cli.bench.sweep", "sweep", "Measure every combination in turns; say which to use, and why."
             ),
             "compare": Command(
-                "voxload.cli.bench_compare",
+                "voxload.cli.bench.compare",
                 "compare",
                 "Say of each figure whether B is better or worse than A, or within noise, and what else differs.",
             ),
             "report": Command(
-                "voxload.cli.bench_report",
+                "voxload.cli.bench.report",
                 "report",
                 "Draw results: throughput, latencies, stalls over time, bytes by tier, read amplification and epochs.",
             ),
@@ -112,24 +114,24 @@ GROUPS: Mapping[str, Group] = {
         "List, merge, split and filter catalogues.",
         {
             "list": Command(
-                "voxload.cli.catalog_list",
+                "voxload.cli.catalog.list",
                 "list_catalog",
                 "List samples with totals; these and the figures are of all rows for which --where holds, "
                 "shown or not.",
             ),
             "merge": Command(
-                "voxload.cli.catalog_merge",
+                "voxload.cli.catalog.merge",
                 "merge_catalogs",
                 "Write the rows of several catalogues into one; paths are rewritten, nothing else is copied.",
             ),
             "split": Command(
-                "voxload.cli.catalog_split",
+                "voxload.cli.catalog.split",
                 "split_catalog",
                 "Write train.parquet, val.parquet and test.parquet: 0.8, 0.1 and 0.1 of the samples unless "
                 "told otherwise.",
             ),
             "filter": Command(
-                "voxload.cli.catalog_filter",
+                "voxload.cli.catalog.filter",
                 "filter_catalog",
                 "Write the rows for which a condition on their columns holds, or of samples on a list; "
                 "with both, of both.",

@@ -1,4 +1,4 @@
-"""``voxload``: the program, its commands and its exit status.
+"""``voxload``: the program, its exit status, and its errors, warnings and retries of one line each.
 
 Exit status 0: done; 1: the work failed; 2: the call was wrong. An error is one line on standard error, unless
 ``--traceback`` stands anywhere in the call.
@@ -6,16 +6,18 @@ Exit status 0: done; 1: the work failed; 2: the call was wrong. An error is one 
 
 from __future__ import annotations
 
+import logging
+import re
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from voxload.cli import INTERRUPTED
 from voxload.cli.commands import add_commands
-from voxload.cli.retries import show_retries
-from voxload.cli.start import INTERRUPTED
 from voxload.errors import UsageError, VoxloadError
 from voxload.text import shown
 
@@ -69,3 +71,47 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
 def _fail(message: str, status: int) -> int:
     print(f"voxload: {shown(' '.join(message.split()))}", file=sys.stderr)
     return status
+
+
+def show_warnings(arguments: Sequence[str]) -> None:
+    """Print warnings of this process so from now on, unless the arguments ask for tracebacks."""
+    if TRACEBACK not in arguments:
+        warnings.formatwarning = _in_one_line
+
+
+def _in_one_line(
+    message: Warning | str,
+    category: type[Warning],  # noqa: ARG001 - the signature of warnings.formatwarning
+    filename: str,  # noqa: ARG001
+    lineno: int,  # noqa: ARG001
+    line: str | None = None,  # noqa: ARG001
+) -> str:
+    return f"voxload: warning: {shown(' '.join(str(message).split()))}\n"
+
+
+_REPR = re.compile(r"""^\w+\((["'])(.*)\1\)$""")
+"""An error as stamina hands it on: its class and message as Python writes them."""
+_LONGEST = 100
+"""Characters of a cause: one line on most terminals; the error at the end has it whole."""
+
+
+class _RetryLines(logging.Handler):
+    """Prints a line on standard error for each request that is sent again.
+
+    stamina logs retries with their facts as attributes of the record, which no default format shows.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record of stamina's."""
+        facts = vars(record)
+        cause = _REPR.sub(r"\2", " ".join(str(facts.get("stamina.caused_by", "no answer")).split()))
+        number, wait = facts.get("stamina.retry_num", "?"), facts.get("stamina.wait_for", "?")
+        print(f"voxload: attempt {number} failed, next in {wait} s: {shown(cause[:_LONGEST])}", file=sys.stderr)
+
+
+def show_retries() -> None:
+    """Let retries be seen from now on; a second call changes nothing."""
+    logger = logging.getLogger("stamina")
+    if not any(isinstance(handler, _RetryLines) for handler in logger.handlers):
+        logger.addHandler(_RetryLines())
+        logger.propagate = False

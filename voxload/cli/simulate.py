@@ -14,12 +14,9 @@ import numpy as np
 import typer
 from tqdm import tqdm
 
-from voxload.cli.console import Screen
-from voxload.cli.options import parse_names
-from voxload.cli.outputs import check_file
-from voxload.cli.policy_plot import Panel, draw_policies
-from voxload.cli.policy_tables import policy_table, seconds_unit
-from voxload.cli.progress import count_bar
+from voxload.cli.options import check_file, parse_names
+from voxload.cli.outcomes import Panel, draw_policies, policy_table, seconds_unit
+from voxload.cli.terminal import Screen, count_bar
 from voxload.errors import UsageError
 from voxload.prefetch import machines, policies
 from voxload.prefetch.line import Line

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from voxload.advice import advise
+from voxload.convert.chunk_advice import advise
 from voxload.errors import UsageError
 from voxload.geometry import Boundary, Halo
 from voxload.grid import ProcessGrid

@@ -14,13 +14,13 @@ from typing import Any
 import h5py
 import numpy as np
 
-from voxload.documents import parse_json, read_document
+from voxload.catalog.statistics import Statistics
 from voxload.errors import DataError, UsageError
+from voxload.files.names import stays_inside
+from voxload.files.regular import parse_json, read_document
 from voxload.geometry import Box
-from voxload.names import stays_inside
 from voxload.readers.faults import translated
 from voxload.readers.hdf5.file import open_file
-from voxload.statistics import Statistics
 
 ATTRIBUTE = "voxload"
 """Attribute of the Zarr group, or scalar dataset of the HDF5 file, that holds the manifest."""

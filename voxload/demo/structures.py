@@ -29,10 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from voxload.atomic import replacing
-from voxload.catalog import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
 from voxload.demo.universes import Universe, UniverseSpec
 from voxload.errors import UsageError
+from voxload.files.atomic import replacing
 
 DENSITY, LABELS = "density", "labels"
 """Names of the datasets: counts as int16 and classes as uint8, both ``(D, H, W)``."""

@@ -26,11 +26,11 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from voxload.atomic import replacing
-from voxload.benchmark.generate.worker_pool import worker_pool
 from voxload.demo.density import DensityGrid
 from voxload.demo.parameters import NAMES, PARAMETERS, to_physical
 from voxload.errors import UsageError
+from voxload.files.atomic import replacing
+from voxload.launch.worker_pool import worker_pool
 
 REDSHIFTS = (0.0, 0.5, 1.5, 3.0)
 """The four times at which a universe is seen, one channel each; those of cosmoUniverse."""

@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from voxload.catalog import Catalog
-from voxload.dataset import VolumeDataset
-from voxload.devices import ON_HOST, loader_device
+from voxload.catalog.table import Catalog
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import NotFoundError, UsageError
 from voxload.grid import ProcessGrid
 from voxload.inference.model import Extents, Trained
 from voxload.inference.plan import InferencePlan
+from voxload.launch.devices import ON_HOST, loader_device
 from voxload.loader.dataloader import DataLoader
-from voxload.training.fields import LABELS, VOLUME, Fields
+from voxload.training.data import LABELS, VOLUME, Fields
 from voxload.training.plan import UNET3D
 
 

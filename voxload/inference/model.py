@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from voxload.engine import shard
 from voxload.errors import DataError, InternalError, NotFoundError, UsageError
+from voxload.files.regular import check_regular
 from voxload.grid import ProcessGrid
 from voxload.inference.plan import InferencePlan
+from voxload.launch.collectives import broadcast_from_first
 from voxload.models import CosmoFlow, UNet3D
-from voxload.regular import check_regular
-from voxload.telling import told_by_first
 from voxload.training.checkpoint import CHECKPOINT, FORMAT, Checkpoint, what_is_wrong
+from voxload.training.normalisation import Moments, TargetScale
 from voxload.training.plan import UNET3D, TrainingPlan
-from voxload.training.statistics import Moments, TargetScale
 
 Extents = tuple[int, int, int]
 """Of a sample, (D, H, W), in voxels."""
@@ -127,7 +127,7 @@ def read_together(plan: InferencePlan, grid: ProcessGrid) -> Trained:
         told = {"plan": one.plan.to_json(), "moments": asdict(one.moments), "targets": one.targets, "scale": scale}
         return told | {"weights": one.weights}
 
-    values = told_by_first(read)
+    values = broadcast_from_first(read)
     if grid.rank == 0:
         return found[0]
     try:

@@ -7,9 +7,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from voxload.devices import HOST, check_device
-from voxload.documents import parse_json
 from voxload.errors import DataError, UsageError
+from voxload.files.regular import parse_json
+from voxload.launch.devices import HOST, check_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class InferencePlan:
     allow_outside: bool = False
     """Whether the catalogue's paths may lead out of its folder."""
     device: str = HOST
-    """What each rank computes on, one of `voxload.devices.DEVICES`."""
+    """What each rank computes on, one of `voxload.launch.devices.DEVICES`."""
 
     def __post_init__(self) -> None:
         check_device(self.device)

@@ -1,14 +1,20 @@
 """PredictionStore: the folder of predicted volumes, which all ranks write together and which appears whole.
 
+Chunking: how a volume of predictions is stored so that each rank writes files of its own; pure. A file holds one
+shard, and a rank writes its own block alone. So every inner bound of the grid's blocks has to be a bound of shards
+too, and shards are as large as that allows: the greatest common divisor of the inner bounds.
+
 One Zarr v3 group a sample, as `voxload convert` writes them, with one array of classes. Of each sample its own, and not
 one array for all: extents may differ, a catalogue's rows name one volume each, and a sample can be copied by itself.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,16 +25,53 @@ import zarr
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
-from voxload.atomic import publish, remove_partials, sync, temporary_beside
-from voxload.catalog import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
 from voxload.convert.manifest import stored_bytes
 from voxload.errors import InternalError, StorageError, UsageError, VoxloadError
+from voxload.files.atomic import publish, remove_partials, sync, temporary_beside
+from voxload.files.names import short_name
 from voxload.geometry import SPATIAL_AXES
 from voxload.grid import ProcessGrid
-from voxload.inference.chunks import Chunking
 from voxload.inference.model import Extents
-from voxload.names import short_name
-from voxload.telling import gathered
+from voxload.launch.collectives import all_gathered
+
+_CHUNKS = range(16, 65)
+"""Extents of a chunk that others read well: smaller ones are many, larger ones are decoded for a few voxels."""
+_MOST_SHARDS = 4096
+"""Files of one sample beyond which a file system suffers more than the predictions are worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """Extents (d, h, w) of what is stored together."""
+
+    shards: tuple[int, ...]
+    """Of a file; the last along an axis may be smaller."""
+    chunks: tuple[int, ...]
+    """Of what is compressed together inside a file; divides `shards`."""
+
+    @classmethod
+    def of(cls, grid: ProcessGrid, shape: Sequence[int]) -> Chunking:
+        """Return shards of a volume of `shape` that each lie in one block of `grid`.
+
+        Raises UsageError when blocks are so uneven that these would be too many.
+        """
+        shards = tuple(math.gcd(*(cut[1:-1] or cut[1:])) for cut in grid.bounds(shape))
+        count = math.prod(-(-extent // width) for extent, width in zip(shape, shards, strict=True))
+        if count > max(_MOST_SHARDS, grid.group_size):
+            raise UsageError(
+                f"volumes of {tuple(shape)} cut by {grid.spatial}",
+                found=f"blocks so uneven that ranks which share no file would write {count} of them a sample",
+                expected=f"{_MOST_SHARDS} or fewer",
+                remedy="choose --spatial such that it divides the extents",
+            )
+        return cls(shards, tuple(map(_chunk, shards)))
+
+
+def _chunk(width: int) -> int:
+    """Return the largest divisor of a shard's extent that makes a good chunk; all of it where there is none."""
+    return max((size for size in _CHUNKS if width % size == 0), default=width)
+
 
 PREDICTIONS = "predictions"
 """Name of the folder in the output folder, and of the dataset in its catalogue."""
@@ -105,7 +148,7 @@ class PredictionStore:
                 remove_leftovers(self._final.parent)
                 temporary.mkdir()
         # A name that nobody can tell beforehand; each rank puts it into the folder that it was given itself.
-        told = gathered(temporary.name if self._grid.rank == 0 else "", str)[0]
+        told = all_gathered(temporary.name if self._grid.rank == 0 else "", str)[0]
         if told in {"", ".", ".."} or Path(told).name != told:
             raise InternalError("rank 0", found=f"{told!r}", expected="a name in its folder")
         return self._final.parent / told

@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from accelerate.data_loader import BatchSamplerShard, get_sampler
 from torch.utils.data import DistributedSampler
 
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.loader.dataloader import DataLoader

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 import torch
 from torch.utils.data import ConcatDataset, DistributedSampler, RandomSampler, Subset
 
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import UsageError
 from voxload.loader.collation import is_torchs
 from voxload.loader.sampler import GroupSampler

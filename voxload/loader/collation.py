@@ -9,7 +9,7 @@ from typing import Any
 from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from voxload.items import ItemTransform
+from voxload.data.item_transforms import ItemTransform
 from voxload.loader.batch import Batch, Ragged, stacked
 from voxload.transforms import Transform
 

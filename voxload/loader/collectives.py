@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
-from voxload.telling import gathered
+from voxload.launch.collectives import all_gathered
 
 AGREEMENT_TIMEOUT = timedelta(minutes=5)
 """How long a rank waits for the others: longer than any healthy step, shorter than a lost night."""
@@ -152,7 +152,7 @@ class Rendezvous:
         Parameters
         ----------
         mine
-            A value that `voxload.wire` knows.
+            A value that `voxload.launch.wire` knows.
         kind
             The type that every rank's must have.
 
@@ -164,7 +164,7 @@ class Rendezvous:
         if self._group is None:
             return [mine]
         try:
-            return gathered(mine, kind, group=self._group)
+            return all_gathered(mine, kind, group=self._group)
         except InternalError:
             raise
         except RuntimeError as error:

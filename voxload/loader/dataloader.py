@@ -10,7 +10,7 @@ from torch.utils.data import IterableDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from typing_extensions import TypeVar
 
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import UsageError
 from voxload.loader.arguments import (
     check_arguments,

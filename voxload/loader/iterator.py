@@ -13,7 +13,7 @@ from torch.utils.data.dataloader import (
     _SingleProcessDataLoaderIter,
 )
 
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.loader.batch import Batch, Batches
 from voxload.loader.collation import Collation
 from voxload.loader.collectives import GroupAgreement

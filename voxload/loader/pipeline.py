@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.loader.arguments import largest_batch
 from voxload.loader.batch import Batches
 from voxload.loader.cache import Cache

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from voxload.atomic import replacing
 from voxload.errors import StorageError, UsageError
+from voxload.files.atomic import replacing
 from voxload.loader.stats import LoaderStats
 
 _TOTALS = {

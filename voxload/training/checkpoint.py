@@ -1,4 +1,4 @@
-"""Checkpoint: the file that a run goes on from."""
+"""Checkpoint: the file that a run goes on from, the states of torch's generators in it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,39 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from voxload.atomic import remove_partials, replacing
 from voxload.errors import DataError, InternalError, NotFoundError, StorageError
-from voxload.regular import check_regular
-from voxload.telling import told_by_first
+from voxload.files.atomic import remove_partials, replacing
+from voxload.files.regular import check_regular
+from voxload.launch.collectives import broadcast_from_first
+from voxload.launch.devices import HOST
+from voxload.training.figures import Progress
+from voxload.training.normalisation import Moments, TargetScale
 from voxload.training.plan import TrainingPlan
-from voxload.training.progress import Progress
 from voxload.training.result import Epoch
-from voxload.training.statistics import Moments, TargetScale
+
+
+@dataclass(frozen=True, slots=True)
+class Randomness:
+    """States of torch's default generators."""
+
+    host: Tensor
+    """Of the host's: orders, and what is drawn there."""
+    device: Tensor
+    """Of the device's, such as for dropout there; empty where the host computes."""
+
+    @classmethod
+    def now(cls, device: torch.device) -> Randomness:
+        """Return the states as they are."""
+        if device.type == HOST:
+            return cls(torch.get_rng_state(), torch.zeros(0, dtype=torch.uint8))
+        return cls(torch.get_rng_state(), torch.cuda.get_rng_state(device))
+
+    def set(self, device: torch.device) -> None:
+        """Go on from here; a device's generator stays where it is if this state is of a run on another kind."""
+        torch.set_rng_state(self.host)
+        if device.type != HOST and len(self.device):
+            torch.cuda.set_rng_state(self.device, device)
+
 
 CHECKPOINT = "checkpoint.pt"
 """File name in a run's output folder."""
@@ -135,7 +160,7 @@ def read_together(folder: Path, *, rank: int) -> Checkpoint:
         found.append(Checkpoint.read(folder))
         return found[0].values()
 
-    values = told_by_first(read)
+    values = broadcast_from_first(read)
     if rank == 0:
         return found[0]
     try:

@@ -3,21 +3,128 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
-from voxload.catalog import Catalog
-from voxload.dataset import VolumeDataset
-from voxload.devices import ON_HOST, loader_device
+from voxload.catalog.table import Catalog
+from voxload.data.dataset import VolumeDataset
+from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
+from voxload.launch.devices import ON_HOST, loader_device
 from voxload.loader.cache import Cache
 from voxload.loader.dataloader import DataLoader
 from voxload.loader.sampler import GroupSampler
-from voxload.training.fields import Fields
-from voxload.training.plan import TrainingPlan
-from voxload.training.shares import shared_out
-from voxload.training.split import split_samples
-from voxload.training.statistics import Moments
+from voxload.training.normalisation import Moments
+from voxload.training.plan import UNET3D, TrainingPlan
+
+VOLUME, LABELS = "x", "labels"
+"""Names of the fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """What the loaders of a run give with each batch: the volumes, then either labels or targets."""
+
+    volumes: Mapping[str, str] | None
+    """Field name to dataset, as VolumeDataset takes them; None for the only dataset there is."""
+    targets: tuple[str, ...] = ()
+    """Columns of the catalogue."""
+
+    @classmethod
+    def of(cls, plan: TrainingPlan, catalog: Catalog) -> Fields:
+        """Return what `plan` needs of a catalogue.
+
+        Raises UsageError when it has no target, or when it is open which dataset is the volume.
+        """
+        if plan.model == UNET3D:
+            return cls({VOLUME: plan.dataset or _other(catalog, plan.labels), LABELS: plan.labels})
+        targets = plan.targets or catalog.target_names
+        if not targets:
+            raise UsageError(f"catalogue {plan.catalog}", found="no target column", expected="something to predict")
+        return cls({VOLUME: plan.dataset} if plan.dataset else None, targets)
+
+
+def _other(catalog: Catalog, labels: str) -> str:
+    """Return the one dataset that is not the labels."""
+    others = [name for name in catalog.datasets if name != labels]
+    if len(others) != 1:
+        raise UsageError(
+            "dataset",
+            found=f"{others} besides the labels {labels!r}",
+            expected="one, or to know which",
+            remedy="say --dataset NAME",
+        )
+    return others[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Sample ids to train on and ids to judge by."""
+
+    training: tuple[str, ...]
+    """Sorted."""
+    validation: tuple[str, ...]
+    """Sorted; shares no id with `training`."""
+
+
+def split_samples(ids: Sequence[str], *, fraction: float, seed: int) -> Split:
+    """Hold out `fraction` of the samples, chosen by `seed`; the same on every rank.
+
+    Raises UsageError when either part would be empty.
+    """
+    count = round(len(ids) * fraction)
+    if not 0 < count < len(ids):
+        raise UsageError(
+            "validation split",
+            found=f"{count} of {len(ids)} samples",
+            expected="at least one sample to train on and one to hold out",
+            remedy="use more samples or another fraction",
+        )
+    drawn = sorted(ids)
+    random.Random(seed).shuffle(drawn)  # noqa: S311 - a split needs no secrecy
+    return Split(tuple(sorted(drawn[count:])), tuple(sorted(drawn[:count])))
+
+
+TRAINING, VALIDATION = "training", "validation"
+"""Names of the two loaders, and of their folders on disk: a disk tier's capacity is one of its folder."""
+
+
+def split_cache(cache: Cache, *, training: int, validation: int, epochs: int) -> tuple[Cache, Cache]:
+    """Divide `cache` by numbers of samples: all are read once an epoch, so a byte is worth the same to each.
+
+    Parameters
+    ----------
+    cache
+        The room of a node.
+    training, validation
+        Samples that are trained on, and that are held out.
+    epochs
+        Passes over both.
+
+    Returns
+    -------
+    The caches of the training and of the validation loader, in sum no larger than `cache`.
+    """
+    whole = training + validation
+    held_out = _part(cache, VALIDATION, (validation, whole), epochs)
+    return _part(cache, TRAINING, (training, whole), epochs), held_out
+
+
+def _part(cache: Cache, name: str, share: tuple[int, int], epochs: int) -> Cache:
+    """Return so many parts of so many, rounded down."""
+    parts, whole = share
+    return replace(
+        cache,
+        memory=cache.memory_bytes * parts // whole,
+        disk=None if cache.disk is None else os.path.join(cache.disk, name),  # noqa: PTH118 - travels as text
+        disk_size=cache.disk_bytes * parts // whole,
+        epochs=epochs,
+    )
+
 
 _DECISIVE = ("sample", "dataset", "shape", "axes")
 """Columns of a catalogue that, with the targets, say what there is to learn from; not where it lies."""
@@ -92,7 +199,7 @@ class TrainingData:
         """Return the caches of the training and of the validation loader."""
         if plan.cache is None:
             return None, None
-        return shared_out(
+        return split_cache(
             plan.cache,
             training=len(self.training),
             validation=len(self.validation),

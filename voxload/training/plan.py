@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from voxload.cache.peer.tls import Tls
-from voxload.devices import HOST, check_device
-from voxload.documents import parse_json
 from voxload.errors import DataError, UsageError
+from voxload.files.regular import parse_json
+from voxload.launch.devices import HOST, check_device
 from voxload.loader.cache import Cache
 
 COSMOFLOW, UNET3D = "cosmoflow", "unet3d"
@@ -94,7 +94,7 @@ class TrainingPlan:
     allow_outside: bool = False
     """Whether the catalogue's paths may lead out of its folder."""
     device: str = HOST
-    """What each rank computes on, one of `voxload.devices.DEVICES`."""
+    """What each rank computes on, one of `voxload.launch.devices.DEVICES`."""
 
     def __post_init__(self) -> None:
         check_device(self.device)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from voxload.documents import parse_json
 from voxload.errors import DataError
+from voxload.files.regular import parse_json
 from voxload.loader.stats import sources_as_dict
 from voxload.prefetch.meter import Traffic
 

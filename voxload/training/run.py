@@ -13,31 +13,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from voxload.devices import ON_HOST
 from voxload.errors import StorageError
 from voxload.grid import ProcessGrid
-from voxload.training.checkpoint import Checkpoint, read_together
-from voxload.training.data import TrainingData
+from voxload.launch.devices import ON_HOST
+from voxload.training.checkpoint import Checkpoint, Randomness, read_together
+from voxload.training.data import TRAINING, VALIDATION, TrainingData
+from voxload.training.figures import LossMean, Progress, mean_marks, publish, rank_reports
 from voxload.training.learner import Learner, on_host
-from voxload.training.marks import averaged
 from voxload.training.plan import UNET3D, TrainingPlan
-from voxload.training.progress import LossMean, Progress
-from voxload.training.randomness import Randomness
-from voxload.training.regression import Regression
-from voxload.training.reports import publish, rank_reports
 from voxload.training.result import Epoch, TrainingResult
-from voxload.training.sameness import (
-    Dealing,
+from voxload.training.resume import (
+    GlobalBatch,
     check_same_data,
     check_same_plan,
     check_same_samples,
     prolonged,
     small_differences,
 )
-from voxload.training.scalars import Scalars
-from voxload.training.segmentation import Segmentation
-from voxload.training.shares import TRAINING, VALIDATION
-from voxload.training.task import Task
+from voxload.training.tasks import Regression, Segmentation, Task
+from voxload.training.tensorboard import Scalars
 
 Tell = Callable[[dict[str, Any]], None]
 """Hears of what happened in a run, as values that are fit for JSON."""
@@ -64,7 +58,7 @@ class Run:
     def __init__(self, plan: TrainingPlan, grid: ProcessGrid, *, device: torch.device = ON_HOST) -> None:
         self.plan = plan
         self.grid = grid
-        self._dealing = Dealing(grid.groups, plan.optimisation.batch_size)
+        self._dealing = GlobalBatch(grid.groups, plan.optimisation.batch_size)
         saved = read_together(Path(plan.output), rank=grid.rank) if plan.resume else None
         if saved is not None:
             check_same_plan(saved.plan, plan)
@@ -165,7 +159,7 @@ class Run:
         for volumes, truth in self.data.judge:
             marks = self.task.marks(self.learner.outputs(volumes), truth).cpu()
             noted |= {next(order): row for row in marks}
-        return averaged(noted, len(self.data.validation))
+        return mean_marks(noted, len(self.data.validation))
 
     def _result(self) -> TrainingResult:
         baseline, cache = self.task.baseline(self._marks), self.plan.cache
@@ -238,5 +232,5 @@ class Run:
         tell({"event": "checkpoint", "epochs": len(self.progress.epochs), "steps": self.progress.steps})
 
 
-def _dealing_of(saved: Checkpoint) -> Dealing:
-    return Dealing(saved.groups, saved.plan.optimisation.batch_size)
+def _dealing_of(saved: Checkpoint) -> GlobalBatch:
+    return GlobalBatch(saved.groups, saved.plan.optimisation.batch_size)

@@ -1,4 +1,4 @@
-"""One rank of a training run: ``python -m voxload.training.worker PLAN``, under torchrun, srun or mpiexec.
+"""Ranks of a training run, started here or by a launcher: ``python -m voxload.training.worker PLAN``.
 
 Rank 0 writes one line of JSON per checkpoint and per epoch to standard output, once the checkpoint lies in the plan's
 output folder, and at the end the result and the weights into that folder.
@@ -16,14 +16,41 @@ from typing import Any
 
 import torch
 
-from voxload.atomic import replacing
-from voxload.devices import check_own, rank_device
+from voxload.files.atomic import replacing
 from voxload.grid import ProcessGrid, launched_as
-from voxload.joining import joined
-from voxload.rankmain import emit, run_rank
+from voxload.launch.devices import check_own, check_there, rank_device
+from voxload.launch.processes import emit, launch_ranks, run_rank
+from voxload.launch.rendezvous import process_group
 from voxload.training.plan import TrainingPlan
 from voxload.training.result import TrainingResult
 from voxload.training.run import Run
+
+
+def launch(plan: TrainingPlan, *, processes: int, on_epoch: Callable[[dict[str, Any]], None]) -> TrainingResult:
+    """Run `plan` on as many local processes and return its result.
+
+    The processes end when this call ends, by return or by exception.
+
+    Raises
+    ------
+    UsageError
+        Before anything is started when the grid does not fit the processes, or there are too few GPUs; later
+        what the ranks found wrong.
+    DataError
+        Whatever was wrong with the data.
+    InternalError
+        When a process dies without an error of its own; the message ends with the last line it wrote.
+    """
+    ProcessGrid(spatial=plan.spatial, world_size=processes, rank=0)
+    check_there(plan.device, ranks=processes)
+
+    def hear(event: dict[str, Any]) -> None:
+        if event["event"] == "epoch":
+            on_epoch(event)
+
+    launch_ranks("voxload.training.worker", plan.to_json(), processes=processes, subject="training", hear=hear)
+    return TrainingResult.from_json(plan.report_path.read_text(encoding="utf-8"))
+
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 """How long a rank waits for the others in a collective before it gives up."""
@@ -47,7 +74,7 @@ def train_rank(plan: TrainingPlan, hear: Callable[[dict[str, Any]], None]) -> Tr
     rank, world_size = launched_as(os.environ)
     grid = ProcessGrid(spatial=plan.spatial, world_size=world_size, rank=rank)
     device = rank_device(plan.device)
-    with joined(rank, world_size, timeout=COLLECTIVE_TIMEOUT, kind=device.type):
+    with process_group(rank, world_size, timeout=COLLECTIVE_TIMEOUT, kind=device.type):
         check_own(device)
         with closing(Run(plan, grid, device=device)) as run:
             is_first = rank == 0

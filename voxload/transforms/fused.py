@@ -1,19 +1,150 @@
 """Fused: a chain in one pass over the volumes, wherever they are.
 
+Tables: what a chain makes of every value that there is, for types of at most 16 bits. A stored integer of 16 bits has
+65,536 values, so a chain of any length is one look-up a voxel: its cost is that of reading the stored type and
+writing the result. The table is made by the chain itself, so the results are its own, to the bit.
+
+Compiled chains: one kernel of a chain, made by torch.compile for one shape. It is the device's way, tested on the CPU
+too. Where torch.compile is switched off by its own switches (``TORCH_COMPILE_DISABLE=1``,
+``torch.compiler.set_stance("force_eager")``) the chain runs step by step.
+
 On the CPU, types of at most 16 bits go through tables, wider ones in slabs that stay in the caches from the first step
 to the last; few voxels, which stay there anyway, step by step. On a device torch.compile makes one kernel of the chain.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
+from types import FunctionType
+from typing import Any, TypeVar
+
 import numpy as np
+import numpy.typing as npt
 import torch
+from numba import types
 
 from voxload.errors import UsageError
+from voxload.readers.compiling import compiled
+from voxload.readers.team import team
 from voxload.transforms.chain import Columns, Step, check_channels, columns_of, fresh_columns, result_dtype, run
-from voxload.transforms.compiled import compiled_chain
-from voxload.transforms.tables import has_table, look_up
-from voxload.transforms.threads import share_out
+
+T = TypeVar("T")
+
+_ALONE = 2**20
+"""Voxels that one thread does in about a millisecond: fewer are done before others have woken up."""
+
+
+def parallel_for(work: Callable[[T], None], tasks: Sequence[T], voxels: int) -> None:
+    """Do all tasks, by the calling thread and, of many voxels, by whoever is free; raises what a task raises."""
+    if voxels < _ALONE:
+        for task in tasks:
+            work(task)
+    else:
+        team().run(work, tasks)
+
+
+Bits = npt.NDArray[Any]
+"""Numbers as unsigned integers of their size."""
+
+_TABLE_SLAB = 2**15
+"""Voxels of all channels together that one thread does at a time: what it writes stays in its nearest caches."""
+_UNSIGNED: dict[int, torch.dtype] = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}
+
+
+def has_table(volumes: torch.Tensor, steps: tuple[Step, ...]) -> bool:
+    """Tell whether a table is to be used: it is smaller than what is looked up in it."""
+    return volumes.itemsize <= 2 and volumes.numel() >= _entries(volumes.dtype) * _rows(volumes, steps)
+
+
+def look_up(volumes: torch.Tensor, steps: tuple[Step, ...], out: torch.Tensor) -> None:
+    """Write what a chain makes of volumes ``(B, C, voxels)`` into `out`, by all threads that read."""
+    channels = volumes.shape[1]
+    table = _table(steps, volumes.dtype, _rows(volumes, steps))
+    rows = np.broadcast_to(table, (channels, table.shape[1]))
+    source, target = _bits(volumes), _bits(out)
+    kernel = _kernel(source.dtype, target.dtype)
+    width = max(1, _TABLE_SLAB // channels)
+    tasks = [(item, first) for item in range(len(volumes)) for first in range(0, volumes.shape[2], width)]
+
+    def work(task: tuple[int, int]) -> None:
+        item, first = task
+        kernel(source[item, :, first : first + width], rows, target[item, :, first : first + width])
+
+    parallel_for(work, tasks, volumes.numel())
+
+
+@lru_cache(maxsize=16)
+def _table(steps: tuple[Step, ...], dtype: torch.dtype, rows: int) -> Bits:
+    """Return the results' bits by channel and bits of the value."""
+    entries = _entries(dtype)
+    values = torch.arange(entries, dtype=torch.int32).to(_UNSIGNED[dtype.itemsize]).view(dtype)
+    return _bits(run(values.expand(rows, entries), steps, columns_of(steps, torch.device("cpu"), 1)).contiguous())
+
+
+def _entries(dtype: torch.dtype) -> int:
+    return 1 << 8 * dtype.itemsize
+
+
+def _rows(volumes: torch.Tensor, steps: tuple[Step, ...]) -> int:
+    """Return how many tables there are: one for all channels, where they are treated alike."""
+    return volumes.size(1) if any(step.columns for step in steps) else 1
+
+
+def _bits(values: torch.Tensor) -> Bits:
+    return values.view(_UNSIGNED[values.itemsize]).numpy()
+
+
+@cache
+def _kernel(source: np.dtype[Any], target: np.dtype[Any]) -> Callable[[Bits, Bits, Bits], None]:
+    """Return what looks up rows of one type; compiled at its first use, and kept on disk."""
+    sizes: dict[int, Any] = {1: types.uint8, 2: types.uint16, 4: types.uint32}
+    read, write = sizes[source.itemsize], sizes[target.itemsize]
+    arguments = (
+        types.Array(read, 2, "A", readonly=True),
+        types.Array(write, 2, "A", readonly=True),
+        types.Array(write, 2, "A"),
+    )
+    found: Callable[[Bits, Bits, Bits], None] = compiled(*arguments)(_look_up_rows)
+    return found
+
+
+def _look_up_rows(values: Any, table: Any, out: Any) -> None:
+    for row in range(values.shape[0]):
+        for place in range(values.shape[1]):
+            out[row, place] = table[row, values[row, place]]
+
+
+_KEPT = 64
+"""Kernels that are kept: a loader needs one for its batches and one for the last, smaller one."""
+Chain = Callable[[torch.Tensor], torch.Tensor]
+
+
+def compiled_chain(steps: tuple[Step, ...], volumes: torch.Tensor, *, channels_last: bool) -> Chain:
+    """Return the kernel for volumes like these; compiled at its first call, which takes seconds."""
+    return _chain(steps, (volumes.device, volumes.dtype, volumes.shape, volumes.stride()), channels_last)
+
+
+@lru_cache(maxsize=_KEPT)
+def _chain(
+    steps: tuple[Step, ...], like: tuple[torch.device, torch.dtype, torch.Size, Any], channels_last: bool
+) -> Chain:
+    device, _, shape, _ = like
+    columns = columns_of(steps, device, len(shape) - 2)
+
+    def chain(volumes: torch.Tensor, *flat: torch.Tensor) -> torch.Tensor:
+        left = iter(flat)
+        values = run(volumes, steps, [tuple(next(left) for _ in step.columns) for step in steps])
+        return values.contiguous(memory_format=torch.channels_last_3d) if channels_last else values
+
+    # torch.compile counts recompilations by code object, and gives up beyond a few: each shape gets code of its own.
+    own: Any = FunctionType(
+        chain.__code__.replace(), chain.__globals__, chain.__name__, chain.__defaults__, chain.__closure__
+    )
+    kernel: Callable[..., torch.Tensor] = torch.compile(own, fullgraph=True, dynamic=False)
+    flat = tuple(column for one in columns for column in one)
+    return lambda volumes: kernel(volumes, *flat)
+
 
 _SLAB = 2**18
 """Voxels of a slab: 1 MiB of float32. Of smaller ones, handing the interpreter's lock over at every step costs more
@@ -106,7 +237,7 @@ def _by_slabs(values: torch.Tensor, steps: tuple[Step, ...], out: torch.Tensor) 
                 run(values[item, channel, first : first + _SLAB], steps, own)
             )
 
-    share_out(work, tasks, values.numel())
+    parallel_for(work, tasks, values.numel())
 
 
 def _of_channel(columns: tuple[Columns, ...], channel: int) -> list[Columns]:

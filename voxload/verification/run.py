@@ -12,19 +12,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from voxload.atomic import remove, replacing
-from voxload.catalog import Catalog, Entry, catalog_path
-from voxload.checksums import checksums_name, recording
+from voxload.catalog.checksums import checksums_name, recording
+from voxload.catalog.table import Catalog, Entry, catalog_path
 from voxload.convert.manifest import read_manifest
 from voxload.convert.write.lock import locked
+from voxload.data.samples import location_of
 from voxload.errors import DataError, StorageError
-from voxload.parquet import read_table
+from voxload.files.atomic import remove, replacing
+from voxload.files.parquet import read_table
 from voxload.readers.chunks.checksums import ChecksumFile, ChecksumRow, Checksums
 from voxload.readers.protocol import Missing
 from voxload.readers.store import is_url
-from voxload.samples import location_of
-from voxload.verification.report import VerifyProgress, VerifyReport
-from voxload.verification.volume import VolumeCheck
+from voxload.verification.volume import VerifyProgress, VerifyReport, VolumeCheck
 
 OnProgress = Callable[[VerifyProgress], None]
 """Told how far it is, in the calling thread."""

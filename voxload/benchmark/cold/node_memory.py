@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from voxload.errors import StorageError, UsageError
-from voxload.memory_left import groups, memory_left
+from voxload.files.memory_left import groups, memory_left
 from voxload.units import format_bytes
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from voxload.atomic import replacing
 from voxload.benchmark.measure.document import record_of
 from voxload.benchmark.measure.kernel import KernelCounter
 from voxload.benchmark.measure.record import Epoch, Record, Steps, count_difference
 from voxload.errors import DataError, NotFoundError
+from voxload.files.atomic import replacing
 
 
 @dataclass(slots=True)

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from voxload.augment import Placement
 from voxload.benchmark.dlio.settings import Options, Settings
-from voxload.cutting import Cutter
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
+from voxload.data.sample_reader import SampleReader
+from voxload.data.samples import Sample
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import Missing, ReadCost
-from voxload.samples import Sample
 
 _AXES = {("hdf5", 2): "DHW", ("hdf5", 3): "CDHW", ("npy", 2): "HWD", ("npy", 3): "DHWC"}
 """Letters of a file's axes by format and axes of a record: flat records lie along D, others along C."""
@@ -172,7 +172,7 @@ class RecordDataset(VolumeDataset):
         return self._samples.sample(index % len(self) // self._per_file)
 
 
-class _RecordCutter(Cutter):
+class _RecordCutter(SampleReader):
     """Reads one layer of a file, whose layers are samples, as if it were all of the file."""
 
     def __init__(self, per_file: int, fields: Sequence[str], handles: Handles) -> None:

@@ -12,17 +12,17 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from voxload.atomic import TEMPORARY_MARK, remove
 from voxload.benchmark.generate.generated import PLAN_NAME, read_plan, write_plan
 from voxload.benchmark.generate.plan import DatasetPlan
 from voxload.benchmark.generate.storage import StoreFormat
 from voxload.benchmark.generate.stores import check_filters, sample_path, stored_sample, write_sample
-from voxload.benchmark.generate.worker_pool import worker_pool
-from voxload.catalog import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
 from voxload.convert.options import Progress
 from voxload.convert.write.lock import locked
 from voxload.convert.write.writer import writing
 from voxload.errors import StorageError, UsageError
+from voxload.files.atomic import TEMPORARY_MARK, remove
+from voxload.launch.worker_pool import worker_pool
 from voxload.units import format_bytes
 
 _SLACK = 1.05

@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from voxload.atomic import replacing
 from voxload.benchmark.generate.plan import DatasetPlan
 from voxload.benchmark.generate.values import Values, check_block
 from voxload.convert.write.writer import writing
-from voxload.documents import parse_json, read_text
 from voxload.errors import DataError, NotFoundError
+from voxload.files.atomic import replacing
+from voxload.files.regular import parse_json, read_text
 from voxload.geometry import Boundary, Box
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Volume

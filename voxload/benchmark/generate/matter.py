@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from voxload.benchmark.generate.values import TILE_VOXELS, stream, words
 from voxload.errors import UsageError
-from voxload.geometry import Box
+from voxload.geometry import Box, slabs
 from voxload.readers.protocol import Volume
-from voxload.slabs import slabs
 
 MEAN_COUNT = 2.0
 """Counts of a voxel on average."""

@@ -16,9 +16,8 @@ from voxload.benchmark.generate.matter import Matter
 from voxload.benchmark.generate.storage import Codec, Extents, Storage, StoreFormat
 from voxload.benchmark.generate.values import Noise, Pattern, Values
 from voxload.errors import DataError, UsageError
-from voxload.geometry import Box
+from voxload.geometry import Box, slabs
 from voxload.readers.protocol import Volume
-from voxload.slabs import slabs
 
 
 class Kind(enum.StrEnum):

@@ -16,7 +16,6 @@ import numpy as np
 import zarr
 from zarr.codecs import BloscCname, BloscCodec, BloscShuffle, BytesCodec, Endian, GzipCodec, ZstdCodec
 
-from voxload.atomic import replacing
 from voxload.benchmark.generate.plan import DatasetPlan
 from voxload.benchmark.generate.storage import Codec, StoreFormat, WriteBlock
 from voxload.convert.manifest import stored_bytes
@@ -24,6 +23,7 @@ from voxload.convert.sources.protocol import volume_view
 from voxload.convert.storage.hdf5 import DeferredErrorFile
 from voxload.convert.write.writer import writing
 from voxload.errors import UsageError
+from voxload.files.atomic import replacing
 from voxload.geometry import Box
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Volume

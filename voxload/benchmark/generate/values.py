@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxload.errors import UsageError
-from voxload.geometry import Boundary, Box, Piece, pieces
+from voxload.geometry import Boundary, Box, Piece, pieces, slabs
 from voxload.readers.protocol import Volume
-from voxload.slabs import slabs
 
 Words = NDArray[np.uint32]
 """Random bits, 32 for each voxel of a box, ``(d, h, w)``."""

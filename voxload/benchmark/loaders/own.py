@@ -14,7 +14,7 @@ from torch import Tensor
 from voxload.benchmark.loaders.delivery import CurrentEpoch, is_on_device
 from voxload.benchmark.loaders.protocol import Task, epoch_indices, group_sampler
 from voxload.benchmark.loaders.volumes import HDF5, NPY, RAW, ZARR2, ZARR3, dataset_of
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import UsageError
 from voxload.geometry import Box
 from voxload.grid import ProcessGrid

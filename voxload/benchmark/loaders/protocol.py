@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from voxload.benchmark.workload.workload import SHUFFLED, Share, Workload
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.loader.sampler import GroupSampler

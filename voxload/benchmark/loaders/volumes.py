@@ -6,7 +6,7 @@ from pathlib import Path
 
 from voxload.benchmark.loaders.protocol import Volume
 from voxload.benchmark.workload.workload import Workload
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.readers.axes import AxisOrder

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from voxload.atomic import replacing
 from voxload.benchmark.measure.record import Epoch, Kernel, Record, Steps
 from voxload.benchmark.workload.workload import Workload
-from voxload.documents import parse_json, read_text
 from voxload.errors import DataError, NotFoundError
-from voxload.regular import check_regular
+from voxload.files.atomic import replacing
+from voxload.files.regular import check_regular, parse_json, read_text
 
 SCHEMA = "voxload-bench/1"
 """Name and version of the format; the version changes when a word's meaning does."""

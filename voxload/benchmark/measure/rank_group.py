@@ -18,8 +18,8 @@ import torch.distributed
 
 from voxload.errors import DataError, InternalError
 from voxload.grid import launched_as
-from voxload.stores import store_over_mpi
-from voxload.wire import LONGEST, decode, encode
+from voxload.launch.rendezvous import store_over_mpi
+from voxload.launch.wire import LONGEST, decode, encode
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class RankGroup:
         Parameters
         ----------
         mine
-            A value that `voxload.wire` knows.
+            A value that `voxload.launch.wire` knows.
         kind
             The type that every rank's must have.
 

@@ -1,6 +1,6 @@
 """Picture: one plot with its words and colours, as SVG inside a page or as a PNG file.
 
-matplotlib's object interface only, as in `voxload.plots`: nothing here touches its global state.
+matplotlib's object interface only, as in `voxload.training.plots`: nothing here touches its global state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from voxload.atomic import replacing
+from voxload.files.atomic import replacing
 from voxload.text import drawn
 
 

@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from voxload.atomic import replacing
 from voxload.benchmark.measure.document import Document, Run
 from voxload.benchmark.measure.figures import PERCENTILES, SOURCES
 from voxload.benchmark.results.measures import node_count
+from voxload.files.atomic import replacing
 
 _RANKS = tuple("max" if rank == 100 else f"p{rank}" for rank in PERCENTILES)
 _FIGURES = {

@@ -16,11 +16,10 @@ from voxload.benchmark.measure.document import Document
 from voxload.benchmark.measure.rank_group import rank_group
 from voxload.benchmark.run.job import Request, fit, run_benchmark
 from voxload.benchmark.workload.workload import Workload
-from voxload.documents import parse_json
 from voxload.errors import DataError, InternalError, UsageError
+from voxload.files.regular import parse_json
 from voxload.grid import launched_as
-from voxload.launching import Hear, launch_ranks
-from voxload.rankmain import emit, run_rank
+from voxload.launch.processes import Hear, emit, launch_ranks, run_rank
 
 
 def launch_benchmark(

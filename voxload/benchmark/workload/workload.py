@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from voxload.documents import parse_json
 from voxload.errors import DataError, UsageError
+from voxload.files.regular import parse_json
 from voxload.geometry import Boundary
 from voxload.grid import spatial_counts
 
@@ -34,7 +34,7 @@ class Samples:
     axes: str = ""
     """Letters of the stored axes where files do not say so, such as ``CDHW``; empty for what they say."""
     allow_outside: bool = False
-    """Whether the paths of a catalogue may lead out of its folder; see `voxload.catalog.Catalog`."""
+    """Whether the paths of a catalogue may lead out of its folder; see `voxload.catalog.table.Catalog`."""
 
     def __post_init__(self) -> None:
         if not self.location:

@@ -14,8 +14,8 @@ from voxload.convert.manifest import Manifest
 from voxload.convert.storage import STORAGES
 from voxload.convert.storage.compression import Parts
 from voxload.convert.storage.protocol import Place
+from voxload.data.transpose import copy_turned
 from voxload.readers.protocol import Volume
-from voxload.turning import copy_turned
 
 
 def gather_voxels(chunk: Volume, voxels: Volume) -> None:

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 from numba import int64, types, uint32, uint64
 
+from voxload.catalog.statistics import BINS
 from voxload.readers.compiling import compiled, part
 from voxload.readers.pasting.intrinsics import load1, load2, load4, load8
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
-from voxload.statistics import BINS
 
 LANES = 4
 """Tables that take turns: an increment need not wait for that of an equal neighbour."""

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import float64, from_dtype, int64, types, uint16, uint64
 
+from voxload.catalog.statistics import BINS, Statistics, of_values
 from voxload.convert.encode.histogram import TABLE, TABLES, count_keys, gather, value_histograms
 from voxload.readers.compiling import compiled, part
 from voxload.readers.protocol import Volume
-from voxload.statistics import BINS, Statistics, of_values
 
 _FOLD = 1 << 18
 """Keys listed from which on equal ones are put together; a chunk has at most 65,536."""

@@ -22,9 +22,8 @@ from voxload.convert.executors.dask_task import TOPIC, ClusterTask, dask_library
 from voxload.convert.executors.local import Tell
 from voxload.convert.plan.volumeplan import VolumePlan
 from voxload.convert.write.pipeline import Tally
-from voxload.documents import parse_json, read_document
 from voxload.errors import NotFoundError, StorageError, UsageError, VoxloadError
-from voxload.regular import check_regular
+from voxload.files.regular import check_regular, parse_json, read_document
 
 _CONNECT = 10.0
 """Seconds in which a scheduler must answer."""

@@ -26,8 +26,8 @@ from voxload.convert.gridding.gadget import GadgetHeader, GadgetSnapshot, descri
 from voxload.convert.gridding.particles import Masses, ParticleChoice, Positions, check_masses, native
 from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError
+from voxload.files.regular import open_regular
 from voxload.readers.faults import translated
-from voxload.regular import open_regular
 
 _HEADER_BYTES = 256
 _LABEL_BYTES = 8

@@ -13,11 +13,11 @@ from voxload.convert.manifest import SourceFile
 from voxload.convert.sources import Source
 from voxload.convert.sources.protocol import RawCube
 from voxload.errors import DataError, NotFoundError, UsageError
-from voxload.names import safe_dataset, safe_name
+from voxload.files.names import safe_dataset, safe_name
+from voxload.files.regular import check_regular
 from voxload.readers.faults import translated
 from voxload.readers.foreign import foreign_error, member_error
 from voxload.readers.storage.traversal import check_links, check_within
-from voxload.regular import check_regular
 
 _SUFFIX = re.compile(r"(\.nii)?\.[A-Za-z][A-Za-z0-9]*$")
 _PROMISING = frozenset({".h5", ".hdf5", ".npy", ".npz", ".nii", ".fits", ".nrrd", ".mha", ".mhd", ".asdf", ".tfrecord"})

@@ -12,7 +12,7 @@ from functools import partial
 from math import isfinite, prod
 from pathlib import Path
 
-from voxload.catalog import Entry
+from voxload.catalog.table import Entry
 from voxload.convert.gridding import GriddedSource, open_cubes
 from voxload.convert.layout import FILE_AIM, FILE_BYTES, Extents, Wishes, plan_layout
 from voxload.convert.manifest import Manifest, Member, Part
@@ -27,7 +27,7 @@ from voxload.convert.sources.names import check_extents
 from voxload.convert.sources.protocol import RawCube
 from voxload.convert.targets.files import SideCars
 from voxload.errors import DataError, UsageError
-from voxload.names import inside, safe_name
+from voxload.files.names import inside, safe_name
 from voxload.text import is_text
 
 MANY = 256

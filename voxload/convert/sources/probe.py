@@ -8,9 +8,9 @@ from pathlib import Path
 
 from voxload.convert.sources.hdf5contents import Hdf5Tree
 from voxload.errors import DataError
+from voxload.files.regular import open_regular
 from voxload.readers.faults import translated
 from voxload.readers.hdf5.file import find_superblock
-from voxload.regular import open_regular
 
 HEAD_BYTES = 4096
 """Bytes of a file that formats look at; the longest signature, of a FITS file, ends within the first 2880."""

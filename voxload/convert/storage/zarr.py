@@ -20,11 +20,11 @@ import crc32c
 import numpy as np
 import zarr
 
-from voxload.atomic import TEMPORARY_MARK, sync
 from voxload.convert.manifest import ATTRIBUTE, AXES, Manifest
 from voxload.convert.storage.compression import Compression, ZarrEncoder
 from voxload.convert.storage.protocol import Place, StoredChunk
-from voxload.names import inside
+from voxload.files.atomic import TEMPORARY_MARK, sync
+from voxload.files.names import inside
 
 _NONE = np.uint64(2**64 - 1)
 """Offset and length of a chunk that a shard does not have, beyond the volume's border."""

@@ -15,12 +15,11 @@ from typing import Any, TextIO
 from voxload.convert.sources.libraries import library
 from voxload.convert.targets.cells import finite_number, table_of_cells, table_of_mapping
 from voxload.convert.targets.table import FolderTargets, TargetTable
-from voxload.documents import parse_json, read_text
 from voxload.errors import DataError, NotFoundError, UsageError
-from voxload.limits import TABLE
-from voxload.parquet import read_table
+from voxload.files.limits import TABLE
+from voxload.files.parquet import read_table
+from voxload.files.regular import check_regular, open_regular, parse_json, read_text
 from voxload.readers.faults import translated
-from voxload.regular import check_regular, open_regular
 
 _OBJECT = 8
 """Bytes that a byte of text takes as Python's objects, a string for each cell."""

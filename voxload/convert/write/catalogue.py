@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from voxload.atomic import remove_partials
-from voxload.catalog import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.statistics import VolumeSummary
+from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
 from voxload.convert.manifest import AXES, Manifest, read_manifest
 from voxload.convert.options import StoredFormat
 from voxload.convert.write.writer import writing
 from voxload.errors import DataError, NotFoundError, UsageError
-from voxload.summary import VolumeSummary
+from voxload.files.atomic import remove_partials
 
 Complete = tuple[Path, Manifest]
 """A complete volume: its final path and its manifest."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from voxload.atomic import remove_withdrawn, withdraw
 from voxload.convert.manifest import Manifest, read_manifest, stored_bytes
 from voxload.convert.options import StoredFormat
 from voxload.convert.plan.volumeplan import VolumePlan
 from voxload.convert.write.catalogue import complete_volumes
 from voxload.convert.write.writer import writing
 from voxload.errors import UsageError
+from voxload.files.atomic import remove_withdrawn, withdraw
 
 
 def is_complete(volume: VolumePlan) -> bool:

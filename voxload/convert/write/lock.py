@@ -22,7 +22,7 @@ from pathlib import Path
 from voxload.convert.options import Share
 from voxload.convert.write.records import open_record, read_record
 from voxload.errors import StorageError, UsageError
-from voxload.private import ForeignError
+from voxload.files.private import ForeignError
 
 LOCK_NAME = ".voxload-convert.lock"
 """Name of the lock file; it is there only while a conversion runs, or after one was killed."""

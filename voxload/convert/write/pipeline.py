@@ -12,6 +12,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from itertools import chain
 
+from voxload.catalog.statistics import Statistics
 from voxload.convert.encode.encoding import Encode, Encoded, Piece
 from voxload.convert.encode.staging import TileReadAhead, stage
 from voxload.convert.encode.statistics import StatisticsSum
@@ -23,7 +24,6 @@ from voxload.convert.storage.protocol import Place
 from voxload.convert.write.writer import VolumeWriter
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.statistics import Statistics
 
 
 class Recorder:

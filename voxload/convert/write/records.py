@@ -21,7 +21,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from voxload.private import ForeignError
+from voxload.files.private import ForeignError
 
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 

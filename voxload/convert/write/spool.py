@@ -15,7 +15,7 @@ from pathlib import Path
 
 from voxload.convert.plan.tiles import WRITES
 from voxload.errors import StorageError
-from voxload.names import inside
+from voxload.files.names import inside
 
 OPEN_FILES = 64
 """Files kept open: a slab of a volume is of fewer shards, and other work of the process needs descriptors, too."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.loader.cache import CLAIRVOYANT, Cache
 from voxload.loader.caching.blocks import DatasetBlocks
 from voxload.loader.caching.epoch_plans import EpochPlans, LineMembers

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, IterableDataset
 
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.errors import InternalError, UsageError
 from voxload.loader.order.generators import GeneratorPositions, generator_at
 from voxload.loader.order.index_sources import Draws, IndexSource, KnownSource, UnknownSource, restore, snapshot_of

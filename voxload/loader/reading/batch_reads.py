@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import torch
 
-from voxload.dataset import VolumeDataset
+from voxload.data.dataset import VolumeDataset
 from voxload.loader.batch import Batch, Column
 from voxload.loader.reading.sample_reads import SamplePlace, SampleRead, SpareBytes, to_columns
 from voxload.loader.reading.staging import StagingRing

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from voxload.dataset import FieldLayout, VolumeDataset
+from voxload.data.dataset import FieldLayout, VolumeDataset
 from voxload.loader.batch import Column, Ragged, unequal_blocks
 from voxload.readers.protocol import ReadCost, Volume
 

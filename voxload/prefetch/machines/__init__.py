@@ -12,10 +12,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from voxload.documents import read_text
 from voxload.errors import NotFoundError, UsageError
+from voxload.files.regular import check_regular, read_text
 from voxload.prefetch.simulation.machine import Machine, Network, NodeTier, Rates, Staging, Storage
-from voxload.regular import check_regular
 from voxload.units import parse_bytes
 
 _SUFFIX = ".toml"

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from voxload.documents import parse_json
 from voxload.errors import DataError
+from voxload.files.regular import parse_json
 from voxload.prefetch import events
 from voxload.prefetch.events import Event, Instruction, Part, Source
 from voxload.prefetch.placement import RankPlan

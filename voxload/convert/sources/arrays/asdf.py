@@ -21,9 +21,9 @@ from voxload.convert.sources.names import check_image_names, wanted_images
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import RawCube, Source
 from voxload.errors import DataError, UsageError
+from voxload.files.regular import open_regular
 from voxload.readers.axes import AxisOrder, resolve_axes
 from voxload.readers.faults import translated
-from voxload.regular import open_regular
 
 _TREE_END = re.compile(rb"\r?\n\.\.\.\r?\n")
 _BLOCK_MAGIC = b"\xd3BLK"

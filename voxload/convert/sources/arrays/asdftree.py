@@ -14,9 +14,9 @@ import numpy as np
 
 from voxload.convert.sources.libraries import library
 from voxload.errors import DataError, UsageError
-from voxload.limits import DOCUMENT, MEMBERS
+from voxload.files.limits import DOCUMENT, MEMBERS
+from voxload.files.regular import open_regular
 from voxload.readers.faults import translated
-from voxload.regular import open_regular
 
 _NDARRAY_TAG = "stsci.edu:asdf/core/ndarray-"
 _ORDERS = ("big", "little")

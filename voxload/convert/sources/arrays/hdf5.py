@@ -16,8 +16,8 @@ from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.names import candidate_datasets, check_extents, chosen_datasets
 from voxload.convert.sources.probe import Probe, hdf5_tree
 from voxload.convert.sources.protocol import RawCube, Source, plain_values
-from voxload.documents import parse_json
 from voxload.errors import DataError
+from voxload.files.regular import parse_json
 from voxload.readers.axes import declared_axes
 from voxload.readers.faults import translated
 from voxload.text import listed

@@ -27,10 +27,10 @@ from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import Source
 from voxload.errors import DataError, NotFoundError, UsageError
-from voxload.limits import MEMBERS
+from voxload.files.limits import MEMBERS
+from voxload.files.regular import open_regular
 from voxload.readers.axes import AxisOrder, resolve_axes
 from voxload.readers.faults import translated
-from voxload.regular import open_regular
 
 _SIGNATURE = b"PK\x03\x04"
 _LOCAL = struct.Struct("<4s22xHH")

@@ -17,8 +17,8 @@ from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.names import check_extents, chosen_datasets
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import RawCube, ReadInto, Source, filled, plain_values
-from voxload.documents import parse_json, read_document
 from voxload.errors import DataError
+from voxload.files.regular import parse_json, read_document
 from voxload.geometry import Box, chunks_touched
 from voxload.readers.axes import AxisOrder, declared_axes
 from voxload.readers.faults import translated

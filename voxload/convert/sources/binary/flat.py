@@ -21,11 +21,11 @@ import numpy as np
 
 from voxload.convert.sources.protocol import RawCube, ReadInto
 from voxload.errors import DataError
+from voxload.files.regular import open_regular
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Volume
-from voxload.regular import open_regular
 
 DEFAULT_DATASET = "volume"
 """Name of a volume whose file gives it none."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from voxload.errors import DataError, UsageError
-from voxload.regular import open_regular
+from voxload.files.regular import open_regular
 
 _READ_BYTES = 2**16
 _MOST_DECODED = 2**18

@@ -19,7 +19,7 @@ from voxload.convert.sources.binary.inflater import GZIP_MAGIC, Inflater, inflat
 from voxload.convert.sources.binary.streams import PIECE_BYTES, decoding
 from voxload.convert.sources.probe import HEAD_BYTES, Probe
 from voxload.errors import DataError
-from voxload.regular import open_regular
+from voxload.files.regular import open_regular
 
 _FRAME = struct.Struct("<QI")
 _CRC = struct.Struct("<I")

@@ -24,11 +24,11 @@ from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import RawCube, ReadInto, Source
 from voxload.errors import DataError, UsageError
+from voxload.files.regular import open_regular
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, resolve_axes
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Volume
-from voxload.regular import open_regular
 
 MARKER_BYTES = 4
 """Bytes of a record marker."""

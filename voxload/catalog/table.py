@@ -1,0 +1,322 @@
+"""Catalog: the table of samples, one row per stored volume, kept as Parquet.
+
+=================  ==============  ==============================================================
+column             type            meaning
+=================  ==============  ==============================================================
+``sample``         string          sample id; several rows share it when a sample has several volumes
+``path``           string          file or folder, relative to the catalogue's own folder
+``dataset``        string          name of the volume inside the file; empty where files hold one array
+``shape``          list of int64   extents as stored, in the order of ``axes``
+``dtype``          string          numpy name with byte order, such as ``<i2``
+``axes``           string          a permutation of ``DHW`` or ``CDHW``: the order of the axes as stored
+``stored_bytes``   int64           bytes of the volume in storage, compressed
+``checksums``      string          Parquet file with the checksums of the volume's chunks, relative to the same
+                                   folder; empty where there are none
+``window``         list of int64   first voxel (d, h, w) of the sample in what is stored, where several samples share a
+                                   volume, and ``shape`` is the sample's; null where it is all of it
+``universe``       string          what the sample was cut from; empty where it is whole. Samples of one universe are
+                                   never parted by a split into training and test
+``origin``         list of int64   first voxel (d, h, w) of the sample in its universe; null where it is whole
+``statistics``     struct          figures of the voxels for normalisation, see `statistics`; may be null
+any other number   float64         one target a column; equal in all rows of a sample
+=================  ==============  ==============================================================
+
+The columns from ``checksums`` to ``statistics`` may be left out. Any tool that writes Parquet can make a catalogue;
+pandas and duckdb read it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from voxload.catalog.columns import COLUMNS, check_columns, check_paths, column, column_of, conform, is_target
+from voxload.catalog.statistics import VolumeSummary
+from voxload.errors import DataError, NotFoundError, StorageError, UsageError
+from voxload.files.atomic import replacing
+from voxload.files.parquet import read_table
+from voxload.readers.store import is_url
+
+CATALOG_NAME = "catalog.parquet"
+"""File name of the catalogue in a converted folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One stored volume of one sample: a row of the catalogue."""
+
+    sample: str
+    """Sample id."""
+    path: str
+    """File or folder, relative to the catalogue's folder, or absolute."""
+    dataset: str
+    """Name of the volume inside the file; empty where the file holds one array."""
+    shape: tuple[int, ...]
+    """Extents as stored, in the order of `axes`."""
+    dtype: str
+    """numpy type string with byte order, such as ``<i2``."""
+    axes: str
+    """Order of the axes as stored."""
+    stored_bytes: int
+    """Bytes of the volume in storage."""
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """Target name to value; equal in every row of a sample."""
+    checksums: str = ""
+    """File with the checksums of the volume's chunks, relative to the catalogue's folder; empty without."""
+    window: tuple[int, int, int] | None = None
+    """First voxel (d, h, w) in what is stored, where several samples share it; None where the sample is all of it."""
+    universe: str = ""
+    """What the sample was cut from; empty where it is whole."""
+    origin: tuple[int, int, int] | None = None
+    """First voxel (d, h, w) in the universe; None where the sample is whole."""
+    statistics: VolumeSummary | None = None
+    """Figures of the voxels, to write; `Catalog.summary` reads them."""
+
+    @property
+    def volume(self) -> str:
+        """Id of the stored volume in this catalogue: the sample's, or the path where samples share it."""
+        return self.sample if self.window is None else self.path
+
+    @property
+    def summed_as(self) -> str:
+        """Id under which the volume's checksums are kept, which stays when a catalogue moves and its paths change."""
+        folder = os.path.dirname(self.checksums)  # noqa: PTH120 - a URL's, too
+        if self.window is None or is_url(self.path) or os.path.isabs(self.path) or not folder:  # noqa: PTH117 - as above
+            return self.volume
+        return os.path.relpath(self.path, folder)
+
+
+class Catalog:
+    """An immutable table of samples; safe to share between threads and cheap to send to processes.
+
+    Parameters
+    ----------
+    table
+        The columns listed at the top of this module, and targets.
+    root
+        The folder that relative paths count from.
+    allow_outside
+        Whether volumes and checksums may lie outside of `root`: by ``..``, from the root on, behind a URL, or through
+        a link, which is looked at when the volume is opened. Allow it of catalogues whose maker you trust: whatever
+        is named there is read with your rights.
+
+    Raises
+    ------
+    UsageError
+        When a path leads out of `root` that must not.
+    DataError
+        When a column is missing, occurs twice, has nulls or the wrong type, or a sample names one dataset twice.
+    """
+
+    def __init__(self, table: pa.Table, root: Path, *, allow_outside: bool = False) -> None:
+        self.root = root
+        self.allow_outside = allow_outside
+        check_columns(table, root)
+        self.target_names: tuple[str, ...] = tuple(column.name for column in table.schema if is_target(column))
+        arrays = [conform(column_of(table, name), name, kind, root) for name, kind in COLUMNS.items()]
+        arrays += [table.column(name) for name in self.target_names]
+        self.table = pa.Table.from_arrays(arrays, names=[*COLUMNS, *self.target_names]).combine_chunks()
+        self._rows = self._index()
+        check_paths(self.table, root, allow_outside=allow_outside)
+
+    def _index(self) -> dict[tuple[str, str], int]:
+        samples, datasets = (self.table.column(name).to_pylist() for name in ("sample", "dataset"))
+        rows: dict[tuple[str, str], int] = {}
+        for row, key in enumerate(zip(samples, datasets, strict=True)):
+            if key in rows:
+                raise DataError(
+                    f"catalogue in {self.root}, sample {key[0]!r}",
+                    found=f"dataset {key[1]!r} twice",
+                    expected="each dataset once",
+                )
+            rows[key] = row
+        return rows
+
+    @classmethod
+    def from_entries(cls, entries: Iterable[Entry], root: Path, *, allow_outside: bool = False) -> Catalog:
+        """Build a catalogue from rows; ids are sorted, so that equal rows give equal catalogues.
+
+        Raises UsageError where a path leads out of `root` that must not, DataError when rows have different targets or
+        a target is not finite.
+        """
+        rows = sorted(entries, key=lambda entry: (entry.sample, entry.dataset))
+        names = list(rows[0].targets) if rows else []
+        for entry in rows:
+            if set(entry.targets) != set(names):
+                raise DataError(
+                    f"sample {entry.sample!r}",
+                    found=f"targets {sorted(entry.targets)}",
+                    expected=f"the targets of the other samples, {sorted(names)}",
+                )
+        columns: dict[str, Sequence[Any]] = {name: [getattr(entry, name) for entry in rows] for name in COLUMNS}
+        columns["statistics"] = [entry.statistics and entry.statistics.to_row() for entry in rows]
+        arrays = [column(columns[name], kind) for name, kind in COLUMNS.items()]
+        arrays += [column([entry.targets[name] for entry in rows], pa.float64()) for name in names]
+        catalog = cls(pa.Table.from_arrays(arrays, names=[*COLUMNS, *names]), root, allow_outside=allow_outside)
+        catalog.check_targets(names)
+        return catalog
+
+    @classmethod
+    def read(cls, path: str | Path, *, allow_outside: bool = False) -> Catalog:
+        """Read a catalogue from a Parquet file or the folder that holds one; `allow_outside` is that of the class.
+
+        Raises
+        ------
+        UsageError
+            When a path leads out of the catalogue's folder that must not.
+        NotFoundError
+            When there is no such file.
+        DataError
+            When it is not Parquet or lacks columns.
+        """
+        path = catalog_path(path)
+        try:
+            table = read_table(path)
+            table.validate(full=True)  # or text that is none would only be noticed when it is used
+            return cls(table, path.parent, allow_outside=allow_outside)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+            raise _not_found(path) from error
+        except PermissionError as error:
+            raise StorageError(f"catalogue {path}", found="permission denied") from error
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"catalogue {path}",
+                found=str(error).splitlines()[0].rstrip("."),
+                expected="a complete Parquet file",
+                remedy="name a catalogue, which voxload convert writes, or its folder; restore one that is damaged",
+            ) from error
+
+    def write(self, path: str | Path) -> None:
+        """Write the catalogue to `path`; it appears whole or not at all.
+
+        Raises NotFoundError when there is no such folder, StorageError when it takes no file.
+        """
+        try:
+            with replacing(Path(path)) as temporary:
+                pq.write_table(self.table, temporary, write_page_checksum=True)
+        except FileNotFoundError as error:
+            raise NotFoundError(f"catalogue {path}", found="no such folder", remedy="make the folder first") from error
+        except OSError as error:
+            raise StorageError(
+                f"catalogue {path}", found=str(error).splitlines()[0], remedy="nothing was kept"
+            ) from error
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """Sample id and dataset name of each row, in the order of the rows."""
+        return tuple(self._rows)
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """The dataset names that occur, sorted."""
+        return tuple(sorted({dataset for _, dataset in self._rows}))
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        """The sample ids, sorted."""
+        return tuple(sorted({sample for sample, _ in self._rows}))
+
+    def entry(self, sample: str, dataset: str) -> Entry:
+        """Return the row of one volume without its statistics, which `summary` gives.
+
+        Raises NotFoundError that lists the sample's datasets.
+        """
+        row = self._rows.get((sample, dataset))
+        if row is None:
+            there = sorted(name for other, name in self._rows if other == sample)
+            raise NotFoundError(
+                f"sample {sample!r} in the catalogue",
+                found=f"no dataset {dataset!r}",
+                expected=f"one of {there}" if there else "a sample that is in the catalogue",
+            )
+        plain = [name for name in COLUMNS if name != "statistics"]
+        values = {name: self.table.column(name)[row].as_py() for name in (*plain, *self.target_names)}
+        targets = {name: _number(values.pop(name)) for name in self.target_names}
+        lists = {name: values[name] and tuple(values[name]) for name in ("shape", "window", "origin")}
+        return Entry(**{**values, **lists}, targets=targets)
+
+    def summary(self, sample: str, dataset: str) -> VolumeSummary | None:
+        """Return the figures of one volume's voxels, or None where they are not known; raises as `entry` does."""
+        self.entry(sample, dataset)
+        found = self.table.column("statistics")[self._rows[sample, dataset]].as_py()
+        return None if found is None else VolumeSummary.from_row(found)
+
+    def select(self, samples: Iterable[str]) -> Catalog:
+        """Return the catalogue of those samples only; raises NotFoundError on an unknown id."""
+        wanted = set(samples)
+        unknown = wanted - set(self.samples)
+        if unknown:
+            raise NotFoundError("catalogue", found=f"no sample {min(unknown)!r}", remedy="see Catalog.samples")
+        rows = [row for (sample, _), row in self._rows.items() if sample in wanted]
+        return Catalog(
+            self.table.take(pa.array(sorted(rows), type=pa.int64())), self.root, allow_outside=self.allow_outside
+        )
+
+    def check_targets(self, names: Iterable[str]) -> None:
+        """Refuse targets that are null, not finite or not the same in all rows of a sample, naming the first such.
+
+        Raises
+        ------
+        NotFoundError
+            When a name is no target of this catalogue.
+        DataError
+            When a value is not finite: a network trained on it is lost without a message. When two rows of a
+            sample differ: which of them is true?
+        """
+        for name in names:
+            if name not in self.target_names:
+                raise NotFoundError(
+                    f"target {name!r}",
+                    found="no such column in the catalogue",
+                    expected=f"one of {list(self.target_names)}",
+                )
+            first: dict[str, float] = {}
+            samples = self.table.column("sample").to_pylist()
+            for sample, value in zip(samples, self.table.column(name).to_pylist(), strict=True):
+                is_finite = value is not None and math.isfinite(value)
+                if not is_finite or first.setdefault(sample, value) != value:
+                    raise DataError(
+                        f"target {name!r} of sample {sample!r}",
+                        found=f"{first[sample]} and {value}" if is_finite else str(value),
+                        expected="one value in all rows of the sample" if is_finite else "a finite number",
+                        remedy="mend the value at its source or leave the sample out",
+                    )
+
+    def check_not_empty(self) -> None:
+        """Refuse a catalogue without rows."""
+        if not len(self):
+            raise UsageError("catalogue", found="no rows", expected="one sample or more")
+
+
+def catalog_path(path: str | os.PathLike[str]) -> Path:
+    """Return the catalogue that a path names, itself or by its folder."""
+    path = Path(path)
+    return path / CATALOG_NAME if path.is_dir() else path
+
+
+def _not_found(path: Path) -> NotFoundError:
+    """Return what tells someone who named a folder of raw files how a catalogue comes into being."""
+    if path.name == CATALOG_NAME and path.parent.is_dir():
+        return NotFoundError(
+            f"folder {path.parent}",
+            found=f"no {CATALOG_NAME} in it",
+            expected="a catalogue, or a folder that holds one",
+            remedy=f"of raw files make one first: voxload convert {shlex.quote(str(path.parent))} FOLDER",
+        )
+    return NotFoundError(f"catalogue {path}", found="no such file", remedy="check the path, or voxload convert")
+
+
+def _number(value: float | None) -> float:
+    """Return a target as float; a null becomes NaN, which check_targets refuses."""
+    return math.nan if value is None else float(value)

@@ -1,0 +1,39 @@
+"""``voxload bench report``: results as one page that needs no network, and its plots as pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from voxload.benchmark.report.page import draw, page
+from voxload.benchmark.report.result import read_results
+from voxload.cli.options import check_file, check_folder
+from voxload.files.atomic import replacing
+from voxload.text import shown
+
+EPILOG = "Example: voxload bench report 1-rank.json 2-ranks.json 4-ranks.json --output report.html --png plots"
+"""Shown at the end of the command's help."""
+
+
+def report(
+    results: Annotated[list[Path], typer.Argument(help="Results of voxload bench run.", show_default=False)],
+    *,
+    output: Annotated[Path, typer.Option(help="The page, an HTML file.")] = Path("report.html"),
+    png: Annotated[
+        Path | None, typer.Option(help="Folder that gets the plots as PNG files too.", show_default=False)
+    ] = None,
+) -> None:
+    """Draw results: throughput, latencies, stalls over time, bytes by tier, read amplification and epochs."""
+    check_file("--output", output)
+    check_folder("--png", png)
+    found = read_results(results)
+    plots = draw(found)
+    with replacing(output) as temporary:
+        temporary.write_text(page(found, plots), encoding="utf-8")
+    print(f"wrote {shown(str(output))}")
+    if png is not None:
+        png.mkdir(parents=True, exist_ok=True)
+        for picture in plots.every:
+            print(f"wrote {shown(str(picture.write_png(png)))}")

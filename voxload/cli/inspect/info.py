@@ -1,0 +1,156 @@
+"""``voxload info``: what a file holds, raw or stored, and what reading it costs each rank of a grid."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import RenderableType
+
+from voxload.catalog.table import Catalog
+from voxload.cli.inspect.catalog import CatalogRow, catalog_figures, catalog_table, is_catalog, read_catalog
+from voxload.cli.inspect.raw import LISTED, Choice, RawListing, listing_tables, names_table
+from voxload.cli.inspect.stored import Ranks, advice_line, cost_table, plot_volume, volume_figures, volume_table
+from voxload.cli.inspect.subject import Given, Subject, find_subject
+from voxload.cli.options import AllowOutside, check_file, headerless
+from voxload.cli.terminal import Screen
+from voxload.convert.sources.hints import MemoryOrder
+from voxload.errors import UsageError
+from voxload.geometry import Boundary, Halo
+from voxload.readers import Location, Missing, open_reader
+
+EPILOG = "Example: voxload info universe.zarr --spatial 2,2,2 --halo 1 --plot slices.png"
+"""Shown at the end of the command's help."""
+
+
+def info(
+    path: Annotated[
+        str, typer.Argument(help="A raw file or a folder of them, a volume, its URL, a catalogue.", show_default=False)
+    ],
+    *,
+    dataset: Annotated[str, typer.Option(help="Name of the volume inside the file.")] = "",
+    sample: Annotated[str, typer.Option(help="Id of the sample, of a catalogue or of raw files with several.")] = "",
+    part: Annotated[str, typer.Option(help="Which of several samples in a raw file, such as 0007.")] = "",
+    kind: Annotated[str, typer.Option("--from", help="Format of a raw file; found out if not given.")] = "",
+    axes: Annotated[str, typer.Option(help="Order of the axes as stored, such as DHWC.")] = "",
+    shape: Annotated[str, typer.Option(help="Headerless binary: extents as stored, such as 512,512,512.")] = "",
+    dtype: Annotated[str, typer.Option(help="Headerless binary: numpy type, such as <f4.")] = "",
+    order: Annotated[
+        MemoryOrder | None,
+        typer.Option(help="Headerless binary: whether the last index runs fastest (C, the default) or the first (F)."),
+    ] = None,
+    header_bytes: Annotated[int, typer.Option(help="Headerless binary: bytes before the first voxel.", min=0)] = 0,
+    spatial: Annotated[str, typer.Option(help="Grid d,h,w: show what each of its ranks reads.")] = "",
+    halo: Annotated[int, typer.Option(help="Voxels wanted around each block.", min=0)] = 0,
+    boundary: Annotated[Boundary, typer.Option(help="What lies outside the sample.")] = Boundary.ZERO,
+    plot: Annotated[Path | None, typer.Option(help="Draw the three central planes into this PNG file.")] = None,
+    allow_outside: AllowOutside = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print figures as JSON.")] = False,
+) -> None:
+    """Say what a file is, how it is stored, and what reading it costs.
+
+    Of a raw file, the cubes that a conversion would find in it; no voxel is read but those of a picture.
+    """
+    check_file("--plot", plot)
+    answer = Answer(Ranks(spatial, Halo.parse(halo), boundary), plot)
+    if not is_catalog(path):
+        binary = headerless(shape, dtype, order=order, header_bytes=header_bytes)
+        choice = Choice(sample, dataset, part)
+        answer.add_subject(
+            find_subject(Given(path, choice, axes=axes, headerless=binary, kind=kind, allow_outside=allow_outside))
+        )
+    elif sample or plot is not None or spatial:
+        answer.add_row(CatalogRow.find(read_catalog(path, allow_outside=allow_outside), sample, dataset))
+    else:
+        answer.add_catalog(read_catalog(path, allow_outside=True))  # opens nothing that it names
+    answer.show(as_json=as_json)
+
+
+@dataclass(slots=True)
+class Answer:
+    """Figures, and the tables that show them."""
+
+    ranks: Ranks
+    """Who would read."""
+    plot: Path | None
+    """Where a picture goes; None for no picture."""
+    figures: dict[str, Any] = field(default_factory=dict)
+    """Plain values."""
+    tables: list[RenderableType] = field(default_factory=list)
+    """The same for people."""
+
+    def add_catalog(self, catalog: Catalog) -> None:
+        """Add what a catalogue holds in all."""
+        self.figures |= catalog_figures(catalog)
+        self.tables.append(catalog_table(self.figures))
+
+    def add_row(self, row: CatalogRow) -> None:
+        """Add one volume of one sample of a catalogue."""
+        self._add_volume(row.location, row.rows(), sample=row.entry.sample)
+        self.figures |= row.figures()
+
+    def add_subject(self, subject: Subject) -> None:
+        """Add what a path is; raises UsageError when ranks are asked for of what no rank can read."""
+        listing = subject.listing
+        if subject.many:
+            self._add_many(subject)
+        if subject.stored is not None:
+            packed = subject.packed
+            self._add_volume(subject.stored, {} if packed is None else packed.rows())
+            if packed is not None:
+                self.figures |= {"sample": packed.sample, "packed_samples": packed.samples}
+        elif listing is not None:
+            self._add_raw(listing)
+        if listing is not None:
+            self.figures |= listing.figures()
+            self.tables.append(listing_tables(listing))
+        if subject.refusal:
+            self.figures["refusal"] = subject.refusal
+            self.tables.append(f"voxload convert would not take it: {subject.refusal}")
+
+    def show(self, *, as_json: bool) -> None:
+        """Print figures or tables."""
+        if as_json:
+            print(json.dumps(self.figures))
+            return
+        console = Screen()
+        for table in self.tables:
+            console.print(table)
+
+    def _add_volume(self, location: Location, rows: dict[str, str], *, sample: str = "") -> None:
+        with closing(open_reader(location, missing=Missing.FILL)) as reader:
+            costs, advice = self.ranks.costs(reader), self.ranks.advice(reader)
+            figures = volume_figures(reader)
+            self.figures |= figures | {
+                "ranks": [cost.figures() for cost in costs],
+                "advice": asdict(advice) if advice is not None else None,
+            }
+            self.tables.append(volume_table(figures, rows))
+            if advice is not None:
+                self.tables += [cost_table(costs), advice_line(advice, costs)]
+            if self.plot is not None:
+                plot_volume(reader, self.plot, sample=sample)
+
+    def _add_many(self, subject: Subject) -> None:
+        if self.ranks.spatial or self.plot is not None:
+            raise UsageError(
+                subject.format, found=f"{len(subject.many)} volumes", expected="one", remedy="name one with --dataset"
+            )
+        shown = list(subject.many[:LISTED])
+        self.figures |= {"format": subject.format, "volumes": len(subject.many), "datasets": shown}
+        self.tables.append(names_table(subject.format, subject.many))
+
+    def _add_raw(self, listing: RawListing) -> None:
+        if self.ranks.spatial:
+            raise UsageError(
+                f"--spatial of {listing.path}",
+                found=listing.format or "raw files",
+                expected="a volume that ranks can read boxes of",
+                remedy="convert it with voxload convert, or name one volume of it with --dataset",
+            )
+        if self.plot is not None:
+            listing.plot(self.plot)

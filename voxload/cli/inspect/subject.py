@@ -1,0 +1,186 @@
+"""Subject: what a path given to ``voxload info`` is: a stored volume, raw cubes, or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from voxload.cli.inspect.raw import Choice, RawListing
+from voxload.cli.inspect.stored import extents
+from voxload.convert.manifest import read_manifest
+from voxload.convert.sources.hints import Headerless, Hints, MemoryOrder
+from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.files.regular import check_regular
+from voxload.readers import Location, find_format, holds, is_crowded
+from voxload.readers.protocol import Window
+from voxload.readers.store import is_url
+from voxload.text import listed
+
+_HEADERLESS, _NAMELESS = "raw", "HDF5"
+"""The readers' formats of files that nothing is known of, and of those that name no axes."""
+MANY = 1000
+"""Volumes of a file or hierarchy from which on only their names are shown: each takes a look at its metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the caller says of a path."""
+
+    path: str
+    """The path."""
+    choice: Choice
+    """Which cubes are wanted."""
+    axes: str = ""
+    """Order of the axes as stored; empty where the file says it."""
+    headerless: Headerless | None = None
+    """Shape, type and order of a file without a header."""
+    kind: str = ""
+    """Name of the raw format; empty to find out."""
+    allow_outside: bool = False
+    """Whether files that a header names may lie outside of its folder."""
+
+    @property
+    def hints(self) -> Hints:
+        """The same for raw formats."""
+        datasets = (self.choice.dataset,) if self.choice.dataset else ()
+        return Hints(self.axes or None, self.headerless, datasets, self.kind, self.allow_outside)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One of several samples in one stored volume: a window of it, as training reads it."""
+
+    sample: str
+    """Its id."""
+    samples: int
+    """How many there are."""
+    volume: str
+    """Extents of the volume that they share."""
+
+    def rows(self) -> dict[str, str]:
+        """Return the same for a table."""
+        return {"sample": f"{self.sample}, of {self.samples} packed into {self.volume}; --sample chooses another"}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a path is."""
+
+    stored: Location | None = None
+    """The volume that readers read there."""
+    listing: RawListing | None = None
+    """The cubes that a conversion finds there."""
+    refusal: str = ""
+    """Why a conversion would not take it, where readers do."""
+    packed: Packed | None = None
+    """Which of several samples that a conversion packed into one volume `stored` is."""
+    many: tuple[str, ...] = ()
+    """The names of its volumes, where these are too many to look at."""
+    format: str = ""
+    """Format of these."""
+
+
+def find_subject(given: Given) -> Subject:
+    """Look at a path with the readers and with the formats of a conversion.
+
+    Raises
+    ------
+    NotFoundError
+        When there is nothing, or not what was chosen.
+    UsageError
+        When neither knows the path, or the caller has to say more.
+    DataError
+        When it is damaged.
+    """
+    if not is_url(given.path):
+        check_regular(given.path)
+    names, known = _stored_names(given)
+    if len(names) > MANY and given.choice == Choice():
+        return Subject(many=names, format=known)
+    if is_url(given.path):
+        return Subject(stored=_location(given, _one(given, names), None))
+    if _is_converted(Path(given.path)):
+        return _converted(given, _one(given, names))
+    dataset = given.choice.dataset
+    if dataset and names == (dataset,) and is_crowded(find_format(given.path), given.path, MANY):
+        return Subject(stored=_location(given, dataset, None))  # without a look at the others
+    is_named = dataset in names if dataset else len(names) == 1
+    try:
+        listing = RawListing.look(given.path, given.hints, given.choice)
+    except (UsageError, DataError) as error:
+        # Readers serve files that no conversion takes; what it has against them is shown.
+        if not is_named or known == _HEADERLESS or isinstance(error, NotFoundError):
+            raise
+        return Subject(stored=_location(given, dataset, None), refusal=str(error))
+    if not is_named or not listing.is_one_volume:
+        return Subject(listing=listing)
+    return Subject(stored=_location(given, dataset, listing if known == _NAMELESS else None), listing=listing)
+
+
+def _stored_names(given: Given) -> tuple[tuple[str, ...], str]:
+    """Return the volumes that readers find in a path, and the name of their format; none where they know none."""
+    try:
+        known = find_format(given.path)
+    except NotFoundError:
+        raise
+    except UsageError:
+        if is_url(given.path):
+            raise
+        return (), ""  # a folder of raw files, or of nothing
+    if given.choice.dataset and holds(known, given.path, given.choice.dataset):
+        return (given.choice.dataset,), known.name
+    if known.name != _HEADERLESS:
+        return known.datasets(given.path), known.name
+    facts = given.headerless
+    is_plain = facts is not None and facts.order is MemoryOrder.C and not facts.header_bytes
+    return ("",) if is_plain else (), known.name
+
+
+def _one(given: Given, names: tuple[str, ...]) -> str:
+    """Return the named dataset, or the only one; raises UsageError that lists them where there are several."""
+    if not given.choice.dataset and len(names) > 1:
+        raise UsageError(given.path, found=f"{len(names)} volumes, {listed(names)}", remedy="name one with --dataset")
+    return given.choice.dataset
+
+
+def _location(given: Given, dataset: str, listing: RawListing | None) -> Location:
+    """Return where readers find a volume; what names no axes has those that its raw format is known to have."""
+    facts = given.headerless
+    return Location(
+        given.path,
+        dataset,
+        axes=given.axes or (listing.cubes[0].cube.order.axes if listing is not None else None),
+        shape=facts.shape if facts is not None else None,
+        dtype=facts.dtype if facts is not None else None,
+        within=None if given.allow_outside else "",
+    )
+
+
+def _converted(given: Given, dataset: str) -> Subject:
+    """Return what a conversion made: a sample, or one of those that it packed into the volume.
+
+    Raises NotFoundError when the sample that was chosen is not among them.
+    """
+    stored = _location(given, dataset, None)
+    try:
+        manifest = read_manifest(Path(given.path))
+    except DataError:  # of another version; what is stored is described as it is
+        manifest = None
+    if manifest is None or dataset not in ("", manifest.dataset) or len(manifest.members) < 2:
+        return Subject(stored=stored)
+    wanted = given.choice.sample
+    member = next((one for one in manifest.members if wanted in ("", one.sample)), None)
+    if member is None:
+        some = [one.sample for one in manifest.members[:5]]
+        raise NotFoundError(given.path, found=f"no sample {wanted!r}", expected=f"one of {some} and others")
+    window = Window(member.start, member.shape)
+    packed = Packed(member.sample, len(manifest.members), extents(manifest.shape[1:]))
+    return Subject(stored=replace(stored, window=window), packed=packed)
+
+
+def _is_converted(path: Path) -> bool:
+    """Tell whether a conversion made a path, be it that of another version."""
+    try:
+        return read_manifest(path) is not None
+    except DataError:
+        return True

@@ -1,0 +1,156 @@
+"""``voxload train``: a network on the user's own catalogue, split over ranks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from voxload.catalog.table import catalog_path
+from voxload.cli.network.report import report, train_as_rank
+from voxload.cli.options import AllowOutside, check_file, check_folder, parse_extents, parse_names, parse_triple
+from voxload.cli.terminal import Screen
+from voxload.errors import UsageError
+from voxload.launch.devices import DEVICES, HOST
+from voxload.loader.cache import CLAIRVOYANT, CODECS, PEERS, Cache
+from voxload.prefetch import policies
+from voxload.training.plan import COSMOFLOW, DTYPES, UNET3D, Optimisation, TrainingPlan
+from voxload.training.tensorboard import check_tensorboard
+
+EPILOG = "Example: voxload train universes/ --model cosmoflow --spatial 2,1,1 --epochs 5 --nproc 4"
+"""Shown at the end of the command's help."""
+
+
+def train(
+    catalog: Annotated[Path, typer.Argument(help="A catalogue, or the folder that holds it.", show_default=False)],
+    *,
+    model: Annotated[str, typer.Option(help=f"The network: {COSMOFLOW}, or {UNET3D} for labels.")] = COSMOFLOW,
+    variant: Annotated[
+        str,
+        typer.Option(
+            help="Of the network: mlperf or lbann, for the U-Net kits19 or lbann.", show_default="mlperf, kits19"
+        ),
+    ] = "",
+    widths: Annotated[
+        str, typer.Option(help="Channels of the U-Net's levels, such as 8,16,32.", show_default="the variant's")
+    ] = "",
+    spatial: Annotated[str, typer.Option(help="Blocks d,h,w that each sample is cut into.")] = "1,1,1",
+    nproc: Annotated[
+        int, typer.Option(help="Processes to start here, a multiple of the blocks; 1 under a launcher.", min=1)
+    ] = 1,
+    device: Annotated[
+        str, typer.Option(help=f"What each process computes on: {' or '.join(DEVICES)}, a GPU of its own.")
+    ] = HOST,
+    epochs: Annotated[int, typer.Option(help="Passes over the training samples.")] = Optimisation().epochs,
+    batch_size: Annotated[
+        int, typer.Option(help="Samples of one sample group in one step.")
+    ] = Optimisation().batch_size,
+    learning_rate: Annotated[
+        float, typer.Option(help="Adam's step size at its highest.")
+    ] = Optimisation().learning_rate,
+    dropout: Annotated[float, typer.Option(help="Share of CosmoFlow's head that is dropped.")] = Optimisation().dropout,
+    validation: Annotated[float, typer.Option(help="Share of the samples that is held out.")] = 0.125,
+    dataset: Annotated[str, typer.Option(help="Dataset to train on, where there are several.")] = "",
+    targets: Annotated[
+        str, typer.Option(help="Targets that CosmoFlow predicts, with commas.", show_default="all")
+    ] = "",
+    labels: Annotated[
+        str, typer.Option(help="Dataset with a class for each voxel, for the U-Net.", show_default=False)
+    ] = "",
+    classes: Annotated[
+        int, typer.Option(help="Classes of the labels, the background among them.", show_default=False)
+    ] = 0,
+    log1p: Annotated[bool, typer.Option(help="Take log(1 + voxel) first, for counts.")] = True,
+    seed: Annotated[int, typer.Option(help="Seed of weights, orders and the split.", min=0)] = 0,
+    dtype: Annotated[
+        str, typer.Option(help=f"Type to compute in: {' or '.join(DTYPES)}, the wide one to compare runs.")
+    ] = Optimisation().dtype,
+    memory: Annotated[
+        str, typer.Option(help="Memory of each node that keeps blocks, such as 8GiB.", show_default=False)
+    ] = "",
+    disk: Annotated[
+        Path | None, typer.Option(help="Folder on each node's own disk that keeps blocks.", show_default=False)
+    ] = None,
+    disk_size: Annotated[str, typer.Option(help="Bytes of it on each node, such as 500GiB.", show_default=False)] = "",
+    codec: Annotated[
+        str, typer.Option(help=f"How blocks are kept there: {' or '.join(CODECS)}.", show_default=CODECS[0])
+    ] = "",
+    peers: Annotated[
+        str, typer.Option(help=f"How blocks come from other ranks: {', '.join(PEERS)}.", show_default=PEERS[0])
+    ] = "",
+    policy: Annotated[
+        str, typer.Option(help=f"Who keeps what: {', '.join(policies.NAMES)}.", show_default=CLAIRVOYANT)
+    ] = "",
+    clairvoyant: Annotated[
+        bool, typer.Option(help="Use orders beyond the epoch at hand, where there is a cache.")
+    ] = True,
+    prometheus: Annotated[
+        Path | None,
+        typer.Option(help="File *.prom that gets all ranks' figures after each epoch.", show_default=False),
+    ] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard's logs.", show_default=False)] = None,
+    output: Annotated[Path, typer.Option(help="Folder for weights, checkpoint, result and pictures.")] = Path(
+        "train-report"
+    ),
+    checkpoint_every: Annotated[
+        int, typer.Option(help="Steps between checkpoints, besides those of each epoch.", min=0, show_default=False)
+    ] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUTPUT.")] = False,
+    allow_outside: AllowOutside = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train a network on blocks of samples that several processes share.
+
+    Runs on the CPUs or GPUs of this machine; under torchrun, mpiexec or srun each process is a rank.
+
+    The weights in OUTPUT/model.pt load into the ordinary, unsplit network.
+
+    --resume goes on from OUTPUT/checkpoint.pt as if nothing had happened, also with other --spatial and --nproc.
+
+    --memory, and --disk with --disk-size, keep blocks near, so that the storage is read once; results stay the same.
+
+    Sizes are of a node; held-out samples have their share of them.
+    """
+    check_file("--prometheus", prometheus)
+    check_folder("--output", output)
+    if tensorboard is not None:
+        check_folder("--tensorboard", tensorboard)
+        check_tensorboard()
+    if model == UNET3D and dropout:
+        raise UsageError("--dropout", found=f"{dropout} for {UNET3D}", expected="none: it has no such layer")
+    words = {"memory": memory, "disk": disk and os.fspath(disk), "disk_size": disk_size}
+    words |= {"codec": codec, "peers": peers, "policy": policy}
+    given: dict[str, Any] = {name: value for name, value in words.items() if value}
+    plan = TrainingPlan(
+        catalog=os.fspath(catalog_path(catalog)),
+        output=os.fspath(output),
+        model=model,
+        variant=variant,
+        widths=parse_extents("--widths", widths) if widths else (),
+        dataset=dataset,
+        labels=labels,
+        classes=classes,
+        targets=parse_names(targets),
+        spatial=parse_triple("--spatial", spatial),
+        device=device,
+        validation=validation,
+        log1p=log1p,
+        optimisation=Optimisation(epochs, batch_size, learning_rate, dropout, seed, dtype),
+        cache=Cache(**given, clairvoyant=clairvoyant) if given else None,
+        prometheus="" if prometheus is None else os.fspath(prometheus),
+        tensorboard="" if tensorboard is None else os.fspath(tensorboard),
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+        allow_outside=allow_outside,
+    )
+    result = train_as_rank(plan, processes=nproc, label="training")
+    if result is None:  # another rank than the first
+        return
+    if as_json:
+        print(result.to_json())
+        return
+    console = Screen()
+    report(result, output, console=console)
+    console.print(f"Weights, result and pictures are in {output}/.")

@@ -1,0 +1,5 @@
+"""VolumeDataset: what the user named becomes this rank's blocks.
+
+In comes a catalogue, a glob, a list or a URL with a grid, a halo and an augmentation, out come arrays and tensors of
+one sample. Read dataset first. Doors: dataset, samples (where volumes lie), item_transforms.
+"""

@@ -1,0 +1,285 @@
+"""VolumeDataset: samples, a grid and a halo become this rank's blocks."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, SupportsIndex
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from voxload.augment import Augment, Draw
+from voxload.data.item_transforms import ItemTransform, item_transform
+from voxload.data.sample_reader import SampleReader
+from voxload.data.samples import Axes, Sample, Source, list_samples
+from voxload.errors import DataError, UsageError
+from voxload.geometry import Boundary, Box, Halo
+from voxload.grid import ProcessGrid
+from voxload.launch.jobgrid import JobGrid
+from voxload.readers.generation import Generation, block_generation
+from voxload.readers.handles import Handles
+from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo
+from voxload.readers.registry import find_format
+
+
+@dataclass(frozen=True, slots=True)
+class FieldLayout:
+    """Shape and type of one field's block."""
+
+    shape: tuple[int, ...]
+    """(C, d, h, w) with halo, in voxels."""
+    dtype: np.dtype[Any]
+    """Stored type in native byte order."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the block."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
+    """A map-style data set whose items are this rank's blocks of large 3-D samples.
+
+    Item ``i`` is a tuple: one tensor ``(C, d, h, w)`` of the stored type per field, then, when targets were
+    asked for, one float32 tensor of targets. Nothing is opened before the first item is read; the object can
+    be forked, pickled and used from many threads.
+
+    With `augment`, items are blocks of augmented samples: everything that is said of a sample, its extents, boxes and
+    halo, is then said of the augmented one. What is drawn follows from the augmentation's seed, `epoch`, the sample's
+    index and how often it was drawn before in the epoch, so the ranks of a group have blocks of one sample.
+
+    Parameters
+    ----------
+    source
+        A catalogue (its path, its folder or the object), a glob, a file, a list of files, or the fsspec URL of a
+        Zarr hierarchy.
+    fields
+        Name in a sample to dataset name; all are cut by the same box. By default the only volume there is,
+        as ``x``.
+    targets
+        Columns of the catalogue or, for plain files, names of one-dimensional datasets in each file.
+    grid
+        The ranks; one rank that holds whole samples by default. Three counts of blocks along (d, h, w) are looked up
+        when the grid is first used, among torch.distributed's ranks or, where it is not initialised by then, the
+        launcher's.
+    halo
+        Voxels wanted around the block: one width, or one per (d, h, w).
+    boundary
+        What lies outside the sample: ``zero`` or ``periodic``.
+    missing
+        What to do about chunks that were never written: ``error`` or ``fill``.
+    axes
+        Order of the axes as stored, such as ``DHWC``, for files that do not say so themselves; a mapping from field
+        names where fields differ.
+    augment
+        How samples are turned, translated and cropped; None leaves them as they are.
+    transform
+        What is done to each item: a callable that takes the tuple and returns what the item becomes, or a mapping from
+        field names to callables that each take that field's tensor ``(C, d, h, w)``.
+    allow_outside
+        Whether the paths that a catalogue or a file names may lead out of its folder; see `Catalog`.
+
+    Raises
+    ------
+    NotFoundError
+        A path, glob, dataset or target that is not there.
+    UsageError
+        Arguments that contradict each other.
+    DataError
+        A damaged catalogue, or targets that are not finite. Reading an item raises it for damaged volumes,
+        fields of unequal shape and targets in files that are not finite.
+    """
+
+    def __init__(  # noqa: PLR0913 - the public signature: one optional word for each thing a data set may need
+        self,
+        source: Source,
+        *,
+        fields: Mapping[str, str] | None = None,
+        targets: str | Sequence[str] | None = None,
+        grid: ProcessGrid | Sequence[int] | None = None,
+        halo: int | Sequence[int] | Halo = 0,
+        boundary: str | Boundary = Boundary.ZERO,
+        missing: str | Missing = Missing.ERROR,
+        axes: Axes = None,
+        augment: Augment | None = None,
+        transform: ItemTransform | Mapping[str, ItemTransform] | None = None,
+        allow_outside: bool = False,
+    ) -> None:
+        self._job = JobGrid(ProcessGrid() if grid is None else grid)
+        self.halo = Halo.parse(halo)
+        self.boundary = Boundary.parse(boundary)
+        self.target_names = (targets,) if isinstance(targets, str) else tuple(targets or ())
+        self._samples = list_samples(
+            source, fields=fields, targets=self.target_names, axes=axes, allow_outside=allow_outside
+        )
+        self.missing = Missing.parse(missing)
+        self._handles = Handles(self.missing)
+        self.augment = augment
+        self._cutter = SampleReader(augment, self.boundary, self.field_names, handles=self._handles)
+        self.item_transform = item_transform(transform, self.field_names)
+        self.epoch = 0
+
+    @property
+    def grid(self) -> ProcessGrid:
+        """The ranks; looked up at first use where only the counts of blocks were given."""
+        return self._job()
+
+    @property
+    def is_grid_known(self) -> bool:
+        """Whether `grid` is looked up already."""
+        return self._job.is_known
+
+    @property
+    def sample_ids(self) -> tuple[str, ...]:
+        """Ids of the samples, in the order of the indices."""
+        return self._samples.ids
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of the fields, in the order of an item's volumes."""
+        return self._samples.fields
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of what the indices mean; equal on all ranks that see the same data."""
+        digest = hashlib.sha256()
+        augment = () if self.augment is None else (repr(self.augment),)
+        for part in (*self.field_names, *self.target_names, *self.sample_ids, *map(str, self.grid.spatial), *augment):
+            digest.update(part.encode(errors="surrogateescape") + b"\0")  # of files whose names are no UTF-8, too
+        return digest.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self._samples.ids)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that `augment` draws for where no other is named; 0 at first.
+
+        Worker processes have copies of the data set, which learn of it when the next ones are started.
+        """
+        if epoch < 0:
+            raise UsageError("epoch", found=str(epoch), expected="0 or more")
+        self.epoch = epoch
+
+    def __getitem__(self, index: int) -> Any:
+        """Return this rank's block of a sample, freshly allocated, or what `transform` makes of it."""
+        layouts = self.layout(index)
+        volumes = [np.empty(layout.shape, layout.dtype) for layout in layouts]
+        self.read_into(index, volumes)
+        targets = self.read_targets(index)
+        tensors = tuple(torch.from_numpy(volume) for volume in volumes)
+        item = tensors if targets is None else (*tensors, targets)
+        return item if self.item_transform is None else self.item_transform(item)
+
+    def layout(self, index: int) -> tuple[FieldLayout, ...]:
+        """Return shape and type of each field's block of a sample, the same in every epoch; opens its files.
+
+        Raises DataError when the fields of the sample differ in their spatial shape.
+        """
+        found = self._describe(index)
+        box = self.box(self._cutter.extents(found[0].spatial))
+        return tuple(FieldLayout((info.shape[0], *box.shape), info.native_dtype) for info in found)
+
+    def volume_shape(self, index: int) -> tuple[int, int, int]:
+        """Return the extents (D, H, W) of a whole sample, of which this rank has a block; opens its files."""
+        return self._cutter.extents(self._describe(index)[0].spatial)
+
+    def locations(self, index: int) -> tuple[Location, ...]:
+        """Return where each field's volume of a sample is; opens nothing."""
+        return self._sample(index).locations
+
+    def generations(self, index: int) -> tuple[Generation | None, ...]:
+        """Return the generation of each field's block of a sample as it is stored now; None where none is known.
+
+        Opens its files, reads no voxel, and raises as `voxload.readers.generation.Dated.generation` does. Of a data set
+        that is not augmented.
+        """
+        found: list[Generation | None] = []
+        for location in self.locations(index):
+            with self._handles.lease(location) as reader:
+                box = self.box(reader.describe().spatial)
+                found.append(block_generation(reader, box, boundary=self.boundary))
+        return tuple(found)
+
+    def box(self, spatial: tuple[int, ...]) -> Box:
+        """Return this rank's box of a sample of extents (D, H, W), halo included."""
+        return self.grid.block(spatial).expand(self.halo)
+
+    def read_into(
+        self, index: int, volumes: Sequence[Volume], *, epoch: int | None = None, repeat: int | None = None
+    ) -> ReadCost:
+        """Read a sample's blocks into `volumes`, one array per field as `layout` says; return what it cost.
+
+        `epoch` is what `augment` draws for; None takes the data set's own. `repeat` is how often the sample was drawn
+        before in that epoch; None takes what the index says, which `voxload.augment.Numbered` counts, else 0. Safe to
+        call from many threads at once.
+        """
+        sample = self._sample(index)
+        if len(volumes) != len(sample.locations):
+            raise UsageError("volumes", found=f"{len(volumes)} arrays", expected=f"{len(sample.locations)} fields")
+        spatial, number = self._describe(index)[0].spatial, self.epoch if epoch is None else epoch
+        counted = index.repeat if isinstance(index, Draw) else 0
+        earlier = counted if repeat is None else repeat
+        if earlier < 0:
+            raise UsageError("repeat", found=str(earlier), expected="0 or more")
+        placement, cost = self._cutter.place(
+            sample, operator.index(index) % len(self), epoch=number, repeat=earlier, spatial=spatial
+        )
+        return cost + self._cutter.read(sample, placement, self.box(placement.extents), volumes)
+
+    def read_targets(self, index: int) -> torch.Tensor | None:
+        """Return a sample's targets as a float32 vector, or None when none were asked for."""
+        sample = self._sample(index)
+        if not self.target_names:
+            return None
+        values = np.asarray(sample.targets, np.float64) if sample.targets is not None else self._stored_targets(sample)
+        return torch.from_numpy(values.astype(np.float32))
+
+    def close(self) -> None:
+        """Close every open file, one that is being read after that; the next read opens anew."""
+        self._handles.close()
+
+    def _sample(self, index: int) -> Sample:
+        if not isinstance(index, SupportsIndex):
+            raise UsageError(
+                "index of a sample",
+                found=repr(index),
+                expected="an integer",
+                remedy="torch.utils.data.Subset(data, range(...)) holds several",
+            )
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"sample {index} of a data set of {len(self)}")
+        return self._samples.sample(index % len(self))
+
+    def _describe(self, index: int) -> list[VolumeInfo]:
+        """Return what is known of each field's volume; refuses fields of unequal spatial shape."""
+        sample = self._sample(index)
+        found = []
+        for location in sample.locations:
+            with self._handles.lease(location) as reader:
+                found.append(reader.describe())
+        if len({info.spatial for info in found}) > 1:
+            raise DataError(
+                f"sample {sample.id!r}",
+                found=", ".join(f"{n} {i.spatial}" for n, i in zip(self.field_names, found, strict=True)),
+                expected="fields of one spatial shape",
+            )
+        return found
+
+    def _stored_targets(self, sample: Sample) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Read targets that stand in the sample's own file."""
+        path = sample.locations[0].path
+        parts = [find_format(path).read_vector(path, name) for name in self._samples.targets_in_file]
+        values = np.concatenate(parts)
+        if not np.isfinite(values).all():
+            raise DataError(
+                f"targets {list(self.target_names)} of sample {sample.id!r} in {path}",
+                found=str(values.tolist()),
+                expected="finite numbers",
+                remedy="mend the file or leave the sample out",
+            )
+        return values

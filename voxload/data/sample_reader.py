@@ -1,0 +1,124 @@
+"""SampleReader: blocks of augmented samples, read from the stored ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from voxload.augment import Augment, Placement
+from voxload.augment.orientation import check_vector, turn_vector
+from voxload.data.labels import LabelSearch
+from voxload.data.samples import Sample
+from voxload.data.transpose import copy_turned
+from voxload.errors import UsageError, VoxloadError
+from voxload.geometry import Boundary, Box, slabs
+from voxload.readers.handles import Handles
+from voxload.readers.protocol import ReadCost, Reader, Volume
+from voxload.readers.requests import block_cost, read_block
+
+_SCRATCH_BYTES = 2**24
+"""Voxels that are read before they are turned, per reading thread; one layer of chunks at least."""
+_LAST = 2
+
+
+class SampleReader:
+    """Reads boxes of samples as an augmentation places them; safe to use from many threads at once.
+
+    Parameters
+    ----------
+    augment
+        What is done to samples; None leaves them as they are.
+    boundary
+        What lies outside a sample.
+    fields
+        Names of a sample's volumes, in order.
+    handles
+        Open readers.
+
+    Raises
+    ------
+    UsageError
+        When samples of this boundary and these fields cannot be augmented so.
+    """
+
+    def __init__(self, augment: Augment | None, boundary: Boundary, fields: Sequence[str], *, handles: Handles) -> None:
+        if augment is not None:
+            _check_augment(augment)
+            augment.check(boundary, fields)
+        self._augment, self._boundary, self._fields, self._handles = augment, boundary, tuple(fields), handles
+        centres = augment.centres if augment is not None else None
+        self._labels = LabelSearch(centres, handles) if centres is not None else None
+
+    def extents(self, spatial: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Return the extents of an augmented sample from those of the stored one."""
+        return spatial if self._augment is None else self._augment.extents(spatial)
+
+    def place(
+        self, sample: Sample, index: int, *, epoch: int, repeat: int, spatial: tuple[int, int, int]
+    ) -> tuple[Placement, ReadCost]:
+        """Return where an augmented sample lies in the stored one, and what it took to find out.
+
+        `repeat` is how often the sample was drawn before in the epoch.
+
+        Raises UsageError when the sample cannot be augmented so, and what reading its labels raises.
+        """
+        if self._augment is None:
+            return Placement.whole(spatial), ReadCost()
+        try:
+            found, cost = None, ReadCost()
+            if self._labels is not None:
+                location = sample.locations[self._fields.index(self._labels.centres.field)]
+                found, cost = self._labels.search(index, location, key=self._augment.key(index))
+            return self._augment.place(spatial, epoch=epoch, index=index, repeat=repeat, found=found), cost
+        except VoxloadError as error:
+            raise error.within(f"sample {sample.id!r}", remedy="leave the sample out") from error
+
+    def read(self, sample: Sample, placement: Placement, box: Box, volumes: Sequence[Volume]) -> ReadCost:
+        """Fill an array for each field with a box given in indices of the augmented sample; return what it cost."""
+        total = ReadCost()
+        vectors = {} if self._augment is None else self._augment.vectors
+        for field, location, volume in zip(self._fields, sample.locations, volumes, strict=True):
+            with self._handles.lease(location) as reader:
+                total += read_placed(reader, box, volume, placement=placement, boundary=self._boundary)
+            if field in vectors:
+                try:
+                    check_vector(field, vectors[field], count=len(volume), dtype=volume.dtype)
+                    turn_vector(volume, vectors[field], placement.orientation)
+                except VoxloadError as error:
+                    raise error.within(f"{location}", remedy="leave the field's vectors out") from error
+        return total
+
+
+def _check_augment(augment: Any) -> None:
+    """Refuse a part where the whole is expected: only the whole has a seed."""
+    if not isinstance(augment, Augment):
+        raise UsageError(
+            "augment", found=repr(augment), expected="an Augment", remedy=f"say Augment({augment!r}, seed=0)"
+        )
+
+
+def read_placed(reader: Reader, box: Box, out: Volume, *, placement: Placement, boundary: str | Boundary) -> ReadCost:
+    """Fill `out`, ``(C, *box.shape)``, with a box of an augmented sample; return what it cost.
+
+    Where rows stay rows, voxels are read straight into `out`. Else they are read as they are stored, slab by slab, and
+    turned in a pass of their own: readers are made for rows, and slow where voxels of a row go far apart.
+    """
+    source, orientation = placement.source(box), placement.orientation
+    stored = orientation.inverse().view(out)
+    if orientation.axes[_LAST] == _LAST and not any(orientation.flips):
+        read_block(reader, source, stored, boundary=boundary)
+        return block_cost(reader, source, boundary=boundary)
+    info, channels = reader.describe(), len(out)
+    chunk = info.chunks[1:] if info.chunks is not None else (1, 1, 1)
+    most = max(_SCRATCH_BYTES // max(channels * out.itemsize, 1), 1)
+    parts = list(slabs(source, chunk, most=most))
+    scratch = np.empty(max(part.size for part in parts) * channels, out.dtype)
+    total = ReadCost()
+    for part in parts:
+        voxels = scratch[: channels * part.size].reshape(channels, *part.shape)
+        read_block(reader, part, voxels, boundary=boundary)
+        copy_turned(stored[(slice(None), *part.relative_to(source.start).slices)], voxels)
+        total += block_cost(reader, part, boundary=boundary)
+    return total

@@ -1,0 +1,253 @@
+"""Samples: what the user named, as a list of samples with the places of their volumes.
+
+Listing opens no volume. The order is the sorted order of the ids, so that every rank counts alike.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.errors import NotFoundError, UsageError
+from voxload.readers.axes import AxisOrder
+from voxload.readers.protocol import ChecksumSource, Location, Window
+from voxload.readers.store import is_url
+
+Source = str | Path | Catalog | Sequence[str | Path]
+"""A catalogue or its path, a file, a folder, a glob, a URL, or a list of files."""
+Axes = str | Mapping[str, str] | None
+"""Order of the axes as stored: of all fields, or by field name; None to take it from the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sample: where its volumes are, and its targets as far as they are known without opening a file."""
+
+    id: str
+    """Sample id, unique in its data set."""
+    locations: tuple[Location, ...]
+    """Place of each field's volume, in the order of the fields."""
+    targets: tuple[float, ...] | None
+    """Values from the catalogue; None where they stand in the file or none were asked for."""
+
+
+class Samples(Protocol):
+    """An indexed list of samples; immutable, safe to share between threads and to send to processes."""
+
+    ids: tuple[str, ...]
+    """Sample ids, sorted."""
+    fields: tuple[str, ...]
+    """Names of the fields, in the order of a sample's volumes."""
+    targets_in_file: tuple[str, ...]
+    """Names of one-dimensional datasets in each sample's file that hold its targets."""
+
+    def sample(self, index: int) -> Sample:
+        """Return one sample; costs no I/O."""
+        ...
+
+
+class CatalogSamples:
+    """The samples of a catalogue.
+
+    Raises NotFoundError for unknown datasets and targets, DataError for targets that are not finite.
+    """
+
+    targets_in_file: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        fields: Mapping[str, str] | None,
+        targets: Sequence[str],
+        *,
+        allow_outside: bool = False,
+    ) -> None:
+        catalog.check_not_empty()
+        catalog.check_targets(targets)
+        datasets = catalog.datasets
+        if fields is None and len(datasets) > 1:
+            raise UsageError(
+                "fields",
+                found=f"a catalogue with several datasets, {list(datasets)}",
+                expected="to know which to read",
+                remedy=f'say for example fields={{"x": "{datasets[0]}"}}',
+            )
+        named = {"x": datasets[0]} if fields is None else dict(fields)
+        for dataset in named.values():
+            if dataset not in datasets:
+                raise NotFoundError(
+                    "fields", found=f"no dataset {dataset!r} in the catalogue", expected=f"one of {list(datasets)}"
+                )
+        self.fields = tuple(named)
+        self.ids = catalog.samples
+        self._datasets = tuple(named.values())
+        self._catalog = catalog
+        self._allow_outside = allow_outside or catalog.allow_outside
+        self._targets = tuple(targets)
+
+    def sample(self, index: int) -> Sample:
+        """Return one sample from its rows."""
+        entries = [self._catalog.entry(self.ids[index], dataset) for dataset in self._datasets]
+        locations = tuple(
+            location_of(entry, self._catalog.root, allow_outside=self._allow_outside) for entry in entries
+        )
+        targets = tuple(entries[0].targets[name] for name in self._targets) if self._targets else None
+        return Sample(self.ids[index], locations, targets)
+
+
+class FileSamples:
+    """Samples that are files: every field is a dataset of the same file."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        fields: Mapping[str, str] | None,
+        targets: Sequence[str],
+        *,
+        axes: Axes,
+        allow_outside: bool,
+    ) -> None:
+        named = {"x": ""} if fields is None else dict(fields)
+        by_field = axes if isinstance(axes, Mapping) else dict.fromkeys(named, axes)
+        unknown = set(by_field) - set(named)
+        if unknown:
+            raise UsageError("axes", found=f"field {min(unknown)!r}", expected=f"one of {list(named)}")
+        self.fields = tuple(named)
+        self.targets_in_file = tuple(targets)
+        by_id = dict(sorted(zip(_ids(paths), paths, strict=True)))
+        self.ids = tuple(by_id)
+        self._paths = tuple(by_id.values())
+        self._within = None if allow_outside else ""
+        self._datasets = tuple((dataset, by_field.get(field)) for field, dataset in named.items())
+
+    def sample(self, index: int) -> Sample:
+        """Return one sample: its file under each field's dataset name."""
+        path = self._paths[index]
+        locations = tuple(Location(path, dataset, axes=axes, within=self._within) for dataset, axes in self._datasets)
+        return Sample(self.ids[index], locations, None)
+
+
+def location_of(entry: Entry, root: Path, *, allow_outside: bool = False) -> Location:
+    """Return where the volume of a catalogue's row is, and its checksums; `root` is the catalogue's folder.
+
+    What is opened there has to lie in that folder, unless `allow_outside`; see `Catalog`.
+    """
+    checksums = os.fspath(root / entry.checksums) if entry.checksums else None
+    return Location(
+        entry.path if is_url(entry.path) else os.fspath(root / entry.path),
+        entry.dataset,
+        axes=entry.axes,
+        shape=entry.shape if entry.window is None else None,
+        dtype=entry.dtype,
+        checksums=ChecksumSource(checksums, entry.summed_as, entry.dataset) if checksums else None,
+        window=None if entry.window is None else Window(entry.window, _spatial(entry)),
+        within=None if allow_outside else os.fspath(root),
+    )
+
+
+def _spatial(entry: Entry) -> tuple[int, int, int]:
+    """Return the extents (D, H, W) of a sample."""
+    _, d, h, w = AxisOrder(entry.axes).to_volume(entry.shape, 1)
+    return d, h, w
+
+
+def list_samples(
+    source: Source,
+    *,
+    fields: Mapping[str, str] | None,
+    targets: Sequence[str],
+    axes: Axes,
+    allow_outside: bool = False,
+) -> Samples:
+    """Return the samples that `source` names.
+
+    Raises
+    ------
+    NotFoundError
+        A path that does not exist, a glob that matches nothing, an unknown dataset or target.
+    UsageError
+        An empty list, or fields or axes that the source contradicts.
+    DataError
+        A damaged catalogue, or targets that are not finite.
+    """
+    _check_fields(fields)
+    _check_source(source)
+    catalog = source if isinstance(source, Catalog) else _catalog_at(source, allow_outside=allow_outside)
+    if catalog is None:
+        return FileSamples(_paths(source), fields, targets, axes=axes, allow_outside=allow_outside)
+    if axes is not None:
+        raise UsageError("axes", found=f"{axes!r} with a catalogue", remedy="leave axes out: the catalogue has them")
+    return CatalogSamples(catalog, fields, targets, allow_outside=allow_outside)
+
+
+def _check_fields(fields: Any) -> None:
+    """Refuse a list of names, and a mapping of none."""
+    if fields is not None and (not isinstance(fields, Mapping) or not fields):
+        found = "no field" if isinstance(fields, Mapping) else repr(fields)
+        raise UsageError("fields", found=found, expected='a mapping of one name or more, such as {"x": "full"}')
+
+
+def _check_source(source: Any) -> None:
+    """Refuse arrays, open files and tables, whose elements or keys would be taken for paths."""
+    if isinstance(source, str | os.PathLike | Catalog):
+        return
+    if not isinstance(source, Sequence) or isinstance(source, bytes):
+        raise UsageError(
+            "data set",
+            found=f"an object of type {type(source).__module__}.{type(source).__qualname__}",
+            expected="a catalogue, a path, a pattern, a URL, or a list of paths",
+            remedy="name the file that it came from, or store it first",
+        )
+    for path in source:
+        if not isinstance(path, str | os.PathLike):
+            raise UsageError("data set", found=f"{path!r} in the list", expected="paths")
+
+
+def _catalog_at(source: Source, *, allow_outside: bool) -> Catalog | None:
+    """Return the catalogue that a path names, itself or by its folder; None when it names something else."""
+    if not isinstance(source, str | Path) or is_url(str(source)):
+        return None
+    path = Path(source)
+    if path.suffix == ".parquet":
+        return Catalog.read(path, allow_outside=allow_outside)
+    inside = path / CATALOG_NAME
+    return Catalog.read(inside, allow_outside=allow_outside) if inside.is_file() else None
+
+
+def _paths(source: Source) -> list[str]:
+    """Return the files that a path, a glob or a list names."""
+    if isinstance(source, str | Path):
+        text = os.fspath(source)
+        if is_url(text) or Path(text).exists():
+            return [text]
+        found = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - the pattern may be absolute
+        if found:
+            return found
+        what = "no match" if glob.has_magic(text) else "no such file or folder"
+        raise NotFoundError(text, found=what, remedy="check the path or the pattern")
+    paths = [os.fspath(path) for path in source] if not isinstance(source, Catalog) else []
+    if not paths:
+        raise UsageError("data set", found="an empty list of files", expected="one file or more")
+    return paths
+
+
+def _ids(paths: Sequence[str]) -> list[str]:
+    """Return ids: paths below their common folder, without suffix where that keeps them apart."""
+    twice = [path for path, count in Counter(paths).items() if count > 1]
+    if twice:
+        raise UsageError("data set", found=f"{twice[0]} twice", expected="each file once")
+    if any(is_url(path) for path in paths):
+        return list(paths)
+    # Strings, for a path object of each of 262,144 files takes seconds.
+    whole = [os.path.abspath(path) for path in paths]  # noqa: PTH100
+    common = os.path.commonpath({os.path.dirname(path) for path in whole})  # noqa: PTH120
+    below = len(os.path.join(common, ""))  # noqa: PTH118
+    names = [path[below:].replace(os.sep, "/") for path in whole]
+    short = [os.path.splitext(name)[0] for name in names]  # noqa: PTH122
+    return short if len(set(short)) == len(short) else names

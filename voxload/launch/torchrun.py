@@ -1,0 +1,75 @@
+"""torchrun for the processes of one machine, which meet at loopback: ``python -m voxload.launch.torchrun``.
+
+torchrun's own rendezvous listens at every address of the machine, asks for no secret and unpickles what it finds in its
+store (torch 2.6 to 2.13, ``--standalone`` too): whoever reaches its port runs code in the job. This one keeps a store
+at loopback, from which nothing is unpickled. All other words of torchrun are torchrun's.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed
+from torch.distributed.elastic.rendezvous import (
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousStoreInfo,
+    rendezvous_handler_registry,
+)
+from torch.distributed.run import main as torchrun
+
+from voxload.launch.rendezvous import LOOPBACK, store_at
+
+dist: Any = torch.distributed
+"""Stores are public there, and torch does not say so to type checkers."""
+BACKEND = "voxload-loopback"
+"""Its name among torch's rendezvous."""
+_PATIENCE = timedelta(minutes=30)
+
+
+class _Loopback(RendezvousHandler):
+    """One machine's rendezvous: there is nobody to wait for."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._store = store_at(LOOPBACK, 1, timeout=_PATIENCE)
+        self._is_closed = False
+
+    def get_backend(self) -> str:
+        return BACKEND
+
+    @property
+    def use_agent_store(self) -> bool:
+        return True
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        prefixed = dist.PrefixStore(self._run_id, self._store)
+        return RendezvousInfo(prefixed, 0, 1, RendezvousStoreInfo(LOOPBACK, self._store.port))
+
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def set_closed(self) -> None:
+        self._is_closed = True
+
+    def num_nodes_waiting(self) -> int:
+        return 0
+
+    def get_run_id(self) -> str:
+        return self._run_id
+
+    def shutdown(self) -> bool:
+        self._is_closed = True
+        return True
+
+
+def _open(parameters: RendezvousParameters) -> RendezvousHandler:
+    return _Loopback(parameters.run_id)
+
+
+if __name__ == "__main__":
+    rendezvous_handler_registry.register(BACKEND, _open)
+    torchrun([f"--rdzv-backend={BACKEND}", *sys.argv[1:]])
