@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bench.engining.job import CHANNELS, SPATIAL, TARGETS
-from voxload.engine.blocks import Blocks
+from voxload.engine.arithmetic.blocks import Blocks
 from voxload.engine.explain import traffic
-from voxload.engine.network import NetworkPlan, plan_network
-from voxload.engine.program import Program, compile_program
-from voxload.engine.reshape import parts_of
-from voxload.engine.shapes import shapes_of
+from voxload.engine.graph.network_plan import NetworkPlan, parts_of, plan_network
+from voxload.engine.graph.program import Program, compile_program
+from voxload.engine.graph.trace import trace
+from voxload.engine.model.meta_runs import shapes_of
 from voxload.engine.shard import MIN_WIDTH
-from voxload.engine.trace import trace
 from voxload.grid import ProcessGrid
 from voxload.models import CosmoFlow
 

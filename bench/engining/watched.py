@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.profiler import record_function
 
 from voxload.engine import Exchange, Pending
-from voxload.engine.exchange.registry import registered
+from voxload.engine.exchange.protocol import registered
 
 WAIT, SEND = "exchange: wait", "exchange: send"
 """Labels in a profile."""

@@ -16,7 +16,7 @@ from bench.networking.outcome import GRADIENTS, VALUES, Outcome, Verdict
 from bench.networking.zoo import NETWORKS
 from voxload.engine import Blocks, check
 from voxload.engine.forward.inputs import Inputs
-from voxload.engine.forward.plans import Cut, Plans
+from voxload.engine.forward.plan_cache import PlanCache, SplitOptions
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
@@ -73,7 +73,7 @@ def whole_at_large(network: Network) -> str:
     volume = torch.empty(_BATCH, network.channels, *own)
     try:
         inputs = Inputs.of((volume, *map(cut, network.args(extents))), {})
-        planned = Plans(model, Cut(grid, blocks)).of(model, inputs, blocks)
+        planned = PlanCache(model, SplitOptions(grid, blocks)).of(model, inputs, blocks)
     except UsageError as error:
         return f"refused: {error}"
     nbytes = [each.nbytes for each in planned.plan.fallbacks]

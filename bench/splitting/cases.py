@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from voxload.engine.blocks import Blocks
+from voxload.engine.arithmetic.blocks import Blocks
 
 MESHES = (
     *((2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 3, 1), (3, 1, 1), (1, 1, 4)),

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from bench.splitting.cases import Case
 from voxload.engine import Blocks, Loopback
-from voxload.engine.chooser import Told
-from voxload.engine.form import Form, LayerPlan
-from voxload.engine.join import Join
-from voxload.engine.layers import FORMS, REDUCTIONS
+from voxload.engine.arithmetic.layer_plan import LayerPlan
+from voxload.engine.layers.form import Form
+from voxload.engine.layers.supported import FORMS, REDUCTIONS
+from voxload.engine.run.join import FixedJoin, Join
 from voxload.grid import ProcessGrid
 
 
@@ -62,8 +62,8 @@ def compare(case: Case, *, join: Join = Join.PAD) -> Errors:
         coords = world.grid.coords_of(rank)
         form, twin = splits[rank]
         block = _of(case.x, case.blocks, coords).clone().requires_grad_()
-        passage: Any = SimpleNamespace(exchange=world.rank(rank), chooser=Told(join))
-        found = form.run(twin, block, plan.at(coords), passage)
+        context: Any = SimpleNamespace(exchange=world.rank(rank), chooser=FixedJoin(join))
+        found = form.run(twin, block, plan.at(coords), context)
         _pull(found, pull if is_whole else _of(pull, plan.result, coords))
         return found.detach(), torch.zeros_like(block) if block.grad is None else block.grad
 

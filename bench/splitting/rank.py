@@ -28,7 +28,7 @@ from bench.splitting.reference import MOMENTUM, RATE, STEPS, Reference
 from voxload.engine import shard
 from voxload.engine.losses import VoxelLoss
 from voxload.grid import ProcessGrid
-from voxload.models.unet3d_blocks import DecoderBlock, EncoderBlock
+from voxload.models.unet3d import DecoderBlock, EncoderBlock
 
 _PREFIXES = ("_checkpoint_wrapped_module.", "_orig_mod.", "module.")
 

@@ -17,7 +17,7 @@ from bench.networking.own import Causal, DeepSupervision, Excited, Patches
 from bench.networking.table import Entry, Table
 from bench.networking.zoo import NETWORKS
 from bench.networks import compared, main
-from voxload.engine.exchange.loopback import LoopbackRank
+from voxload.engine.exchange.in_process import LoopbackRank
 
 
 def _network(build: type[nn.Module]) -> Network:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bench.splitting.cases import draw
 from bench.splitting.compare import compare
 from tests.support.examples import few
-from voxload.engine.join import Join
+from voxload.engine.run.join import Join
 
 TOLERANCE = 1e-12
 _SHARE = 8

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from voxload.engine.outside import Outside
+from voxload.engine.arithmetic.axis_plan import PaddingMode
 
-_MODES = {Outside.CIRCULAR: "wrap", Outside.REFLECT: "reflect", Outside.REPLICATE: "edge"}
+_MODES = {PaddingMode.CIRCULAR: "wrap", PaddingMode.REFLECT: "reflect", PaddingMode.REPLICATE: "edge"}
 
 
-def sources(lo: int, hi: int, extent: int, outside: Outside) -> list[int | None]:
+def sources(lo: int, hi: int, extent: int, outside: PaddingMode) -> list[int | None]:
     """Return the voxel that stands at each of the positions ``[lo, hi)``; None outside of a constant's reach."""
     before, after = max(-lo, 0), max(hi - extent, 0)
     voxels = np.arange(extent)
-    if outside is Outside.CONSTANT:
+    if outside is PaddingMode.CONSTANT:
         line = np.pad(voxels, (before, after), constant_values=-1)
     else:
         line = np.pad(voxels, (before, after), mode=_MODES[outside])  # type: ignore[call-overload] # a word

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-from voxload.engine.meshes import from_dtensor, grid_of, mesh_of, to_dtensor
+from voxload.engine.device_mesh import from_dtensor, grid_of, mesh_of, to_dtensor
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 

@@ -12,8 +12,7 @@ from torch.nn import functional
 
 import voxload
 from voxload.engine import check, shard
-from voxload.engine.exchange.loopback import LoopbackRank
-from voxload.engine.exchange.none import NoExchange
+from voxload.engine.exchange.in_process import LoopbackRank, NoExchange
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 from voxload.models import CosmoFlow, UNet3D

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from voxload.engine import Loopback, NoExchange, shard
-from voxload.engine.dropout import hashes
+from voxload.engine.layers.dropout import hashes
 from voxload.grid import ProcessGrid
 
 SHAPE = (9, 6, 7)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from voxload.engine import Loopback, check, explain, shard
-from voxload.engine.faithful import is_faithful
-from voxload.engine.sharded import Source
-from voxload.engine.trace import trace
+from voxload.engine.graph.faithful import is_faithful
+from voxload.engine.graph.sharded import TracedModel
+from voxload.engine.graph.trace import trace
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.models import CosmoFlow, UNet3D
@@ -41,7 +41,7 @@ class Net(nn.Module):
 
 def _traced(model: nn.Module, shape: tuple[int, int, int] | None = (8, 8, 8)) -> None:
     """Trace a network and compare the trace with it."""
-    Source(model, (True, False, False)).check(shape)
+    TracedModel(model, (True, False, False)).check(shape)
 
 
 def _shared_write(_: Net, x: Tensor) -> Tensor:

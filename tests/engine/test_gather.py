@@ -13,9 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.engine.outsides import sources
 from voxload.engine import Loopback
-from voxload.engine.gather import gather, scatter_add
-from voxload.engine.outside import Outside
-from voxload.engine.plan import AxisPlan, plan_axis
+from voxload.engine.arithmetic.axis_plan import AxisPlan, PaddingMode, plan_axis
+from voxload.engine.run.collectives import gather, scatter_add
 from voxload.grid import ProcessGrid
 
 
@@ -26,7 +25,7 @@ def plans(draw: st.DrawFn) -> AxisPlan:
     bounds = (0, *(sum(widths[: index + 1]) for index in range(len(widths))))
     starts = st.integers(-4, bounds[-1] + 2)
     needs = tuple((start, start + draw(st.integers(0, 8))) for start in (draw(starts) for _ in widths))
-    return plan_axis(draw(st.integers(0, 2)), bounds, needs, draw(st.sampled_from(Outside)))
+    return plan_axis(draw(st.integers(0, 2)), bounds, needs, draw(st.sampled_from(PaddingMode)))
 
 
 def _world(plan: AxisPlan) -> Loopback:
@@ -113,7 +112,7 @@ def test_halos_keep_the_layout_of_the_block(plan: AxisPlan, are_last: list[bool]
 def test_derivatives_of_both_directions() -> None:
     """Gradcheck and gradgradcheck hold for a gather that wraps around, crops and repeats, and for its adjoint."""
     world = Loopback(ProcessGrid())
-    for outside in Outside:
+    for outside in PaddingMode:
         plan = plan_axis(1, (0, 3), ((-4, 5),), outside)
         crop = plan_axis(2, (0, 3), ((1, 3),), outside)
 
@@ -179,7 +178,7 @@ def test_who_watches_sees_one_operator() -> None:
             return func(*args, **(kwargs or {}))
 
     world = Loopback(ProcessGrid())
-    part = plan_axis(1, (0, 3), ((-2, 4),), Outside.CIRCULAR).at(0)
+    part = plan_axis(1, (0, 3), ((-2, 4),), PaddingMode.CIRCULAR).at(0)
     x = torch.randn(1, 2, 2, 3, 2, dtype=torch.float64)
     plain = gather(x, part, fill=0.0, exchange=world.rank(0))
     with Seen() as seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.many import check_many
-from voxload.engine.join import Join
+from voxload.engine.run.join import Join
 
 PARTS = 5
 """Tests that share the cases of a kind, so that none comes near the time limit of a test on a busy machine."""

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from bench.splitting.compare import error
 from tests.engine.virtual import World, second_derivative, worst_error
 from voxload.engine import all_sum, explain
-from voxload.engine.chooser import ROUNDS, Measured
-from voxload.engine.join import Join
+from voxload.engine.graph.program import compile_program
+from voxload.engine.graph.trace import trace
 from voxload.engine.losses import VoxelLoss
-from voxload.engine.program import compile_program
-from voxload.engine.trace import trace
+from voxload.engine.run.join import ROUNDS, AutotunedJoin, Join
 from voxload.grid import ProcessGrid
 from voxload.models import CosmoFlow, UNet3D
 
@@ -214,12 +213,12 @@ def test_ranks_choose_by_measuring() -> None:
 def test_the_fastest_way_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was measured decides, forward and backward together, convolution by convolution."""
     clock = [0.0]
-    monkeypatch.setattr("voxload.engine.chooser.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("voxload.engine.run.join.time.perf_counter", lambda: clock[0])
     seconds: dict[str, dict[Join, float]] = {
         "thin": {Join.PAD: 1.0, Join.PATCH: 2.0, Join.ADD: 3.0},
         "wide": {Join.PAD: 3, Join.PATCH: 2, Join.ADD: 1},
     }
-    chooser = Measured()
+    chooser = AutotunedJoin()
     for key, by_way in seconds.items():
         for index in range(ROUNDS * len(Join)):
             way = chooser.choose(key)

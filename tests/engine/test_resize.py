@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from voxload.engine.resize import Resize, Rounding
+from voxload.engine.layers.upsample import Resize, Rounding
 
 FACTORS = st.one_of(
     st.integers(1, 60).map(lambda tenths: tenths / 10),

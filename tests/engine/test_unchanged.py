@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from voxload.engine import Loopback, shard
-from voxload.engine.sharded import Source
+from voxload.engine.graph.sharded import TracedModel
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
@@ -207,7 +207,7 @@ def test_a_forward_that_keeps_something_is_not_traced(how: str) -> None:
     """It would be kept when forward is traced, and never again; the model is left as it was."""
     model = Keeping(how)
     with pytest.raises(UsageError, match="found a change of"):
-        Source(model, (True, False, False)).check(SHAPE)
+        TracedModel(model, (True, False, False)).check(SHAPE)
     assert (model.seen, model.previous, model.features) == (0, None, [])
 
 
@@ -263,7 +263,7 @@ OWN = {"__call__ of its own": _doubling, "forward of its own": _doubled}
 def test_modules_with_calls_of_their_own(what: str) -> None:
     """A trace would go past them; the network's own forward does not."""
     with pytest.raises(UsageError, match=what):
-        Source(OWN[what](), (True, False, False)).check(SHAPE)
+        TracedModel(OWN[what](), (True, False, False)).check(SHAPE)
     torch.manual_seed(0)
     world = World(OWN[what]())
     assert torch.allclose(world.run(), world.whole(world.x), atol=1e-5)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn, zeros
 
-from voxload.engine.window import Window
+from voxload.engine.arithmetic.windows import Window
 
 _SIZES = st.integers(1, 12)
 _SMALL = st.integers(1, 4)

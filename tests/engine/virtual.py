@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from voxload.engine import Loopback, shard
-from voxload.engine.exchange.loopback import LoopbackRank
+from voxload.engine.comparison import differences
+from voxload.engine.exchange.in_process import LoopbackRank
 from voxload.engine.exchange.protocol import Exchange
-from voxload.engine.virtual import differences
 from voxload.grid import ProcessGrid
 
 Spatial = tuple[int, int, int]

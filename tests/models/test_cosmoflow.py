@@ -11,7 +11,7 @@ from torch import fx, nn
 
 from voxload.errors import UsageError
 from voxload.models import CosmoFlow
-from voxload.models.cosmoflow_plan import CosmoFlowVariant
+from voxload.models.cosmoflow import CosmoFlowVariant
 
 VARIANTS: tuple[CosmoFlowVariant, ...] = ("mlperf", "lbann")
 LBANN_WIDTHS = [16, 32, 64, 128, 256, 256, 256]

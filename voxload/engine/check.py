@@ -9,8 +9,8 @@ from torch import nn
 
 from voxload.engine.checked import Checked, checked
 from voxload.engine.exchange.protocol import Exchange
+from voxload.engine.model.meta_runs import require_module, whole_size
 from voxload.engine.shard import shard
-from voxload.engine.sizes import require_module, whole_size
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 

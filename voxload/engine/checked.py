@@ -1,4 +1,4 @@
-"""Checked: what a comparison of a split network with the network itself found, in training and in evaluation."""
+"""Checked: what a comparison of a split network with the network itself found, as a table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from voxload.engine.aligned import aligned
-from voxload.engine.doubled import doubled
-from voxload.engine.forward.plans import plans_shared
-from voxload.engine.forward.trees import mapped
-from voxload.engine.virtual import INPUT, RESULT, Differences, Split, differences
+from voxload.engine.comparison import INPUT, RESULT, Differences, Split, differences, to_double
+from voxload.engine.forward.plan_cache import plans_shared
+from voxload.engine.model.pytrees import mapped
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> str:
+    """Return `rows` as lines of aligned columns.
+
+    >>> print(aligned([("layer", "ranks"), ("conv1", "4")]))
+    layer  ranks
+    conv1  4
+    """
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
 
 VALUES, GRADIENTS = 1e-10, 1e-8
 """Largest relative differences of values and of gradients in float64 that are rounding."""
@@ -27,7 +39,7 @@ _EQUAL, _RANDOM = "equal", "not compared: forward draws random numbers"
 class Checked:
     """How far a network that runs split is from itself in one process, in float64.
 
-    >>> from voxload.engine.virtual import Differences
+    >>> from voxload.engine.comparison import Differences
     >>> print(Checked((2, 1, 1), (2, 1, 8, 8, 8), {"evaluation": Differences({"result": 0.0}, {})}))
     mode        result  gradient of the input  gradients of parameters  buffers  verdict
     evaluation  0.0e+00  0.0e+00                -                        -        equal
@@ -91,8 +103,8 @@ def checked(
     modes: dict[str, Differences | None] = {}
     x = torch.randn(*size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     twin = copy.deepcopy(model)
-    twin._apply(doubled)  # type: ignore[no-untyped-call] # noqa: SLF001 - `to` makes complex weights real ones
-    more = mapped(tuple(args), lambda leaf: doubled(leaf) if isinstance(leaf, Tensor) else leaf)
+    twin._apply(to_double)  # type: ignore[no-untyped-call] # noqa: SLF001 - `to` makes complex weights real ones
+    more = mapped(tuple(args), lambda leaf: to_double(leaf) if isinstance(leaf, Tensor) else leaf)
     for module in twin.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):  # noqa: SLF001 - what torch's dropout layers have in common
             module.p = 0.0

@@ -9,20 +9,18 @@ from math import prod
 import torch
 from torch import fx, nn
 
-from voxload.engine.aligned import aligned
-from voxload.engine.blocks import Blocks
-from voxload.engine.forward.explaining import Explained, Traffic, explained
+from voxload.engine.arithmetic.axis_plan import Part
+from voxload.engine.arithmetic.blocks import Blocks
+from voxload.engine.checked import aligned
+from voxload.engine.forward.plan_cache import PlanCache, SplitOptions
 from voxload.engine.forward.planning import GATHER_LIMIT
-from voxload.engine.forward.plans import Cut, Plans
-from voxload.engine.network import NetworkPlan, plan_network
-from voxload.engine.plan import Part
-from voxload.engine.program import Program, Step, compile_program
-from voxload.engine.reshape import parts_of
-from voxload.engine.shapes import shapes_of
+from voxload.engine.forward.traffic import Explained, Traffic, explained
+from voxload.engine.graph.network_plan import NetworkPlan, parts_of, plan_network
+from voxload.engine.graph.program import Program, Step, compile_program
+from voxload.engine.graph.sharded import TracedModel
+from voxload.engine.graph.trace import trace
+from voxload.engine.model.meta_runs import BATCH, require_module, shapes_of
 from voxload.engine.shard import MIN_WIDTH
-from voxload.engine.sharded import Source
-from voxload.engine.sizes import BATCH, require_module
-from voxload.engine.trace import trace
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
@@ -96,7 +94,7 @@ def explain(
         rows = _traced(model, shape, grid, (min_width, units))
     except UsageError as refusal:
         # As in shard: what no trace can keep may still run as it is.
-        plans = Plans(model, Cut(grid, Blocks.of(grid, shape), min_width, gather_limit))
+        plans = PlanCache(model, SplitOptions(grid, Blocks.of(grid, shape), min_width, gather_limit))
         planned = plans.ahead(model, shape)
         if planned is None:
             raise refusal from None
@@ -113,7 +111,7 @@ def _traced(
     """Return the rows of a network of which a trace was made."""
     min_width, units = options
     # As shard decides: what a trace does not compute as forward does is none that is run.
-    Source(model, tuple(count > 1 for count in grid.spatial)).check(shape)
+    TracedModel(model, tuple(count > 1 for count in grid.spatial)).check(shape)
     graph = trace(model)
     program = compile_program(model, graph, tuple(count > 1 for count in grid.spatial))
     plan = plan_network(program, Blocks.of(grid, shape), min_width=min_width)

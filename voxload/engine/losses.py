@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from voxload.engine.exchange.p2p import exchange_of
+from voxload.engine.exchange.distributed import exchange_of
 from voxload.engine.exchange.protocol import Exchange
-from voxload.engine.total import all_sum
+from voxload.engine.run.collectives import all_sum
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 

@@ -12,16 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from voxload.engine.blocks import Blocks
-from voxload.engine.exchange.p2p import exchange_of
+from voxload.engine.arithmetic.blocks import Blocks
+from voxload.engine.exchange.distributed import exchange_of
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.block import Block
 from voxload.engine.forward.inputs import Inputs
 from voxload.engine.forward.onblocks import on_blocks
+from voxload.engine.forward.plan_cache import PlanCache, SplitOptions
 from voxload.engine.forward.planning import GATHER_LIMIT
-from voxload.engine.forward.plans import Cut, Plans
-from voxload.engine.forward.trees import leaves, mapped
-from voxload.engine.sizes import require_module
+from voxload.engine.model.meta_runs import require_module
+from voxload.engine.model.pytrees import leaves, mapped
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
@@ -83,7 +83,9 @@ def shard_methods(
         vars(model)[_METHODS] = ()
         return
     carrier = exchange or exchange_of(grid)
-    split = {name: _Split(model, name, Cut(grid, None, min_width, gather_limit, whole), carrier) for name in names}
+    split = {
+        name: _Split(model, name, SplitOptions(grid, None, min_width, gather_limit, whole), carrier) for name in names
+    }
     # The model's own dictionary hides the class's methods, and no module is made a part of it.
     vars(model).update(split)
     vars(model)[_METHODS] = tuple(split)
@@ -123,9 +125,9 @@ class _Method(nn.Module):
 class _Split:
     """A method that runs on blocks of what it is given."""
 
-    def __init__(self, model: nn.Module, name: str, cut: Cut, exchange: Exchange) -> None:
+    def __init__(self, model: nn.Module, name: str, cut: SplitOptions, exchange: Exchange) -> None:
         method = _Method(model, name)
-        self._network: Any = on_blocks(method, Plans(method, cut), exchange)
+        self._network: Any = on_blocks(method, PlanCache(method, cut), exchange)
         self._cut = cut
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

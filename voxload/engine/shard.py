@@ -8,18 +8,17 @@ from typing import Any
 
 from torch import nn
 
-from voxload.engine.blocks import Blocks
+from voxload.engine.arithmetic.blocks import Blocks
 from voxload.engine.checked import checked
-from voxload.engine.chooser import Chooser, Measured, Told
-from voxload.engine.exchange.p2p import exchange_of
+from voxload.engine.exchange.distributed import exchange_of
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.onblocks import OnBlocks, on_blocks
+from voxload.engine.forward.plan_cache import PlanCache, SplitOptions
 from voxload.engine.forward.planning import GATHER_LIMIT
-from voxload.engine.forward.plans import Cut, Plans
-from voxload.engine.join import Join
-from voxload.engine.network import plan_network
-from voxload.engine.sharded import Sharded, Source, modes_set
-from voxload.engine.sizes import require_module, small_sizes, takes_more, why_none
+from voxload.engine.graph.network_plan import plan_network
+from voxload.engine.graph.sharded import Sharded, TracedModel, modes_set
+from voxload.engine.model.meta_runs import require_module, small_sizes, takes_more, why_none
+from voxload.engine.run.join import AutotunedJoin, Chooser, FixedJoin, Join
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 
@@ -103,13 +102,13 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
     blocks = None if whole is None else Blocks.of(grid, whole)
     chooser = _chooser_of(join)
     try:
-        source = Source(model, tuple(count > 1 for count in grid.spatial), columns=columns)
+        source = TracedModel(model, tuple(count > 1 for count in grid.spatial), columns=columns)
         source.check(whole)
         if blocks is not None:
             plan_network(source.program().program, blocks, min_width=min_width)
     except UsageError as refusal:
         # What no trace can keep may still run as it is.
-        plans = Plans(model, Cut(grid, blocks, min_width, gather_limit, columns=columns))
+        plans = PlanCache(model, SplitOptions(grid, blocks, min_width, gather_limit, columns=columns))
         if whole is not None and not _is_planned(model, whole, plans):
             raise UsageError(
                 f"shard of {type(model).__name__}",
@@ -127,7 +126,7 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
     return split
 
 
-def _is_planned(model: nn.Module, shape: Sequence[int], plans: Plans) -> bool:
+def _is_planned(model: nn.Module, shape: Sequence[int], plans: PlanCache) -> bool:
     """Plan a pass in training and one in evaluation, so that what is refused is refused now.
 
     Returns False for a network of one input that takes no volume of this shape. One of several inputs is planned when
@@ -144,11 +143,11 @@ def _is_planned(model: nn.Module, shape: Sequence[int], plans: Plans) -> bool:
 def _chooser_of(name: str) -> Chooser:
     """Return what chooses the way of joining that has this name; raises UsageError."""
     if name == AUTO:
-        return Measured()
+        return AutotunedJoin()
     known = {join.value: join for join in Join}
     if name not in known:
         raise UsageError("join", found=repr(name), expected=", ".join(map(repr, (*known, AUTO))))
-    return Told(known[name])
+    return FixedJoin(known[name])
 
 
 def _verify(model: nn.Module, grid: ProcessGrid, shape: Sequence[int] | None, options: dict[str, Any]) -> None:

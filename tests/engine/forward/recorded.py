@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from voxload.engine.forward.inputs import Inputs
 from voxload.engine.forward.recording import Recording, record
-from voxload.engine.forward.skeleton import Skeleton
+from voxload.engine.model.skeleton import Skeleton
 
 
 def recorded(model: nn.Module, *tensors: Tensor) -> Recording:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tests.engine.forward.onblocks_world import GRID, SHAPE, World, volume
 from voxload.engine import Blocks, check
-from voxload.engine.forward.plans import Cut, Plans
+from voxload.engine.forward.plan_cache import PlanCache, SplitOptions
 
 
 class Tokens(nn.Module):
@@ -46,7 +46,7 @@ def test_attention_with_several_heads_keeps_its_queries_where_they_are(build: An
     model = build()
     found = check(model, SHAPE, GRID, min_width=0)
     assert found.is_equal, str(found)
-    plans = Plans(model, Cut(GRID, Blocks.of(GRID, SHAPE), 0))
+    plans = PlanCache(model, SplitOptions(GRID, Blocks.of(GRID, SHAPE), 0))
     planned = plans.ahead(model, SHAPE)
     assert planned is not None
     assert {each.call.function.__name__ for each in planned.plan.fallbacks} == gathered

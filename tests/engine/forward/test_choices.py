@@ -13,12 +13,12 @@ from torch.nn import functional
 from bench.splitting.functional import FunctionalUNet
 from tests.engine.forward.onblocks_world import GRID, SHAPE, SPATIAL, TOLERANCE, World, evaluated, volume
 from tests.engine.virtual import worst_error
-from voxload.engine import Blocks, overlap
-from voxload.engine.chooser import ROUNDS
+from voxload.engine import Blocks
 from voxload.engine.forward.inputs import Inputs, TensorSpec
-from voxload.engine.forward.plans import Cut, Plans
+from voxload.engine.forward.plan_cache import PlanCache, SplitOptions
 from voxload.engine.forward.rules.channels import Columns
-from voxload.engine.join import Join
+from voxload.engine.run import overlap
+from voxload.engine.run.join import ROUNDS, Join
 from voxload.grid import ProcessGrid
 
 
@@ -113,7 +113,7 @@ def test_columns_spare_the_gather_of_the_volume() -> None:
     blocks = Blocks.of(GRID, SHAPE)
     inputs = Inputs((TensorSpec((2, 1, *blocks.box((0, 0, 0)).shape), torch.float32, torch.device("cpu")),), {})
     planned = {
-        columns: Plans(model := Head(), Cut(GRID, blocks, columns=columns)).of(model, inputs, blocks).plan
+        columns: PlanCache(model := Head(), SplitOptions(GRID, blocks, columns=columns)).of(model, inputs, blocks).plan
         for columns in (True, False)
     }
     assert not planned[True].fallbacks

@@ -16,9 +16,9 @@ from torch.utils.checkpoint import checkpoint
 from bench.splitting.functional import FunctionalUNet
 from tests.engine.forward.onblocks_world import SHAPE, TOLERANCE, Net, World, evaluated, volume
 from voxload.engine import NoExchange, shard
+from voxload.engine.comparison import differences
 from voxload.engine.exchange.protocol import Exchange
-from voxload.engine.forward.distributions import normal, uniform
-from voxload.engine.virtual import differences
+from voxload.engine.forward.rules.randomness import normal, uniform
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 

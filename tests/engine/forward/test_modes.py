@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from bench.networking.own import Modes
 from tests.engine.forward.recorded import recorded
 from voxload.engine import Blocks, Loopback, shard
-from voxload.engine.exchange.loopback import LoopbackRank
+from voxload.engine.exchange.in_process import LoopbackRank
 from voxload.engine.forward.inputs import Inputs
-from voxload.engine.forward.modes import modes_kept, positions_of
-from voxload.engine.forward.plans import Cut, Plans
+from voxload.engine.forward.plan_cache import PlanCache, SplitOptions
+from voxload.engine.forward.rules.fourier import modes_kept, positions_of
 from voxload.grid import ProcessGrid
 
 GRID = ProcessGrid((2, 2, 2), 8)
@@ -98,7 +98,7 @@ def test_what_is_looked_at_is_found_out() -> None:
 def test_many_modes_count_as_made_whole() -> None:
     """What takes nearly all of a spectrum is no partial transform that costs nothing."""
     model = Looks(lambda y: y[..., :4].abs()).double()
-    planned = Plans(model, Cut(GRID, Blocks.of(GRID, (4, 6, 8)), 0)).of(
+    planned = PlanCache(model, SplitOptions(GRID, Blocks.of(GRID, (4, 6, 8)), 0)).of(
         model, Inputs.of((torch.empty(1, 2, 2, 3, 4, dtype=torch.float64),), {}), Blocks.of(GRID, (4, 6, 8))
     )
     (fallback,) = planned.plan.fallbacks

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.engine.forward.test_sharding import MESH, shardings
 from voxload.engine import Loopback
-from voxload.engine.forward.moving import moved, plan_move
+from voxload.engine.forward.redistribution import moved, plan_move
 from voxload.engine.forward.sharding import Factor, Sharding, dim_of
 from voxload.grid import ProcessGrid
 

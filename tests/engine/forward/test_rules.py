@@ -15,7 +15,7 @@ from tests.engine.forward.recorded import recorded
 from tests.engine.forward.test_running import TOLERANCE, errors_of
 from voxload.engine import Blocks, Loopback
 from voxload.engine.forward.planning import plan_forward
-from voxload.engine.forward.ruling import Here
+from voxload.engine.forward.rule import Context
 from voxload.engine.forward.running import run
 from voxload.engine.forward.sharding import Factor, Sharding
 from voxload.errors import UsageError
@@ -339,7 +339,7 @@ def test_types_under_autocast_are_those_of_one_process(function: Callable[[Tenso
         plan = plan_forward(recorded(model, x), [given])
 
     def work(rank: int) -> Tensor:
-        here = Here((rank, 0, 0), (3, 1, 1), world.rank(rank))
+        here = Context((rank, 0, 0), (3, 1, 1), world.rank(rank))
         with torch.autocast("cpu", torch.bfloat16):
             found: Tensor = run(model, (given.block(x, here.coords),), {}, [given], plan=plan, here=here)
         return found
@@ -374,7 +374,7 @@ def test_dropout_falls_on_the_same_elements_however_a_tensor_is_cut(function: Ca
         for rank in range(prod(spatial)):
             coords = world.grid.coords_of(rank)
             torch.manual_seed(3)  # as all ranks of a group have it
-            here = Here(coords, spatial, world.rank(rank))
+            here = Context(coords, spatial, world.rank(rank))
             part = run(model, (given.block(ones, coords),), {}, [given], plan=plan, here=here)
             given.block(whole, coords).copy_(part.detach())
         found.append(whole)

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from tests.engine.forward.recorded import recorded
 from voxload.engine import Blocks, Loopback
+from voxload.engine.comparison import relative_error
 from voxload.engine.forward.planning import plan_forward, returned
-from voxload.engine.forward.ruling import Here
+from voxload.engine.forward.rule import Context
 from voxload.engine.forward.running import run
 from voxload.engine.forward.sharding import Sharding
-from voxload.engine.virtual import relative_error
 from voxload.grid import ProcessGrid
 from voxload.models import CosmoFlow, UNet3D
 
@@ -45,7 +45,7 @@ def errors_of(model: nn.Module, x: Tensor, spatial: tuple[int, int, int], **opti
     def work(rank: int) -> tuple[float, Tensor]:
         coords = world.grid.coords_of(rank)
         block = given.block(x, coords).clone().requires_grad_()
-        found = run(twins[rank], (block,), {}, [given], plan=plan, here=Here(coords, spatial, world.rank(rank)))
+        found = run(twins[rank], (block,), {}, [given], plan=plan, here=Context(coords, spatial, world.rank(rank)))
         (found * left.block(pull, coords)).sum().backward()
         assert block.grad is not None
         return relative_error(found.detach(), left.block(wanted.detach(), coords)), block.grad

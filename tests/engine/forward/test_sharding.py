@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from voxload.engine.blocks import Blocks
-from voxload.engine.forward.regroup import NoRegrouping, regroup
+from voxload.engine.arithmetic.blocks import Blocks
+from voxload.engine.forward.rules.rearranging import NoRegrouping, regroup
 from voxload.engine.forward.sharding import Factor, Sharding
 
 MESH = (2, 3, 2)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tests.engine.forward.onblocks_world import GRID, SHAPE, World, volume
 from voxload.engine import Loopback, shard
-from voxload.engine.exchange.loopback import LoopbackRank
+from voxload.engine.exchange.in_process import LoopbackRank
 from voxload.errors import UsageError
 
 

@@ -1,11 +1,15 @@
-"""Exchange: the contract of whatever carries slabs between the ranks of a sample group."""
+"""Exchange: the contract of whatever carries slabs between the ranks of a sample group, found by its number."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from torch import Tensor
+
+from voxload.errors import InternalError
 
 
 class Pending(Protocol):
@@ -50,3 +54,22 @@ class Exchange(Protocol):
 
     def share(self, numbers: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the `numbers` (64-bit, equally many everywhere) of every rank of the sample group, in its order."""
+
+
+_EXCHANGES: WeakValueDictionary[int, Exchange] = WeakValueDictionary()
+_NEXT = count(1)
+
+
+def registered(exchange: Exchange) -> int:
+    """Return a new number for `exchange`, under which `exchange_at` finds it as long as it lives. Thread-safe."""
+    key = next(_NEXT)
+    _EXCHANGES[key] = exchange
+    return key
+
+
+def exchange_at(key: int) -> Exchange:
+    """Return the exchange that has this number; raises InternalError when it is gone."""
+    exchange = _EXCHANGES.get(key)
+    if exchange is None:
+        raise InternalError("a split network", found="an exchange that is gone", remedy="keep the model's own alive")
+    return exchange

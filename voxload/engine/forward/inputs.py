@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from voxload.engine.blocks import Blocks
+from voxload.engine.arithmetic.blocks import Blocks
 from voxload.engine.forward.sharding import Sharding
-from voxload.engine.forward.trees import Leaf, leaves, mapped
+from voxload.engine.model.pytrees import Leaf, leaves, mapped
 from voxload.errors import UsageError
 
 _LEADING = 2

@@ -10,16 +10,16 @@ from weakref import ref
 import torch
 from torch import nn
 
-from voxload.engine.chooser import Chooser
-from voxload.engine.compiling import refuse_export, require_whole_graph
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.block import Block
-from voxload.engine.forward.graphs import Graphed, in_graph
+from voxload.engine.forward.compiled import CompilableNetwork, in_graph
 from voxload.engine.forward.passes import Passes
-from voxload.engine.forward.plans import Plans
-from voxload.engine.forward.ruling import PADS
-from voxload.engine.forward.synced import synced
-from voxload.engine.forward.trees import leaves
+from voxload.engine.forward.plan_cache import PlanCache
+from voxload.engine.forward.rule import PADS
+from voxload.engine.model.pytrees import leaves
+from voxload.engine.model.sync_batch_norm import synced
+from voxload.engine.run.join import Chooser
+from voxload.engine.run.torch_compile import refuse_export, require_whole_graph
 from voxload.errors import UsageError
 
 _PASSES, _HOOKED, _KIND = "_voxload_passes", "_voxload_hooks", "_voxload_kind"
@@ -71,7 +71,7 @@ class OnBlocks(nn.Module):
         return ", ".join(filter(None, (super().extra_repr(), f"spatial={grid.spatial}, rank={grid.rank}")))
 
 
-def on_blocks(model: nn.Module, plans: Plans, exchange: Exchange, *, chooser: Chooser = PADS) -> nn.Module:
+def on_blocks(model: nn.Module, plans: PlanCache, exchange: Exchange, *, chooser: Chooser = PADS) -> nn.Module:
     """Return `model` made to run split: of its class, with its very layers, parameters, buffers and attributes.
 
     Hooks that the model has see the whole, as in one process; those that are put onto the result later see what this
@@ -111,7 +111,7 @@ def _of_user(network: Any, *args: Any, **kwargs: Any) -> Any:
 def _register(network: Any) -> None:
     """Let graphs find a network."""
     held = network.__dict__
-    held[_GRAPHED] = graphed = Graphed(ref(network), held[_PASSES], _of_user)
+    held[_GRAPHED] = graphed = CompilableNetwork(ref(network), held[_PASSES], _of_user)
     held[_NUMBER] = graphed.number
 
 

@@ -13,16 +13,16 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from voxload.engine.blocks import Blocks
-from voxload.engine.chooser import Chooser
+from voxload.engine.arithmetic.blocks import Blocks
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.inputs import Inputs
+from voxload.engine.forward.plan_cache import PlanCache, PlannedPass
 from voxload.engine.forward.planning import Fallback
-from voxload.engine.forward.plans import Planned, Plans
-from voxload.engine.forward.ruling import Here, drawn
+from voxload.engine.forward.rule import Context, drawn
 from voxload.engine.forward.running import WATCH, run
-from voxload.engine.forward.trees import leaves
-from voxload.engine.handshake import Greeting, agreed
+from voxload.engine.model.pytrees import leaves
+from voxload.engine.run.handshake import Greeting, agreed
+from voxload.engine.run.join import Chooser
 from voxload.errors import InternalError, UsageError
 
 _IMAGE = 4
@@ -42,9 +42,9 @@ class Passes:
         Says how convolutions join halos.
     """
 
-    def __init__(self, plans: Plans, exchange: Exchange, chooser: Chooser) -> None:
+    def __init__(self, plans: PlanCache, exchange: Exchange, chooser: Chooser) -> None:
         self.plans, self.exchange, self._chooser = plans, exchange, chooser
-        self._memory: WeakKeyDictionary[Planned, dict[Any, Any]] = WeakKeyDictionary()
+        self._memory: WeakKeyDictionary[PlannedPass, dict[Any, Any]] = WeakKeyDictionary()
         self._told: set[str] = set()
         WATCH.hold(self)
 
@@ -72,13 +72,13 @@ class Passes:
         with _seeded(seed, inputs.tensors[0].device):
             return run(forward, args, kwargs, planned.cuts, plan=planned.plan, here=self.here(planned, drawn))
 
-    def here(self, planned: Planned, seeds: Callable[[], Tensor]) -> Here:
+    def here(self, planned: PlannedPass, seeds: Callable[[], Tensor]) -> Context:
         """Return where a pass is carried out that was planned and that the ranks have agreed to begin."""
         if planned not in self._memory:
             self._memory[planned] = {}
             self._tell(planned.plan.fallbacks)
         grid = self.plans.cut.grid
-        return Here(grid.coords, grid.spatial, self.exchange, self._memory[planned], seeds, chooser=self._chooser)
+        return Context(grid.coords, grid.spatial, self.exchange, self._memory[planned], seeds, chooser=self._chooser)
 
     def agree(self, first: Tensor, digest: int, modes: str, *, refusal: UsageError | None) -> tuple[Blocks, int]:
         """Return the cut of the volume and the seed that the ranks of the group agree on.

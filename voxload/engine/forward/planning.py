@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from voxload.engine.forward.modes import modes_kept
-from voxload.engine.forward.moving import Move, plan_move
+from voxload.engine.arithmetic.windows import even_bounds
+from voxload.engine.forward.in_place import Writes, refuse_both
 from voxload.engine.forward.recording import Call, Given, Recording, Value, name_of
-from voxload.engine.forward.rules import MEETING, RULES, RULES_ON_MODES, WRITERS
-from voxload.engine.forward.ruling import Action, Kept, NoRule, Ruling, Wishes, whole
+from voxload.engine.forward.redistribution import Move, plan_move
+from voxload.engine.forward.rule import Action, Kept, NoRule, Preferences, Ruling, whole
+from voxload.engine.forward.rules.fourier import modes_kept
+from voxload.engine.forward.rules.table import MEETING, RULES, RULES_ON_MODES, WRITERS
 from voxload.engine.forward.sharding import Factor, Sharding
-from voxload.engine.forward.synced import batch_norm_of_world, whole_refused
-from voxload.engine.forward.trees import TENSOR, leaves, mapped, token
-from voxload.engine.forward.writing import Writes, refuse_both
-from voxload.engine.reach import even_bounds
+from voxload.engine.model.pytrees import TENSOR, leaves, mapped, token
+from voxload.engine.model.sync_batch_norm import batch_norm_of_world, whole_refused
 from voxload.errors import UsageError
 
 _ALIASES = frozenset({"axis", "keepdims", "x", "x2", "out"})
@@ -29,7 +29,7 @@ GATHER_LIMIT = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class PlannedCall:
     """How one call is carried out."""
 
     taken: tuple[Sharding, ...]
@@ -68,9 +68,9 @@ class Fallback:
 class ForwardPlan:
     """The plan of a forward for all ranks of a sample group."""
 
-    steps: Mapping[Any, Step]
+    steps: Mapping[Any, PlannedCall]
     """By what tells a call from others: function, arguments, and cuts of its values."""
-    sequence: tuple[tuple[Call, Step], ...]
+    sequence: tuple[tuple[Call, PlannedCall], ...]
     """The calls that take what is cut, in the order of the forward pass, and how they are carried out."""
     results: Mapping[Sharding, Move]
     """What is done with the results that are cut as the key says, before they are returned."""
@@ -89,14 +89,14 @@ def plan_forward(
 ) -> ForwardPlan:
     """Return how the calls of `recording` are carried out where the network is given tensors that are cut so.
 
-    The choices are those of `voxload.engine.forward.plans.Cut`.
+    The choices are those of `voxload.engine.forward.plan_cache.SplitOptions`.
 
     Raises
     ------
     UsageError
         For a call that has no split form and takes or gives more than `gather_limit` bytes.
     """
-    planner = _Planner(recording, Wishes(min_width=min_width, columns=columns), gather_limit)
+    planner = _Planner(recording, Preferences(min_width=min_width, columns=columns), gather_limit)
     for value, cut in zip(recording.given, given, strict=True):
         planner.cuts[value.number] = cut
     for index, call in enumerate(recording.calls):
@@ -135,7 +135,7 @@ def key_of(function: Any, args: Any, kwargs: Any) -> Any:
 class _Planner:
     """Plans one call after the other."""
 
-    def __init__(self, recording: Recording, wishes: Wishes, limit: int) -> None:
+    def __init__(self, recording: Recording, wishes: Preferences, limit: int) -> None:
         self._calls, self._plain, self._limit = recording.calls, wishes, limit
         self._users: defaultdict[int, list[int]] = defaultdict(list)
         for index, call in enumerate(recording.calls):
@@ -146,7 +146,7 @@ class _Planner:
         self._copies: set[Any] = set()
         self._given_back: set[Any] = set()
         self.cuts: dict[int, Sharding] = {}
-        self.steps: dict[Any, Step] = {}
+        self.steps: dict[Any, PlannedCall] = {}
         self.sequence: list[tuple[Call, Any]] = []
         self.fallbacks: list[Fallback] = []
 
@@ -172,7 +172,7 @@ class _Planner:
             moves = tuple(None if cut == taken else plan_move(cut, taken) for cut, taken in pairs)
             made_whole = self.fallbacks[-1] if len(self.fallbacks) > known else None
             taken = (cuts, moves, ruling.inputs)
-            self.steps[key] = Step(*taken, ruling.action, ruling.results, made_whole, described)
+            self.steps[key] = PlannedCall(*taken, ruling.action, ruling.results, made_whole, described)
         if self._writes.copies(call):
             self._copies.add(key)
         if self._writes.gives_back(call):
@@ -200,7 +200,7 @@ class _Planner:
             return TENSOR, leaf.shape
         return self.cuts[leaf.number] if isinstance(leaf, Value) else leaf
 
-    def _ruling(self, call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+    def _ruling(self, call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
         try:
             return _ruled(call, cuts, wishes)
         except NoRule as error:
@@ -239,7 +239,7 @@ class _Planner:
             )
         self.fallbacks.append(Fallback(call, reason, nbytes))
 
-    def _wishes(self, index: int) -> Wishes:
+    def _wishes(self, index: int) -> Preferences:
         kept = [self._kept.get(value.number) for value in self._calls[index].made]
         return replace(self._plain, cut=self._wish(index), kept=kept[0] if len(kept) == 1 else None)
 
@@ -268,7 +268,7 @@ class _Planner:
         return None
 
 
-def _ruled(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+def _ruled(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
     """Return what the rule for a function says; raises NoRule for calls that it does not know in this form."""
     rule = (RULES_ON_MODES if cuts[0].is_partly_kept else RULES).get(call.function)
     if rule is None or (call.written and rule not in WRITERS):

@@ -15,16 +15,58 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.checkpoint import CheckpointFunction
 
-from voxload.engine.drawn import numbers_kept, slow_paths
-from voxload.engine.forward.asked import Asked
 from voxload.engine.forward.block import Block, runner_of
 from voxload.engine.forward.inputs import Inputs, TensorSpec
-from voxload.engine.forward.skeleton import Skeleton
-from voxload.engine.forward.trees import Leaf, leaves, mapped
-from voxload.engine.watched import Applied, functions_watched
+from voxload.engine.model.meta_runs import fast_paths_off, random_state_kept
+from voxload.engine.model.pytrees import Leaf, leaves, mapped
+from voxload.engine.model.skeleton import Skeleton
+from voxload.engine.run.autograd_functions import Applied, functions_watched
 from voxload.errors import UsageError
+
+_OF_DEVICES: tuple[Any, ...] = (Tensor.device.__get__, torch.device)
+"""What asks for a tensor's device, and what names one. Fake tensors answer by themselves, and no mode sees it.
+
+Checkpointing names that of tensors without data, which the plain run has.
+"""
+
+
+class CallLog(TorchFunctionMode):
+    """Writes down calls of torch while it is entered: functions, shapes of tensors, and arguments that are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, str]] = []
+        self.is_cut_short = False
+        """Whether the run could not come to its end: what it did not come to is not compared."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        """Write one call down and carry it out."""
+        if func in _OF_DEVICES:
+            return func(*args, **(kwargs or {}))
+        given = [_argument_text(leaf) for leaf in leaves((args, kwargs or {}))]
+        self.calls.append((str(resolve_name(func) or getattr(func, "__name__", func)), " ".join(given)))
+        return func(*args, **(kwargs or {}))
+
+    def difference(self, other: CallLog) -> str:
+        """Return where another run parts from this one; empty where it does not."""
+        for number, (one, two) in enumerate(zip(self.calls, other.calls, strict=False), start=1):
+            if one != two:
+                told = one[0] if one[0] == two[0] else f"{one[0]} and not {two[0]}"
+                return f"{told}, as call {number}"
+        if len(self.calls) != len(other.calls) and not other.is_cut_short:
+            return f"{len(self.calls)} calls and not {len(other.calls)}"
+        return ""
+
+
+def _argument_text(leaf: Any) -> str:
+    """Return what counts of an argument."""
+    if isinstance(leaf, Tensor):
+        return str(tuple(leaf.shape))
+    is_plain = isinstance(leaf, bool | int | float | complex | str | type(None) | slice)
+    return repr(leaf) if is_plain else type(leaf).__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +156,7 @@ def record(skeleton: Skeleton, network: nn.Module, inputs: Inputs) -> Recording:
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     twin = skeleton.filled(fake, network)
     recorder = _Recorder(twin)
-    asked, plain = Asked(), Asked()
+    asked, plain = CallLog(), CallLog()
     with _left_alone(), fake, functions_watched(recorder.applied):
         blocks = mapped(given, recorder.begin)
         values = tuple(each.about for each in leaves(blocks) if isinstance(each, Block))
@@ -133,7 +175,7 @@ def record(skeleton: Skeleton, network: nn.Module, inputs: Inputs) -> Recording:
 _META = torch.device("meta")
 
 
-def _run_plain(model: nn.Module, given: Any, asked: Asked) -> None:
+def _run_plain(model: nn.Module, given: Any, asked: CallLog) -> None:
     """Run a model on tensors of the very class ``torch.Tensor``, which have shapes only, as far as it gets."""
     with _left_alone(), torch.device("meta"):
         tensors = mapped(
@@ -153,7 +195,12 @@ def _left_alone() -> Iterator[None]:
     Tensors of inference mode do not tell that they were written into, and are none here.
     """
     is_recording = torch.is_grad_enabled()
-    with numbers_kept() as drawn, slow_paths(), torch.inference_mode(mode=False), torch.set_grad_enabled(is_recording):
+    with (
+        random_state_kept() as drawn,
+        fast_paths_off(),
+        torch.inference_mode(mode=False),
+        torch.set_grad_enabled(is_recording),
+    ):
         yield
     if drawn.others:
         raise UsageError(
@@ -187,7 +234,7 @@ class _Recorder:
         """Return a block in the place of a tensor's description."""
         return self._block(_made(leaf)) if isinstance(leaf, TensorSpec) else leaf
 
-    def ran(self, model: nn.Module, given: tuple[tuple[Any, ...], dict[str, Any]], asked: Asked) -> Any:
+    def ran(self, model: nn.Module, given: tuple[tuple[Any, ...], dict[str, Any]], asked: CallLog) -> Any:
         """Return what forward gives, and have what it asks of torch written down; raise UsageError where it fails."""
         try:
             with asked:

@@ -8,14 +8,14 @@ from typing import Any
 from torch import Tensor
 
 from voxload.engine.forward.block import Block, runner_of
-from voxload.engine.forward.moving import Move, moved
-from voxload.engine.forward.planning import ForwardPlan, Step, key_of
+from voxload.engine.forward.in_place import apart
+from voxload.engine.forward.planning import ForwardPlan, PlannedCall, key_of
 from voxload.engine.forward.recording import OF_AUTOGRAD, name_of
-from voxload.engine.forward.ruling import Here
+from voxload.engine.forward.redistribution import Move, moved
+from voxload.engine.forward.rule import Context
 from voxload.engine.forward.sharding import Sharding
-from voxload.engine.forward.trees import TENSOR, leaves, mapped
-from voxload.engine.forward.writing import apart
-from voxload.engine.watched import Applied, Watch
+from voxload.engine.model.pytrees import TENSOR, leaves, mapped
+from voxload.engine.run.autograd_functions import Applied, Watch
 from voxload.errors import UsageError
 
 _CASTS: frozenset[Any] = frozenset(
@@ -32,7 +32,7 @@ def run(
     cuts: Sequence[Sharding],
     *,
     plan: ForwardPlan,
-    here: Here,
+    here: Context,
 ) -> Any:
     """Return what `forward` gives of this rank's blocks; all ranks of a sample group must call it together.
 
@@ -56,7 +56,7 @@ def run(
 class _Runner:
     """Carries out calls that take blocks."""
 
-    def __init__(self, plan: ForwardPlan, here: Here) -> None:
+    def __init__(self, plan: ForwardPlan, here: Context) -> None:
         self._plan, self._here = plan, here
         self._done = 0
         self._has_ended = False
@@ -113,7 +113,7 @@ class _Runner:
         result = apply(*bare[0], **bare[1])
         return mapped(result, lambda each: self._again(next(blocks), each) if isinstance(each, Tensor) else each)
 
-    def _step(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step | None:
+    def _step(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> PlannedCall | None:
         """Return how a call is carried out, None for a cast that was not recorded; raise where another one was."""
         if self._done < len(self._plan.sequence):
             call, likely = self._plan.sequence[self._done]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from voxload.engine.blocks import Blocks
-from voxload.engine.forward.trees import Leaf
+from voxload.engine.arithmetic.blocks import Blocks
+from voxload.engine.model.pytrees import Leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Factor(Leaf):
     bounds: tuple[int, ...] = ()
     """Of a cut one: the first position of every block along the axis, then the extent."""
     kept: tuple[int, ...] = ()
-    """Of one that is not cut: the positions that every rank has, where these are not all; see `modes`."""
+    """Of one that is not cut: the positions that every rank has, where these are not all; see `rules.fourier`."""
 
     def span(self, coords: Sequence[int]) -> tuple[int, int]:
         """Return the first position that the rank at `coords` has, and the one behind its last."""

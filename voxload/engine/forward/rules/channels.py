@@ -11,9 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from voxload.engine.forward.recording import Call, Given
+from voxload.engine.forward.rule import Context, NoRule, Preferences, Ruling, Same, bound
 from voxload.engine.forward.rules.reducing import Partial
-from voxload.engine.forward.rules.windows import bound
-from voxload.engine.forward.ruling import Here, NoRule, Ruling, Same, Wishes
 from voxload.engine.forward.sharding import Sharding
 
 LINEAR: frozenset[Any] = frozenset([functional.linear])
@@ -42,7 +41,7 @@ class Columns:
     partial: Partial
     """Sums over the ranks, along a dimension behind the last."""
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Context) -> Any:
         """Multiply and add up; see Action."""
         given = bound(_LINEAR, args, kwargs)
         own = function(given["input"], self.part.block(given["weight"], here.coords))
@@ -50,7 +49,7 @@ class Columns:
         return total if given["bias"] is None else total + given["bias"].to(total.dtype)
 
 
-def linear(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+def linear(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
     """Return what a dense layer over the last dimension does, which is made whole unless columns are; see Rule."""
     weight = bound(_LINEAR, call.args, call.kwargs)["weight"]
     if not isinstance(weight, Given):
@@ -66,7 +65,7 @@ def linear(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
     return Ruling((cut,), (cut.with_dim(last, Sharding.whole(made.shape).dims[last]),), Same())
 
 
-def along(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
+def along(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:  # noqa: ARG001 - see Rule
     """Return what a function along one dimension does, which is made whole; see Rule."""
     name = call.function.__name__
     place = _PLACES.get(name, 1)
@@ -80,7 +79,7 @@ def along(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # 
     return Ruling((cut,), (result,), Same())
 
 
-def layer_norm(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
+def layer_norm(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:  # noqa: ARG001 - see Rule
     """Return what a normalisation over the last dimensions does, where these are whole; see Rule."""
     count = len(bound(("input", "normalized_shape"), call.args, call.kwargs)["normalized_shape"])
     last = range(len(cuts[0].dims) - count, len(cuts[0].dims))
@@ -89,7 +88,7 @@ def layer_norm(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling
     return Ruling(cuts, cuts, Same())
 
 
-def prelu(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
+def prelu(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:  # noqa: ARG001 - see Rule
     """Return what a rectifier with a slope for every channel does: channels are made whole; see Rule."""
     if len(cuts) > 1:
         raise NoRule("its slopes depend on the volume")
@@ -103,12 +102,12 @@ class Expand:
 
     result: Sharding
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:  # noqa: ARG002 - see Action
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Context) -> Any:  # noqa: ARG002 - see Action
         """Expand; see Action."""
         return args[0].expand(self.result.block_shape(here.coords))
 
 
-def expand(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
+def expand(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:  # noqa: ARG001 - see Rule
     """Return what an expansion does: dimensions of one position get more, which every rank has; see Rule."""
     (made,) = call.made
     offset = len(made.shape) - len(cuts[0].dims)
@@ -120,7 +119,7 @@ def expand(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  #
     return Ruling((cuts[0], *(Sharding.whole(cut.shape) for cut in cuts[1:])), (result,), Expand(result))
 
 
-def repeat(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
+def repeat(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:  # noqa: ARG001 - see Rule
     """Return what a repetition along dimensions that are whole does; see Rule."""
     (made,) = call.made
     offset = len(made.shape) - len(cuts[0].dims)

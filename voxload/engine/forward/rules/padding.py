@@ -10,22 +10,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from voxload.engine.arithmetic.axis_plan import PaddingMode
+from voxload.engine.arithmetic.windows import Window
 from voxload.engine.forward.recording import Call
-from voxload.engine.forward.rules.sliding import Slide, fetched, slide
-from voxload.engine.forward.rules.windows import bound
-from voxload.engine.forward.ruling import Here, NoRule, Ruling, Wishes
+from voxload.engine.forward.rule import Context, NoRule, Preferences, Ruling, bound
+from voxload.engine.forward.rules.slide import Slide, fetched, slide
 from voxload.engine.forward.sharding import Sharding
-from voxload.engine.outside import Outside
-from voxload.engine.window import Window
 
 PADDINGS: frozenset[Any] = frozenset([functional.pad])
 ROLLS: frozenset[Any] = frozenset([torch.roll, Tensor.roll])
 _NAMES = ("input", "pad", "mode", "value")
-_OUTSIDE: Mapping[str, Outside] = {
-    "constant": Outside.CONSTANT,
-    "reflect": Outside.REFLECT,
-    "replicate": Outside.REPLICATE,
-    "circular": Outside.CIRCULAR,
+_OUTSIDE: Mapping[str, PaddingMode] = {
+    "constant": PaddingMode.CONSTANT,
+    "reflect": PaddingMode.REFLECT,
+    "replicate": PaddingMode.REPLICATE,
+    "circular": PaddingMode.CIRCULAR,
 }
 
 
@@ -38,7 +37,7 @@ class Pad:
     pads: tuple[int, ...]
     """What torch pads by itself, from the last dimension to the first."""
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Context) -> Any:
         """Fetch, and pad the rest; see Action."""
         given = bound(_NAMES, args, kwargs)
         x: Tensor = given["input"]
@@ -52,7 +51,7 @@ class Pad:
         return function(x, self.pads, given["mode"])
 
 
-def pad(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+def pad(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
     """Return what padding does; see Rule."""
     given = bound(_NAMES, call.args, call.kwargs)
     outside = _OUTSIDE.get(given["mode"] or "constant")
@@ -87,13 +86,13 @@ class Roll:
     own: tuple[tuple[int, int], ...]
     """Shift and dimension of the others."""
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:  # noqa: ARG002 - see Action
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Context) -> Any:  # noqa: ARG002 - see Action
         """Fetch, and roll the rest; see Action."""
         x = fetched(args[0], self.slides, here)
         return torch.roll(x, [shift for shift, _ in self.own], [dim for _, dim in self.own]) if self.own else x
 
 
-def roll(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+def roll(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
     """Return what a roll does; see Rule."""
     given = bound(("input", "shifts", "dims"), call.args, call.kwargs)
     if given["dims"] is None or given["dims"] == ():
@@ -108,5 +107,5 @@ def roll(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
             continue
         low = int(shift) % extent
         keep = replace(wishes, cut=cuts[0], min_width=0)
-        slides.append(slide(cuts[0], number, Window(1, low=low, high=-low), keep, outside=Outside.CIRCULAR))
+        slides.append(slide(cuts[0], number, Window(1, low=low, high=-low), keep, outside=PaddingMode.CIRCULAR))
     return Ruling((cuts[0],), (cuts[0],), Roll(tuple(slides), tuple(own)))

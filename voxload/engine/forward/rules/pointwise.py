@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from voxload.engine.forward.recording import Call, Given
-from voxload.engine.forward.ruling import Here, NoRule, Ruling, Wishes
+from voxload.engine.forward.rule import Context, NoRule, Preferences, Ruling
 from voxload.engine.forward.sharding import Dim, Sharding
-from voxload.engine.forward.trees import leaves, mapped
+from voxload.engine.model.pytrees import leaves, mapped
 
 _NAMES = (
     *("abs", "absolute", "acos", "add", "addcdiv", "addcmul", "alias", "angle", "asin", "atan", "atan2", "bfloat16"),
@@ -59,7 +59,7 @@ class Pointwise:
     parts: tuple[tuple[int, Sharding], ...]
     """Arguments, by their place among all, that are whole, and the cut of which the part is taken."""
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Context) -> Any:
         """Call it; see Action."""
         if self.parts:
             cuts, places = dict(self.parts), count()
@@ -72,7 +72,7 @@ class Pointwise:
         return function(*args, **kwargs)
 
 
-def pointwise(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
+def pointwise(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:  # noqa: ARG001 - see Rule
     """Return what a function of every element does: all meet in the cut of the first value that has one; see Rule."""
     (made,) = call.made or (None,)
     if made is None:

@@ -1,4 +1,4 @@
-"""Sums, means and extrema over dimensions: every rank reduces what it has, and the ranks' few numbers are reduced."""
+"""Reductions over dimensions: sums, means, extrema, adaptive poolings; the ranks' few numbers are reduced once more."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from voxload.engine.forward.moving import Move, moved, plan_move
 from voxload.engine.forward.recording import Call
-from voxload.engine.forward.rules.windows import bound
-from voxload.engine.forward.ruling import Here, NoRule, Ruling, Same, Wishes
+from voxload.engine.forward.redistribution import Move, moved, plan_move
+from voxload.engine.forward.rule import Context, NoRule, Preferences, Ruling, Same, bound
 from voxload.engine.forward.sharding import Dim, Factor, Sharding
-from voxload.engine.statistics import wide_type
-from voxload.engine.tensors import sent
+from voxload.engine.run.statistics import wide_type
+from voxload.engine.run.tensors import sent
 
 SUMS, MEANS = frozenset([torch.sum, Tensor.sum]), frozenset([torch.mean, Tensor.mean])
 MAXIMA, MINIMA = frozenset([torch.amax, Tensor.amax]), frozenset([torch.amin, Tensor.amin])
@@ -47,12 +46,12 @@ class Partial:
         parts = Sharding(tuple(_partial(each) if number in dims else each for number, each in enumerate(cut.dims)))
         return cls(dims, plan_move(parts, parts.whole_along(dims)))
 
-    def sum(self, x: Tensor, here: Here) -> Tensor:
+    def sum(self, x: Tensor, here: Context) -> Tensor:
         """Return the sums over all ranks' `x`, dimensions kept."""
         own = x.sum(self.dims, keepdim=True)
         return moved(own, self.move, here.coords, here.exchange).sum(self.dims, keepdim=True)
 
-    def extremum(self, x: Tensor, here: Here, *, is_maximum: bool) -> Tensor:
+    def extremum(self, x: Tensor, here: Context, *, is_maximum: bool) -> Tensor:
         """Return the largest or smallest of all ranks' `x`, dimensions kept."""
         reduce: Any = torch.amax if is_maximum else torch.amin
         pads = [each for number in reversed(range(x.ndim)) for each in (0, int(x.shape[number] == 0))]
@@ -74,7 +73,7 @@ class Reduce:
     keeps: bool
     """Whether reduced dimensions stay, with one position."""
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Context) -> Any:
         """Reduce, gather and reduce again; see Action."""
         x: Tensor = bound((*_NAMES, "dtype"), args, kwargs)["input"]
         if function in MAXIMA or function in MINIMA:
@@ -85,7 +84,7 @@ class Reduce:
             result = (result / self.count if self.count else result).to(self.dtype)
         return result if self.keeps else result.squeeze(self.partial.dims)
 
-    def _extremum(self, x: Tensor, here: Here, *, is_maximum: bool) -> Tensor:
+    def _extremum(self, x: Tensor, here: Context, *, is_maximum: bool) -> Tensor:
         """Return extrema; all elements that are extreme have an equal share of the gradient, as torch has it."""
         found = self.partial.extremum(x.detach(), here, is_maximum=is_maximum)
         if not torch.is_grad_enabled():  # which all ranks have alike
@@ -98,7 +97,7 @@ class Reduce:
         return torch.where(found.isfinite(), found + (mean - mean.detach()), mean)
 
 
-def reduce(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
+def reduce(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:  # noqa: ARG001 - see Rule
     """Return what a sum, a mean or an extremum does; see Rule."""
     given = bound((*_NAMES, "dtype"), call.args, call.kwargs)
     cut, count = cuts[0], len(cuts[0].dims)
@@ -141,7 +140,7 @@ class PoolTo:
     move: Move
     """What brings the ranks' partial sums to all of them."""
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:  # noqa: ARG002 - see Action
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Context) -> Any:  # noqa: ARG002 - see Action
         """Sum, gather and sum; see Action."""
         x: Tensor = args[0]
         part = x.to(wide_type(x))
@@ -159,7 +158,7 @@ class PoolTo:
         return gathered.sum(tuple(range(_FIRST, gathered.ndim, 2))).to(x.dtype)
 
 
-def adapt(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # noqa: ARG001 - see Rule
+def adapt(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:  # noqa: ARG001 - see Rule
     """Return what an adaptive mean does: its result is whole; see Rule."""
     count = ADAPTIVE[call.function]
     if len(cuts[0].dims) != _FIRST + count:
@@ -176,3 +175,63 @@ def adapt(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:  # 
     partials = Sharding(tuple(dims))
     move = plan_move(partials, Sharding.whole(partials.shape))
     return Ruling((cut,), (Sharding.whole(made.shape),), PoolTo(cut, sizes, move))
+
+
+ADAPTIVE_MAXIMA: Mapping[Any, int] = {
+    functional.adaptive_max_pool1d: 1,
+    functional.adaptive_max_pool2d: 2,
+    functional.adaptive_max_pool3d: 3,
+}
+"""By the number of dimensions that they pool."""
+_ADAPTIVE_NAMES = ("input", "output_size", "return_indices")
+_POOLED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The largest element over dimensions of which some are cut; of several the one with the first position.
+
+    It alone has the gradient, as in torch's poolings.
+    """
+
+    partial: Partial
+    cut: Sharding
+
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Context) -> Any:  # noqa: ARG002 - see Action
+        """Find its value and its position, and take it from the rank that has it; see Action."""
+        x: Tensor = bound(_ADAPTIVE_NAMES, args, kwargs)["input"]
+        seen = x.detach().to(torch.float64)
+        seen = torch.where(seen.isnan(), inf, seen)  # torch's poolings take a NaN for the largest
+        largest = self.partial.extremum(seen, here, is_maximum=True)
+        places = self._places(x, here)
+        own = torch.where(seen == largest, places, inf)
+        first = self.partial.extremum(own, here, is_maximum=False)
+        taken = torch.where(own == first, x, torch.zeros((), dtype=x.dtype, device=x.device))
+        return self.partial.sum(taken, here)
+
+    def _places(self, x: Tensor, here: Context) -> Tensor:
+        """Return the place of each element in row-major order of the dimensions that are pooled; exact below 2^53."""
+        dims = range(_POOLED, x.ndim)
+        found = torch.zeros((), dtype=torch.float64)
+        for number in dims:
+            positions = torch.tensor(self.cut.positions(number, here.coords), dtype=torch.float64)
+            found = found[..., None] * self.cut.shape[number] + positions
+        return sent(found, x.device)
+
+
+def adapt_maximum(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:  # noqa: ARG001 - see Rule
+    """Return what an adaptive maximum does that leaves one element; see Rule."""
+    given, count = bound(_ADAPTIVE_NAMES, call.args, call.kwargs), ADAPTIVE_MAXIMA[call.function]
+    cut = cuts[0]
+    if given["return_indices"] or len(call.made) != 1:
+        raise NoRule("it returns indices into the whole volume")
+    if len(cut.dims) != _POOLED + count:
+        raise NoRule("it takes one sample without a batch")
+    (made,) = call.made
+    dims = tuple(range(_POOLED, len(cut.dims)))
+    if not any(number in dims for number, *_ in cut.cuts()):
+        return Ruling((cut,), (Sharding((*cut.dims[:_POOLED], *Sharding.whole(made.shape[_POOLED:]).dims)),), Same())
+    if prod(made.shape[_POOLED:]) != 1:
+        raise NoRule("it leaves several maxima of axes that are cut")
+    result = Sharding((*cut.dims[:_POOLED], *Sharding.whole(made.shape[_POOLED:]).dims))
+    return Ruling((cut,), (result,), First(Partial.over(cut, dims), cut))

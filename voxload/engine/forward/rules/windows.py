@@ -7,21 +7,85 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
-from typing import Any
+from math import inf, prod
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from voxload.engine.arithmetic.layer_plan import Tile
+from voxload.engine.arithmetic.windows import Spread, Window, counted
 from voxload.engine.forward.recording import Call
-from voxload.engine.forward.rules.overlapping import begun
-from voxload.engine.forward.rules.sliding import Slide, fetched, slide
-from voxload.engine.forward.ruling import Here, NoRule, Ruling, Wishes
+from voxload.engine.forward.rule import Context, NoRule, Preferences, Ruling, bound
+from voxload.engine.forward.rules.slide import Slide, fetched, slide
 from voxload.engine.forward.sharding import Factor, Sharding
-from voxload.engine.tensors import sent
-from voxload.engine.transposed import Spread
-from voxload.engine.window import Window, counted
+from voxload.engine.run.overlap import Layout, joined, layout_of
+from voxload.engine.run.tensors import sent
+
+_LEADING = 2
+_AXES = 3
+
+
+def begun(x: Tensor, given: Mapping[str, Any], slides: Sequence[Slide], here: Context) -> Tensor | None:
+    """Return this rank's outputs of a convolution; None where its block is to be padded before.
+
+    A compiler orders messages and computing by itself, and messages that are a part of the graph are no messages.
+
+    Parameters
+    ----------
+    x
+        This rank's block.
+    given
+        What else the convolution takes, by name.
+    slides
+        What its windows do, dimension by dimension.
+    here
+        Where it is carried out.
+    """
+    if not here.chooser.may_join or torch.compiler.is_compiling() or here.exchange.carries_graph:
+        return None
+    layout = here.remembered((id(slides), tuple(x.shape)), lambda: _layout(x, given, slides, here))
+    if layout is None:
+        return None
+    weight, bias = given["weight"], given.get("bias")
+    device = x.device.type
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+        weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
+    return joined(x, weight, bias, layout=layout, chooser=here.chooser, exchange=here.exchange)
+
+
+def _layout(x: Tensor, given: Mapping[str, Any], slides: Sequence[Slide], here: Context) -> Layout | None:
+    """Return what is computed without padding the block; None where only padding does it."""
+    if len(slides) != _AXES or any(
+        each.outer or (each.plan is not None and each.plan.axis != each.dim - _LEADING) for each in slides
+    ):
+        return None
+    fetches = [(each.dim, each.plan) for each in slides if each.plan is not None and not each.plan.idle]
+    spans = [_span(each, x, here) for each in slides]
+    firsts = [each.first(here.coords) for each in slides]
+    tile = Tile(
+        parts=tuple(here.part(plan, dim) for dim, plan in fetches),
+        origin=tuple(start for start, _ in spans),
+        end=tuple(stop for _, stop in spans),
+        start=tuple(first for first, *_ in firsts),
+        first=tuple(first for _, first, _ in firsts),
+        extents=tuple(count for *_, count in firsts),
+        shape=tuple(x.shape[each.dim] if each.plan is None else each.plan.bounds[-1] for each in slides),
+        result=tuple(prod(factor.extent for factor in each.result) for each in slides),
+    )
+    windows = tuple(cast("Window", each.reach) for each in slides)
+    return layout_of(tile, windows, given["padding"], given.get("groups") or 1)
+
+
+def _span(each: Slide, x: Tensor, here: Context) -> tuple[int, int]:
+    """Return the first position of this rank's block along a dimension, and the one behind its last."""
+    if each.plan is None:
+        return 0, int(x.shape[each.dim])
+    place = here.coords[each.plan.axis]
+    return each.plan.bounds[place], each.plan.bounds[place + 1]
+
 
 _FIRST = 2
 """First dimension that windows slide along, of (B, C, ...)."""
@@ -34,18 +98,6 @@ _CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "gro
 _TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
 _MAXIMUM = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
 _MEAN = ("input", "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
-_DEFAULTS: Mapping[str, Any] = {
-    "bias": None,
-    "stride": None,
-    "padding": 0,
-    "dilation": 1,
-    "groups": 1,
-    "output_padding": 0,
-    "ceil_mode": False,
-    "return_indices": False,
-    "count_include_pad": True,
-    "divisor_override": None,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +114,7 @@ class Windowed:
     casts: bool = False
     """Whether it casts its input under autocast: then this is done before anything is sent."""
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Context) -> Any:
         """Fetch, call and crop; see Action."""
         given = dict(zip(self.names, args, strict=False)) | kwargs | dict(self.settings)
         x: Tensor = given.pop("input")
@@ -79,7 +131,7 @@ class Windowed:
             y = self._cropped(y, each, here)
         return y
 
-    def _stretched(self, x: Tensor, here: Here) -> Tensor:
+    def _stretched(self, x: Tensor, here: Context) -> Tensor:
         """Return inputs that make an output: ranks that own none must stay part of the graph, as their peers wait."""
         pads: list[int] = []
         for each in reversed(self.slides):
@@ -88,7 +140,7 @@ class Windowed:
             pads += [0, span if is_empty else 0]
         return functional.pad(x, pads) if any(pads) else x
 
-    def _cropped(self, y: Tensor, each: Slide, here: Here) -> Tensor:
+    def _cropped(self, y: Tensor, each: Slide, here: Context) -> Tensor:
         """Return the outputs that this rank owns along a dimension."""
         start, first, count = each.first(here.coords)
         if count == 0:
@@ -100,7 +152,7 @@ class Windowed:
         return y.narrow(each.dim, first - (each.reach.stride * start - each.reach.padding), count)
 
 
-def convolution(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+def convolution(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
     """Return what a convolution does; see Rule."""
     given, count = bound(_CONVOLUTION, call.args, call.kwargs), CONVOLUTIONS[call.function]
     cut, weight = _volume(cuts, count), given["weight"].shape
@@ -117,7 +169,7 @@ def convolution(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Rulin
     return _ruled(call, cut, weight[0], slides, action)
 
 
-def transposed(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+def transposed(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
     """Return what a transposed convolution does; see Rule."""
     given, count = bound(_TRANSPOSED, call.args, call.kwargs), TRANSPOSED[call.function]
     cut, weight = _volume(cuts, count), given["weight"].shape
@@ -141,7 +193,7 @@ def transposed(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling
     return _ruled(call, cut, weight[1] * given["groups"], slides, action)
 
 
-def maximum(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+def maximum(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
     """Return what a maximum over windows does; windows hold the same values, so ties are broken alike; see Rule."""
     given, count = bound(_MAXIMUM, call.args, call.kwargs), MAXIMA[call.function]
     if given["return_indices"]:
@@ -149,7 +201,7 @@ def maximum(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
     return _pooled(call, cuts, wishes, (given, count, -inf))
 
 
-def mean(call: Call, cuts: tuple[Sharding, ...], wishes: Wishes) -> Ruling:
+def mean(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
     """Return what a mean over windows does; see Rule."""
     given, count = bound(_MEAN, call.args, call.kwargs), MEANS[call.function]
     is_padded = any(_at(given["padding"], index) for index in range(count))
@@ -175,7 +227,7 @@ class Averaged:
     counts_padding: bool
     """Whether padded voxels count."""
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Here) -> Any:
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Context) -> Any:
         """Sum and divide; see Action."""
         y: Tensor = self.sums.run(function, args, kwargs, here)
         for each, extent in zip(self.sums.slides, self.extents, strict=True):
@@ -190,7 +242,7 @@ class Averaged:
 
 
 def _pooled(
-    call: Call, cuts: tuple[Sharding, ...], wishes: Wishes, how: tuple[Mapping[str, Any], int, float]
+    call: Call, cuts: tuple[Sharding, ...], wishes: Preferences, how: tuple[Mapping[str, Any], int, float]
 ) -> Ruling:
     """Return the ruling of a pooling."""
     given, count, fill = how
@@ -226,12 +278,6 @@ def _ruled(call: Call, cut: Sharding, channels: int, slides: tuple[Slide, ...], 
     for each in slides:
         result = result.with_dim(each.dim, each.result)
     return Ruling((cut, *(Sharding.whole(value.shape) for value in call.taken[1:])), (result,), action)
-
-
-def bound(names: tuple[str, ...], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call's arguments by their names, those that were not given too where they have a default."""
-    given = dict(zip(names, args, strict=False)) | dict(kwargs)
-    return {name: given.get(name, _DEFAULTS.get(name)) for name in names}
 
 
 def _at(value: Any, index: int) -> int:
