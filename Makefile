@@ -33,6 +33,7 @@ lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache .importlinter
 
 # What all processes of tests import is compiled by one of them, where each compiled it for itself.
 $(VENV)/imported: $(VENV)/installed

@@ -39,6 +39,6 @@ SEGMENTING = (
     _network("FPN", **_LEVELS, decoder_pyramid_channels=32, decoder_segmentation_channels=32, upsampling=1),
     _network("PSPNet", psp_out_channels=8),
     # With its own rates of up to 36, voxels of padding by the hundred thousand are held by each of eight ranks here.
-    _network("DeepLabV3Plus", step=32, least=1, decoder_channels=8, decoder_atrous_rates=(2, 4, 6)),
+    _network("DeepLabV3Plus", step=32, least=1, decoder_channels=8),
 )
 """Theirs."""
