@@ -1,4 +1,4 @@
-"""Print the shape of the tree of modules: circles of imports, full folders, sizes. Run it from the repository's root."""
+"""Print the shape of the tree of modules: circles of imports, full folders, sizes; from the repository's root."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ T = TypeVar("T")
 
 _URGENT = -1
 """Place of an interrupt among the errors: before those of all tasks."""
-_SEAT_TIMEOUT = 0.1
+_SLOT_TIMEOUT = 0.1
 """Seconds that a caller waits for a core: longer than nearly all reads from memory take."""
 _LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 """Where torchrun, Open MPI and MPICH say how many ranks share the node."""
@@ -115,8 +115,8 @@ class Team:
         self.threads = threads
         cores = len(os.sched_getaffinity(0))
         self._helpers = min(threads, cores) - 1
-        self._seats = threading.Semaphore(cores)
-        self._seated = threading.local()
+        self._slots = threading.Semaphore(cores)
+        self._holders = threading.local()
         self._pool = self._made()
 
     def _made(self) -> ThreadPoolExecutor | None:
@@ -131,7 +131,7 @@ class Team:
         """
         left, failures = enumerate(tasks), list[tuple[int, BaseException]]()
         shared: list[Callable[[], None]] = [partial(_labour, work, left, failures)]
-        with self.seat():
+        with self.slot():
             joined = self._join(len(tasks) - 1, shared)
             try:
                 _labour(work, left, failures)
@@ -150,23 +150,23 @@ class Team:
                 del first
 
     @contextmanager
-    def seat(self) -> Iterator[None]:
+    def slot(self) -> Iterator[None]:
         """Let the calling thread work meanwhile, once there is a core for it or it has waited long enough.
 
-        A read takes its seat before it plans: sixteen callers that plan at once hold the interpreter's lock in turns of
-        milliseconds each, and those that decode wait for it. A thread that has a seat keeps it.
+        A read takes its slot before it plans: sixteen callers that plan at once hold the interpreter's lock in turns of
+        milliseconds each, and those that decode wait for it. A thread that has a slot keeps it.
         """
-        if getattr(self._seated, "is_so", False):
+        if getattr(self._holders, "is_so", False):
             yield
             return
-        has_seat = self._seats.acquire(timeout=_SEAT_TIMEOUT)
-        self._seated.is_so = True
+        has_slot = self._slots.acquire(timeout=_SLOT_TIMEOUT)
+        self._holders.is_so = True
         try:
             yield
         finally:
-            self._seated.is_so = False
-            if has_seat:
-                self._seats.release()
+            self._holders.is_so = False
+            if has_slot:
+                self._slots.release()
 
     def close(self) -> None:
         """Stop the helpers; reads go on without them."""
@@ -181,23 +181,23 @@ class Team:
             dismiss(pool)
 
     def _join(self, most: int, shared: list[Callable[[], None]]) -> list[Future[None]]:
-        """Set as many helpers to work as there are seats for, which each gives up when it is done.
+        """Set as many helpers to work as there are slots for, which each gives up when it is done.
 
         The pool holds what was submitted until a thread comes upon it, cancelled or not. So the work, and the caller's
         array in it, is in a list that the caller empties: a slot is free when its read is over.
         """
         pool, joined = self._pool, list[Future[None]]()
-        while pool is not None and len(joined) < min(most, self.threads - 1) and self._seats.acquire(blocking=False):
+        while pool is not None and len(joined) < min(most, self.threads - 1) and self._slots.acquire(blocking=False):
             try:
                 joined.append(pool.submit(_join_in, shared))
             except RuntimeError:  # paused or closed since: the read goes on without
-                self._seats.release()
+                self._slots.release()
                 break
             joined[-1].add_done_callback(self._leave)
         return joined
 
     def _leave(self, _helper: Future[None]) -> None:
-        self._seats.release()
+        self._slots.release()
 
     @staticmethod
     def _dismiss(joined: list[Future[None]]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 PLUGIN = "voxload.benchmark.dlio.loader.VoxloadDataLoader"
-PATIENCE = 1800
+TIMEOUT = 1800
 """Seconds for a run."""
 
 
@@ -64,7 +64,7 @@ def launch(interpreter: Interpreter, run: Run, folder: Path, *, output: str) -> 
     ]
     environ = os.environ | {"HYDRA_FULL_ERROR": "1", "TF_CPP_MIN_LOG_LEVEL": "3"} | dict(run.options)
     done = subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False
+        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=TIMEOUT, check=False
     )
     if done.returncode:
         raise DlioError(f"{' '.join(command)}: exit status {done.returncode}\n{(done.stdout + done.stderr)[-4000:]}")

@@ -81,14 +81,14 @@ class TierFolder:
 
     def _enter(self) -> None:
         """Count what is there, without what killed writers left, and refuse a capacity that the disk does not have."""
-        self._tenant = OwnerMark(self.files)
+        self._owner = OwnerMark(self.files)
         try:
-            self._tenant.living()
+            self._owner.living()
             self._count()
             self._check_capacity()
             self._make_room(0)
         except BaseException:
-            self._tenant.close()
+            self._owner.close()
             raise
 
     def _check_capacity(self) -> None:
@@ -105,7 +105,7 @@ class TierFolder:
     @property
     def mark(self) -> bytes:
         """What block files of this tier carry."""
-        return self._tenant.mark
+        return self._owner.mark
 
     def check(self, name: str) -> None:
         """Look at the folders of a block's file, unless they were found good before: nobody else can change them then.
@@ -190,7 +190,7 @@ class TierFolder:
         """Own a block that nobody owns; tell whether it is there."""
         try:
             owner = owner_of(self.files, name)
-            if owner != self.mark and not self._tenant.is_alive(owner):
+            if owner != self.mark and not self._owner.is_alive(owner):
                 set_owner(self.files, name, self.mark)
         except FileNotFoundError:
             return False
@@ -204,13 +204,13 @@ class TierFolder:
 
     def close(self) -> None:
         """Leave the folder; what this tier owned is ownerless."""
-        self._tenant.close()
+        self._owner.close()
         self._opened.close()
 
     def _is_ours(self, name: str) -> bool:
         """Tell whether this tier owns a block, or nobody does."""
         owner = owner_of(self.files, name)
-        return owner == self.mark or not self._tenant.is_alive(owner)
+        return owner == self.mark or not self._owner.is_alive(owner)
 
     def _remove(self, folder: PrivateFolder, name: str) -> None:
         """Remove a file of ours; called with the ledger locked."""
@@ -232,7 +232,7 @@ class TierFolder:
             name = self._candidates.pop()
             with suppress(FileNotFoundError, ForeignError):
                 owner = owner_of(self.files, name)
-                if owner != self.mark and not self._tenant.is_alive(owner):
+                if owner != self.mark and not self._owner.is_alive(owner):
                     self._remove(self.files, name)
         return self._fits(nbytes)
 
@@ -241,7 +241,7 @@ class TierFolder:
 
     def _look_for_candidates(self) -> None:
         """List all blocks at the first lack of room, and again when a tier has ended since."""
-        living = self._tenant.living()
+        living = self._owner.living()
         if self._neighbours is None or not self._neighbours <= living:
             self._candidates = [name for _, _, name in sorted(self._blocks(), reverse=True)]
         self._neighbours = living
@@ -253,7 +253,7 @@ class TierFolder:
             status = self._partial.status(name)
             if status is None:
                 continue
-            if self._tenant.is_alive(_mark_in(name)):
+            if self._owner.is_alive(_mark_in(name)):
                 partial += status.st_size
             else:
                 self._partial.unlink(name)

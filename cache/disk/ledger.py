@@ -4,7 +4,7 @@
    sum of the sizes of its files is the number in the ledger, and at no moment more than that.
 2. The lock is an flock: the kernel releases it with its process. Whoever is killed between the number and the file
    leaves a number that is too large, never one too small; the next tier counts anew.
-3. Nobody waits for the lock for ever: a stopped process that holds it costs the others `PATIENCE` and an answer of no.
+3. Nobody waits for the lock for ever: a stopped process that holds it costs the others `TIMEOUT` and an answer of no.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from voxload.files.private import ForeignError, PrivateFolder
 NAME = ".voxload-tier"
 LEDGER_BYTES = 8
 """Of the folder's capacity, the ledger itself takes so much."""
-PATIENCE = 30.0
+TIMEOUT = 30.0
 """Seconds; counting the files of a large folder on a cold disk takes some of them."""
 _LONGEST_NAP = 0.01
 
@@ -59,8 +59,8 @@ class Ledger:
 
         Raises OSError: ESTALE where the folder is not the one that it was, ETIMEDOUT where nobody gives the lock back.
         """
-        deadline = time.monotonic() + PATIENCE
-        if not self._turn.acquire(timeout=PATIENCE):
+        deadline = time.monotonic() + TIMEOUT
+        if not self._turn.acquire(timeout=TIMEOUT):
             raise _late()
         try:
             self._lock(deadline)

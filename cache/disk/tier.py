@@ -63,7 +63,7 @@ class DiskTier:
     def __init__(self, folder: str | os.PathLike[str], capacity: int, *, codec: str | Codec = Codec.NONE) -> None:
         path = Path(folder)
         self._codec = Codec.parse(codec)
-        self._trouble = WarnOnce(f"disk tier {path}")
+        self._warnings = WarnOnce(f"disk tier {path}")
         if capacity <= LEDGER_BYTES:
             raise UsageError("capacity of the disk tier", found=str(capacity), expected=f"more than {LEDGER_BYTES}")
         try:
@@ -142,7 +142,7 @@ class DiskTier:
             return False
         if found.answer is Answer.WRONG:
             what = f"{name.rpartition('/')[2]} is damaged"
-            self._trouble.tell("damage", what, remedy="have the disk checked if it happens again")
+            self._warnings.tell("damage", what, remedy="have the disk checked if it happens again")
         elif not found.inode and not self._folder.ledger.is_there():
             self._tell(OSError(errno.ESTALE, ""))
         return found.answer is Answer.GOT
@@ -206,8 +206,8 @@ class DiskTier:
     def _tell(self, error: OSError) -> None:
         """Warn once of each kind of refusal; where the folder is gone, that is the kind, whatever the call found."""
         if isinstance(error, ForeignError):
-            self._trouble.tell(error.kind, f"{error}", remedy="see who may write there, and what of")
+            self._warnings.tell(error.kind, f"{error}", remedy="see who may write there, and what of")
             return
         kind = error.errno if self._folder.ledger.is_there() else errno.ESTALE
         what = "the folder is gone" if kind == errno.ESTALE else os.strerror(kind or 0)
-        self._trouble.tell(kind, what, remedy=_REMEDIES.get(kind or 0, "check folder and disk, or use no disk tier"))
+        self._warnings.tell(kind, what, remedy=_REMEDIES.get(kind or 0, "check folder and disk, or use no disk tier"))

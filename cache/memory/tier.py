@@ -75,7 +75,7 @@ class MemoryTier:
         self._entries: dict[bytes, _Entry] = {}
         self._pending: set[bytes] = set()
         self._changed = threading.Condition()
-        self._trouble = WarnOnce(f"memory tier {self.path}")
+        self._warnings = WarnOnce(f"memory tier {self.path}")
         self._is_closed = False
 
     @property
@@ -161,7 +161,7 @@ class MemoryTier:
                 elif not is_intact:
                     self._forget(digest, entry)
         if not is_intact:
-            self._trouble.tell(
+            self._warnings.tell(
                 "damage",
                 f"the block of {key.sample} {key.field} {key.box} does not agree with its checksum",
                 remedy="have the memory of this node tested",

@@ -20,7 +20,7 @@ from voxload.errors import UsageError
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes, Scratch
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """Seconds in which a block must have come, or be given up."""
 
 _KEPT = 4
@@ -45,7 +45,7 @@ class TcpPeers:
     """
 
     def __init__(
-        self, addresses: Mapping[int, str], *, token: bytes, timeout: float = PATIENCE, tls: Tls | None = None
+        self, addresses: Mapping[int, str], *, token: bytes, timeout: float = TIMEOUT, tls: Tls | None = None
     ) -> None:
         check_token(token)
         if not 0 < timeout < float("inf"):

@@ -29,7 +29,7 @@ from voxload.errors import InternalError, UsageError, VoxloadError
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """Seconds in which a block must have come, or be given up."""
 
 RECEIVED = 2**28
@@ -69,10 +69,10 @@ class MpiPeers:
         When ranks of the line do not come, or have tiers of another version.
     """
 
-    def __init__(self, line: Any, arena: Bytes | None, *, timeout: float = PATIENCE, received: int = RECEIVED) -> None:
+    def __init__(self, line: Any, arena: Bytes | None, *, timeout: float = TIMEOUT, received: int = RECEIVED) -> None:
         self._mpi = _mpi()
         self._turn = _turn(self._mpi)
-        self._trouble = WarnOnce("MPI peers")
+        self._warnings = WarnOnce("MPI peers")
         self._timeout = timeout
         self._buffers = BufferPool(received)
         self._given_up: list[tuple[Any, Bytes]] = []
@@ -103,7 +103,7 @@ class MpiPeers:
         is_quiet = _poll(lambda: all(self._test(request) for request, _ in self._given_up), deadline)
         # Twice: a rank that gave up waiting the first time does not come the second time, and nobody frees alone.
         if not (is_quiet and all(_do_all_come(self._line, self._turn, self._timeout) for _ in range(2))):
-            self._trouble.tell(
+            self._warnings.tell(
                 "close", "a get or another rank is still under way", remedy="the window stays until the process ends"
             )
             # MPI itself ends after the interpreter, and what it may still write to must be there as long.
@@ -129,7 +129,7 @@ class MpiPeers:
                 return Answer.WRONG
             if row.form.stored > self._buffers.limit:
                 what = f"a block of {row.form.stored} bytes, at most {self._buffers.limit} are fetched"
-                self._trouble.tell("size", what, remedy="raise what may be received")
+                self._warnings.tell("size", what, remedy="raise what may be received")
                 return Answer.ABSENT
             answer = self._fetch(group, row, key, out, deadline)
             if answer is not None:

@@ -31,7 +31,7 @@ BUSY = 1024
 """Calls that are served or wait for their turn; the connection of a further one is closed."""
 WAITERS = 48
 """Calls that may wait for a block to come; a further one is told at once that it is not there yet."""
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """Seconds in which a peer must have sent its request, and taken each piece of a block."""
 LONGEST_WAIT = 60.0
 """Seconds for which a peer may wait for a block to come, whatever it asks for."""
@@ -71,7 +71,7 @@ class PeerServer:
         context = tls.server_context() if tls else None
         self._shelf = shelf
         self._buffers = BufferPool(lent)
-        self._trouble = WarnOnce("peer server")
+        self._warnings = WarnOnce("peer server")
         self._lock = threading.Lock()
         self._served = set[Channel]()
         self._waiting = 0
@@ -112,7 +112,7 @@ class PeerServer:
         except (OSError, DataError):
             pass  # gone, too slow, or no request: the peer's business
         except Exception as error:  # noqa: BLE001 - a broken tier must not cost more than the call
-            self._trouble.tell("call", f"{type(error).__name__}: {error}", remedy="please report it")
+            self._warnings.tell("call", f"{type(error).__name__}: {error}", remedy="please report it")
         finally:
             with self._lock:
                 self._served.discard(channel)
@@ -124,12 +124,12 @@ class PeerServer:
 
     def _answer(self, channel: Channel) -> None:
         """Answer one request; raises OSError where the peer does not take the answer."""
-        request = receive_request(channel, time.monotonic() + PATIENCE)
+        request = receive_request(channel, time.monotonic() + TIMEOUT)
         answer, block = self._lend(request, channel)
-        send_head(channel, answer, 0 if block is None else len(block), time.monotonic() + PATIENCE)
+        send_head(channel, answer, 0 if block is None else len(block), time.monotonic() + TIMEOUT)
         if block is not None:
             for part, crc in pieces(request.key, block):
-                deadline = time.monotonic() + PATIENCE
+                deadline = time.monotonic() + TIMEOUT
                 channel.write(part.data, deadline)
                 channel.write(crc, deadline)
 
@@ -139,7 +139,7 @@ class PeerServer:
             return Answer.ABSENT, None
         if request.nbytes > self._buffers.limit:
             limit = self._buffers.limit
-            self._trouble.tell(
+            self._warnings.tell(
                 "size", f"a block of {request.nbytes} bytes, at most {limit} are lent", remedy="raise what it may lend"
             )
             return Answer.ABSENT, None
@@ -163,7 +163,7 @@ class PeerServer:
 
     def _room(self, nbytes: int, channel: Channel) -> Bytes | None:
         """Return a buffer, None where there is none in time or nobody wants it any more."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while (left := deadline - time.monotonic()) > 0 and not channel.is_gone():
             block = self._buffers.take(nbytes, patience=min(left, _LOOK))
             if block is not None:

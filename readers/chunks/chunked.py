@@ -254,7 +254,7 @@ class _CachedRead:
         keys = {number: Key(pipeline, identity) for number, identity in found if identity is not None}
         left = awaited = self._do(keys)
         for event in awaited.values():
-            event.wait()  # for another read, which this one keeps from nothing: it holds no claim and no seat now
+            event.wait()  # for another read, which this one keeps from nothing: it holds no claim and no slot now
         if awaited:
             # Waited for once: what others had no room for, or load yet again, is decoded without the cache.
             left = self._do({number: keys[number] for number in awaited})
@@ -299,6 +299,6 @@ class _CachedRead:
         return None
 
 
-def seated(*, is_local: bool) -> AbstractContextManager[None]:
-    """Return what gives a read its seat; nothing where it may wait for a server, or for chunks that others load."""
-    return team().seat() if is_local and chunk_cache() is None else nullcontext()
+def with_slot(*, is_local: bool) -> AbstractContextManager[None]:
+    """Return what gives a read its slot; nothing where it may wait for a server, or for chunks that others load."""
+    return team().slot() if is_local and chunk_cache() is None else nullcontext()

@@ -11,7 +11,7 @@ import numpy as np
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers.chunks.chunkcache import Identity
-from voxload.readers.chunks.chunked import ChunkedVolume, Fetch, Fetched, Mapped, seated
+from voxload.readers.chunks.chunked import ChunkedVolume, Fetch, Fetched, Mapped, with_slot
 from voxload.readers.chunks.storedchunks import StoredChunks
 from voxload.readers.chunks.verified import load_checksums, verified
 from voxload.readers.faults import translated
@@ -94,7 +94,7 @@ class NativeHdf5Reader:
         """Read many boxes; a chunk that several want is decoded once."""
         check_requests(self._info, requests)
         subject = f"{self._info.location}, box {requests[0].box}" if requests else str(self._info.location)
-        with translated(subject), seated(is_local=self.traffic is None):
+        with translated(subject), with_slot(is_local=self.traffic is None):
             self._source.stamp.check_unchanged()
             self._file.check_unchanged()
             metadata = self._metadata()

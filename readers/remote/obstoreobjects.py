@@ -56,7 +56,7 @@ class ObstoreObjects:
     ----------
     url
         Of S3, Google Cloud Storage, Azure or plain HTTP.
-    patience
+    retries
         How long to wait.
     traffic
         Where requests are counted.
@@ -65,7 +65,7 @@ class ObstoreObjects:
     needs_threads = False
     """obstore's threads are none of Python's."""
 
-    def __init__(self, url: str, patience: RetryPolicy, traffic: Traffic) -> None:
+    def __init__(self, url: str, retries: RetryPolicy, traffic: Traffic) -> None:
         self._traffic = traffic
         parts = urllib.parse.urlsplit(url)
         if not parts.netloc:
@@ -75,7 +75,7 @@ class ObstoreObjects:
         path = urllib.parse.unquote(parts.path) if self._is_http else parts.path
         self._prefix = path.strip("/")
         self._root = f"{parts.scheme}://{parts.netloc}"
-        self._store = _client(self._root, patience)
+        self._store = _client(self._root, retries)
 
     def locate(self, key: str) -> str:
         """Return the URL of an object."""
@@ -224,16 +224,16 @@ _is_useless = False
 """Whether obstore's threads stayed behind in the process that this one was forked from."""
 
 
-def _client(root: str, patience: RetryPolicy) -> ObjectStore:
+def _client(root: str, retries: RetryPolicy) -> ObjectStore:
     """Return the client of a bucket or server, opened once in a process."""
     _check_process(root)
     with _opening:
-        if (root, patience) not in _clients:
+        if (root, retries) not in _clients:
             scheme, _, name = root.partition("://")
             seconds = {
-                "connect_timeout": f"{patience.connect}s",
-                "read_timeout": f"{patience.silence}s",
-                "timeout": f"{patience.request}s",
+                "connect_timeout": f"{retries.connect}s",
+                "read_timeout": f"{retries.silence}s",
+                "timeout": f"{retries.request}s",
             }
             try:
                 if scheme in ("http", "https"):
@@ -245,8 +245,8 @@ def _client(root: str, patience: RetryPolicy) -> ObjectStore:
             except (BaseError, ValueError) as error:
                 text = str(error).partition("\n")[0]
                 raise UsageError(root, found=text, remedy="check URL and environment variables") from error
-            _clients[root, patience] = opened
-        return _clients[root, patience]
+            _clients[root, retries] = opened
+        return _clients[root, retries]
 
 
 def _check_process(subject: str) -> None:

@@ -43,7 +43,7 @@ class RetryPolicy:
     """For one request and its whole answer."""
 
 
-def retried(call: Callable[[], T], *, subject: str, patience: RetryPolicy, traffic: Traffic) -> T:
+def retried(call: Callable[[], T], *, subject: str, retries: RetryPolicy, traffic: Traffic) -> T:
     """Return what `call` returns, called again while it raises TransientError.
 
     Raises
@@ -55,16 +55,16 @@ def retried(call: Callable[[], T], *, subject: str, patience: RetryPolicy, traff
     try:
         for attempt in stamina.retry_context(
             on=TransientError,
-            attempts=patience.attempts,
-            timeout=patience.total,
-            wait_initial=patience.first_wait,
-            wait_max=patience.longest_wait,
-            wait_jitter=patience.first_wait,
+            attempts=retries.attempts,
+            timeout=retries.total,
+            wait_initial=retries.first_wait,
+            wait_max=retries.longest_wait,
+            wait_jitter=retries.first_wait,
         ):
             with attempt:
                 sent += 1
                 traffic.add(retries=int(sent > 1))
-                result = _called(call, subject, is_last=sent >= patience.first_attempts)
+                result = _called(call, subject, is_last=sent >= retries.first_attempts)
     except TransientError as error:
         raise StorageError(
             subject,

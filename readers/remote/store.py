@@ -59,7 +59,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 _NEEDED = ("obstore", "stamina")
-PATIENCE = RetryPolicy()
+RETRIES = RetryPolicy()
 
 
 class RemoteStore:
@@ -76,7 +76,7 @@ class RemoteStore:
     ----------
     url
         Of a scheme that is opened, see `voxload.readers.remote.store`.
-    patience
+    retries
         How often, and for how long, to try.
 
     Raises
@@ -85,13 +85,13 @@ class RemoteStore:
         When the extra `remote` is not installed, or the URL is of a kind that is not opened.
     """
 
-    def __init__(self, url: str, patience: RetryPolicy | None = None) -> None:
+    def __init__(self, url: str, retries: RetryPolicy | None = None) -> None:
         if not all(importlib.util.find_spec(name) for name in _NEEDED):
             raise UsageError(url, found="a URL", expected="a file or folder", remedy='pip install "voxload[remote]"')
-        self._patience = patience or PATIENCE
+        self._retries = retries or RETRIES
         self.traffic = Traffic()
         self.seen: dict[str, Facts] = {}
-        self._objects = _open(url, self._patience, self.traffic)
+        self._objects = _open(url, self._retries, self.traffic)
 
     @property
     def lists(self) -> bool:
@@ -171,7 +171,7 @@ class RemoteStore:
                 future.cancel()
 
     def _ask(self, key: str, call: Callable[[], T]) -> T:
-        return retried(call, subject=self.locate(key), patience=self._patience, traffic=self.traffic)
+        return retried(call, subject=self.locate(key), retries=self._retries, traffic=self.traffic)
 
     def _counted(self, part: Part | None) -> Part | None:
         if part is not None:
@@ -179,10 +179,10 @@ class RemoteStore:
         return part
 
 
-def _open(url: str, patience: RetryPolicy, traffic: Traffic) -> Objects:
+def _open(url: str, retries: RetryPolicy, traffic: Traffic) -> Objects:
     check_scheme(url)
     if url.partition("://")[0] not in OBSTORE:
         return FsspecObjects(url, traffic)
     # Imported late: only the extra `remote` installs obstore.
     module = importlib.import_module("voxload.readers.remote.obstoreobjects")
-    return cast("Objects", module.ObstoreObjects(url, patience, traffic))
+    return cast("Objects", module.ObstoreObjects(url, retries, traffic))

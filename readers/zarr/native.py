@@ -12,7 +12,7 @@ import numpy as np
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers.chunks.chunkcache import Identity
-from voxload.readers.chunks.chunked import ChunkedVolume, Fetch, Fetched, FileNames, Mapped, seated
+from voxload.readers.chunks.chunked import ChunkedVolume, Fetch, Fetched, FileNames, Mapped, with_slot
 from voxload.readers.chunks.storedchunks import StoredChunks
 from voxload.readers.chunks.verified import load_checksums, verified
 from voxload.readers.faults import translated
@@ -153,7 +153,7 @@ class NativeZarrReader:
         if not self._is_open:
             raise closed(self._info)
         subject = f"{self._info.location}, box {requests[0].box}" if requests else str(self._info.location)
-        with translated(subject), seated(is_local=self.traffic is None):
+        with translated(subject), with_slot(is_local=self.traffic is None):
             self._chunks.check_unchanged()
             read_wanted(self._info, self._reader.order, requests, self._read)
 

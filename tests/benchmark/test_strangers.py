@@ -18,7 +18,7 @@ from tests.support import processes
 from voxload.launch.rendezvous import LOOPBACK, store_at
 
 dist: Any = torch.distributed
-PATIENCE = timedelta(seconds=processes.LIMIT)
+TIMEOUT = timedelta(seconds=processes.LIMIT)
 
 RANK = """
 import os, sys
@@ -64,7 +64,7 @@ def _hostile(mark: Path) -> dict[str, bytes]:
 def test_a_stranger_in_the_meeting(tmp_path: Path, what: str) -> None:
     """Rank 0 hears what a stranger wrote in rank 1's name, by torch's own client: an error names the rank."""
     mark = tmp_path / "ran"
-    store = store_at(LOOPBACK, 2, timeout=PATIENCE)
+    store = store_at(LOOPBACK, 2, timeout=TIMEOUT)
     environ = {
         **os.environ,
         "RANK": "0",
@@ -78,10 +78,10 @@ def test_a_stranger_in_the_meeting(tmp_path: Path, what: str) -> None:
         assert rank.stdout is not None
         assert rank.stdout.readline() == "met\n"
         # 100 MB of text: torch's store itself takes no more than 8 MiB, and hangs up.
-        flood = dist.TCPStore(LOOPBACK, store.port, is_master=False, timeout=PATIENCE)
+        flood = dist.TCPStore(LOOPBACK, store.port, is_master=False, timeout=TIMEOUT)
         with suppress(RuntimeError):
             flood.set("voxload.benchmark/1/1", "0" * 10**8)
-        stranger = dist.TCPStore(LOOPBACK, store.port, is_master=False, timeout=PATIENCE)
+        stranger = dist.TCPStore(LOOPBACK, store.port, is_master=False, timeout=TIMEOUT)
         # torchrun's agents put their ranks' keys behind a prefix.
         for prefix in ("", "/worker/attempt_0/", "default_pg/"):
             stranger.set(f"{prefix}voxload.benchmark/1/1", _hostile(mark)[what])

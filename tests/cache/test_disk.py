@@ -200,7 +200,7 @@ def test_a_stopped_job_stops_nobody(
     tier_laws: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch, tier: DiskTier
 ) -> None:
     """Who keeps the folder's lock costs the others their patience, a no and a warning."""
-    monkeypatch.setattr("voxload.cache.disk.ledger.PATIENCE", 0.05)
+    monkeypatch.setattr("voxload.cache.disk.ledger.TIMEOUT", 0.05)
     ledger = ledger_of(folder)
     with ledger.locked(), pytest.warns(RuntimeWarning, match="lslocks"):
         assert not tier.put(tier_laws.key_of("a"), tier_laws.block_of(0))

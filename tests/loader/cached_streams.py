@@ -67,8 +67,8 @@ def same(found: Stream, expected: Stream) -> bool:
 
 def memory_of(loader: voxload.DataLoader) -> MemoryTier:
     """Return the tier in memory of a loader that has one."""
-    assert loader._reading is not None
-    assert loader._reading.clairvoyance is not None
-    tier = loader._reading.clairvoyance.nearby.tiers[MEMORY]
+    assert loader._pipeline is not None
+    assert loader._pipeline.prefetcher is not None
+    tier = loader._pipeline.prefetcher.shared_tiers.tiers[MEMORY]
     assert isinstance(tier, MemoryTier)
     return tier

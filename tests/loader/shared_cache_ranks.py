@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 
 import voxload
-from tests.loader.shared_faults import FAULTS, Patch, fault_cases, nearby, planner, volumes
+from tests.loader.shared_faults import FAULTS, Patch, fault_cases, planner, shared_tiers, volumes
 from tests.loader.shared_world import (
     GROUPS,
     STEP_SECONDS,
@@ -145,7 +145,7 @@ class Life:
             kind: {"fetches": one.fetches, "misses": one.misses, "bandwidth": round(one.bandwidth)}
             for kind, one in sources.items()
         }
-        tier = nearby(loader).tiers.get(MEMORY)
+        tier = shared_tiers(loader).tiers.get(MEMORY)
         return found | {"distrusted": sorted(planner(loader).distrusted), "segment": getattr(tier, "path", "")}
 
 
@@ -154,7 +154,7 @@ class Counted(Life):
 
     def figures(self, loader: voxload.DataLoader) -> dict[str, Any]:
         """Return also both."""
-        line = nearby(loader).line
+        line = shared_tiers(loader).line
         orders = self.orders(loader)
         policy = policies.named(self.case.policy)
         state, planned = policy.begin(line, Held.nothing()), 0
@@ -193,8 +193,8 @@ class Stranger(Patch):
         """Ask for blocks that surely are there, with the token and with another one."""
         if (epoch, step) != (2, 0):
             return
-        addresses: list[PeerAddress] = gathered(nearby(loader)._lending.address)  # type: ignore[union-attr] # there is one
-        tokens: list[bytes] = gathered(nearby(loader)._lending._token)  # type: ignore[union-attr] # as above
+        addresses: list[PeerAddress] = gathered(shared_tiers(loader)._peer_exchange.address)  # type: ignore[union-attr] # there is one
+        tokens: list[bytes] = gathered(shared_tiers(loader)._peer_exchange._token)  # type: ignore[union-attr] # as above
         if dist.get_rank() != 0:
             return
         data = volumes(loader)

@@ -69,26 +69,26 @@ def volumes(loader: voxload.DataLoader) -> voxload.VolumeDataset:
     return loader.dataset
 
 
-def nearby(loader: voxload.DataLoader) -> SharedTiers:
+def shared_tiers(loader: voxload.DataLoader) -> SharedTiers:
     """Return what a loader has near."""
-    assert loader._reading is not None
-    assert loader._reading.clairvoyance is not None
-    return loader._reading.clairvoyance.nearby
+    assert loader._pipeline is not None
+    assert loader._pipeline.prefetcher is not None
+    return loader._pipeline.prefetcher.shared_tiers
 
 
 def planner(loader: voxload.DataLoader) -> Planner:
     """Return a rank's planner; other threads use it."""
-    assert loader._reading is not None
-    assert loader._reading.clairvoyance is not None
-    return loader._reading.clairvoyance._prefetched.runner._driver._planner
+    assert loader._pipeline is not None
+    assert loader._pipeline.prefetcher is not None
+    return loader._pipeline.prefetcher._prefetched.runner._driver._planner
 
 
 def server(loader: voxload.DataLoader) -> PeerServer:
     """Return the server that a rank lends by."""
-    lending = nearby(loader)._lending
-    assert lending is not None
-    assert lending._server is not None
-    return lending._server
+    exchange = shared_tiers(loader)._peer_exchange
+    assert exchange is not None
+    assert exchange._server is not None
+    return exchange._server
 
 
 class ServerGone(Patch):
@@ -107,7 +107,7 @@ class ServerSilent(Patch):
 
     def begin(self, loader: voxload.DataLoader) -> None:
         """Let nobody wait for it for as long as ranks wait in earnest."""
-        peers = nearby(loader).near.peers
+        peers = shared_tiers(loader).near.peers
         far = getattr(peers, "_far", None)
         assert isinstance(far, TcpPeers)
         far._timeout = SHORT
@@ -134,7 +134,7 @@ class MemoryGarbage(Patch):
 
     def strike(self, loader: voxload.DataLoader) -> None:
         """Write over all of them."""
-        tier = nearby(loader).tiers[MEMORY]
+        tier = shared_tiers(loader).tiers[MEMORY]
         assert isinstance(tier, MemoryTier)
         tier.memory[tier._layout.data_at :] = 0xFF
 

@@ -29,7 +29,7 @@ import torch
 import torch.distributed as dist
 
 import voxload
-from tests.loader.shared_faults import FAULT, nearby
+from tests.loader.shared_faults import FAULT, shared_tiers
 from tests.loader.shared_world import (
     LAUNCHERS,
     RANKS,
@@ -127,7 +127,7 @@ def be(world: World, rank: int, folder: Path, samples: Path) -> None:
     row: dict[str, Any] = {"segment": "", "error": "", "same": True, "epochs": 0}
 
     def act(epoch: int, step: int) -> None:
-        row["segment"] = getattr(nearby(loader).tiers[MEMORY], "path", "")
+        row["segment"] = getattr(shared_tiers(loader).tiers[MEMORY], "path", "")
         if (epoch, step) == (0, 0):
             (folder / f"{rank}.json").write_text(json.dumps(row))
         if rank == VICTIM and (epoch, step) == FAULT:

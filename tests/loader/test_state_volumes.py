@@ -291,13 +291,13 @@ def test_the_number_of_an_epoch_reaches_the_reader(folder: Path) -> None:
             if chosen is not None:
                 loader.set_epoch(chosen)
             data.indices(loader, 1)
-            numbers.append(loader._reading.epoch)  # type: ignore[union-attr] # there is one
+            numbers.append(loader._pipeline.epoch)  # type: ignore[union-attr] # there is one
         assert numbers == [0, 1, 7, 8]
         resumed = voxload.DataLoader(data, 4, shuffle=True)
         resumed.load_state_dict(loader.state_dict())
         for expected in (8, 9):
             data.indices(resumed)
-            assert resumed._reading.epoch == expected  # type: ignore[union-attr] # there is one
+            assert resumed._pipeline.epoch == expected  # type: ignore[union-attr] # there is one
         data.close()
 
 

@@ -19,7 +19,7 @@ from voxload.readers.remote.retries import RetryPolicy
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait a hundredth as long as users do between requests; the number of attempts is theirs."""
-    monkeypatch.setattr(store, "PATIENCE", RetryPolicy(first_wait=0.001, longest_wait=0.02, silence=5.0))
+    monkeypatch.setattr(store, "RETRIES", RetryPolicy(first_wait=0.001, longest_wait=0.02, silence=5.0))
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ def test_an_object_that_is_not_there_is_not_asked_for_again(laws: ModuleType, se
 def test_a_server_that_hangs_is_given_up(laws: ModuleType, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence ends in StorageError that names URL, attempts and cause, within the time that patience allows."""
     publish(server, laws, {"compressors": None, "chunks": SHAPE})
-    monkeypatch.setattr(store, "PATIENCE", RetryPolicy(attempts=2, first_wait=0.01, silence=0.2))
+    monkeypatch.setattr(store, "RETRIES", RetryPolicy(attempts=2, first_wait=0.01, silence=0.2))
     reader = opened(server)
     server.trouble = lambda _number, _path: "hang"
     kind, message = failure(reader, laws)

@@ -27,7 +27,7 @@ dist: Any = torch.distributed
 """Stores are public there, and torch does not say so to type checkers."""
 BACKEND = "voxload-loopback"
 """Its name among torch's rendezvous."""
-_PATIENCE = timedelta(minutes=30)
+_TIMEOUT = timedelta(minutes=30)
 
 
 class _Loopback(RendezvousHandler):
@@ -35,7 +35,7 @@ class _Loopback(RendezvousHandler):
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
-        self._store = store_at(LOOPBACK, 1, timeout=_PATIENCE)
+        self._store = store_at(LOOPBACK, 1, timeout=_TIMEOUT)
         self._is_closed = False
 
     def get_backend(self) -> str:

@@ -118,7 +118,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         self.cache = cache
         self.device = device
         self.keep = keep
-        self._reading: Pipeline | None = None
+        self._pipeline: Pipeline | None = None
         self._cursor = Cursor()
         self._indices: Indices | None = None
         if isinstance(dataset, VolumeDataset) and sampler is None and batch_sampler is None:
@@ -147,7 +147,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         check_arguments(self, {"transform": transform, "cache": cache, "device": device})
         warn_of_processes(self)
         if is_read_by_threads(dataset):
-            self._reading = self._new_reading(dataset)
+            self._pipeline = self._new_pipeline(dataset)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the loop is: behind the last batch that it got, whatever was read ahead of that.
@@ -192,9 +192,9 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
 
     def stats(self) -> LoaderStats:
         """Return bytes, stalls and utilisation of all epochs so far; raises UsageError without a VolumeDataset."""
-        if self._reading is None:
+        if self._pipeline is None:
             raise UsageError("stats", found="a data set of another kind", remedy="use a VolumeDataset")
-        return self._reading.recorder.snapshot(self._reading.meter.totals() if self.cache else None)
+        return self._pipeline.recorder.snapshot(self._pipeline.meter.totals() if self.cache else None)
 
     def close(self) -> None:
         """Stop all threads and give back memory, files and connections; a further epoch begins with nothing kept.
@@ -202,8 +202,8 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         Happens by itself when the loader goes. Ranks that share blocks close at about the same time: what a rank
         still asks of one that closed comes from the storage. Call it when no iterator is in use.
         """
-        if self._reading is not None:
-            self._reading.close()
+        if self._pipeline is not None:
+            self._pipeline.close()
 
     def check_worker_number_rationality(self) -> None:
         """Warn of more worker processes than cores, as torch does; reader threads are none."""
@@ -213,7 +213,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
     @property
     def _is_accelerate_prepared(self) -> bool:
         """What Accelerate asks of a loader first; it would make it anew as torch's own, without all that is added."""
-        if self._reading is None:
+        if self._pipeline is None:
             return False
         raise UsageError(
             "accelerator.prepare",
@@ -222,20 +222,20 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         )
 
     def __setattr__(self, attr: str, val: Any) -> None:
-        if attr in _SETTLED and vars(self).get("_reading") is not None:
+        if attr in _SETTLED and vars(self).get("_pipeline") is not None:
             raise ValueError(f"{attr} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(attr, val)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but what an epoch leaves behind: a copy begins with nothing read, kept or counted."""
-        return {**vars(self), "_reading": None, "_cursor": Cursor()}
+        return {**vars(self), "_pipeline": None, "_cursor": Cursor()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         if is_read_by_threads(self.dataset):
-            self._reading = self._new_reading(self.dataset)
+            self._pipeline = self._new_pipeline(self.dataset)
 
-    def _new_reading(self, dataset: VolumeDataset) -> Pipeline:
+    def _new_pipeline(self, dataset: VolumeDataset) -> Pipeline:
         device, keep = parse_device(self.device), parse_keep(self.keep)
         budget = PipelineBudget(parse_bytes(self.staging), self.cache, device, keep)
         return Pipeline(self, dataset, budget, transforms=transforms_of(dataset, self.transform), cursor=self._cursor)
@@ -260,11 +260,11 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
             self._indices = None
 
     def _new_iterator(self) -> _BaseDataLoaderIter:
-        if self._reading is None or not isinstance(self.dataset, VolumeDataset):
+        if self._pipeline is None or not isinstance(self.dataset, VolumeDataset):
             check_parts(self)
             return counted_iterator(self)
         # As torch, an epoch goes by the attributes that there are when it begins.
         check_arguments(self, {"transform": self.transform, "cache": self.cache, "device": self.device})
         check_epoch(self, self.dataset)
-        self._reading.transforms = transforms_of(self.dataset, self.transform)
-        return VolumeIterator(self, self._reading)
+        self._pipeline.transforms = transforms_of(self.dataset, self.transform)
+        return VolumeIterator(self, self._pipeline)

@@ -81,13 +81,13 @@ class Pipeline:
         self.recorder = StatsRecorder()
         self.transforms = transforms
         self.meter = Meter()
-        self.clairvoyance: Prefetcher | None = None
+        self.prefetcher: Prefetcher | None = None
         self._loader = weakref.ref(loader)
         self._volumes = volumes
         self._budget = budget
-        self._boarding: DeviceEpochs | None = None
+        self._device_epochs: DeviceEpochs | None = None
         if budget.device is not None:
-            self._boarding = DeviceEpochs(budget.device, keep=budget.keep, budget=budget.staging)
+            self._device_epochs = DeviceEpochs(budget.device, keep=budget.keep, budget=budget.staging)
         self._preparing = warming_thread(budget.cache)
         self._ahead: ReadAhead | None = None
         self._process = os.getpid()
@@ -110,9 +110,9 @@ class Pipeline:
         if self._budget.cache is None:
             self._read_ahead().begin()
             return
-        if self.clairvoyance is None:
+        if self.prefetcher is None:
             self._preparing.join()
-            self.clairvoyance = Prefetcher(
+            self.prefetcher = Prefetcher(
                 self._of,
                 self._volumes,
                 source=self._new_source(self._of),
@@ -121,8 +121,8 @@ class Pipeline:
                 threads=self._threads,
                 meter=self.meter,
             )
-        if not self.clairvoyance.is_busy:  # else with another iterator: this one reads for itself
-            self.clairvoyance.begin()
+        if not self.prefetcher.is_busy:  # else with another iterator: this one reads for itself
+            self.prefetcher.begin()
             self._is_cached = True
 
     def batches(self, indices: Iterator[Sequence[int]]) -> Batches | None:
@@ -131,22 +131,22 @@ class Pipeline:
             return None
         timeout = self._of.timeout or None
         found: Batches
-        if self._is_cached and self.clairvoyance is not None:
-            found = self.clairvoyance.epoch(indices, timeout)
+        if self._is_cached and self.prefetcher is not None:
+            found = self.prefetcher.epoch(indices, timeout)
         else:
             found = self._read_ahead().epoch(indices, self.epoch, timeout, passed=self._cursor.passed())
-        return found if self._boarding is None else self._boarding.batches(found, self._layout)
+        return found if self._device_epochs is None else self._device_epochs.batches(found, self._layout)
 
     def close(self) -> None:
         """Stop all threads and give back tiers; a further epoch begins with nothing kept."""
-        clairvoyance, self.clairvoyance = self.clairvoyance, None
-        if clairvoyance is not None:
-            clairvoyance.close()
+        prefetcher, self.prefetcher = self.prefetcher, None
+        if prefetcher is not None:
+            prefetcher.close()
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.close()
-        if self._boarding is not None:
-            self._boarding.close()
+        if self._device_epochs is not None:
+            self._device_epochs.close()
 
     def _read_ahead(self) -> ReadAhead:
         """Return what reads past the cache: threads and slots that all epochs have in common."""
@@ -154,7 +154,7 @@ class Pipeline:
             loader, self._process = self._of, os.getpid()
             lead = loader.num_workers * (loader.prefetch_factor or _PREFETCH_FACTOR)
             # One batch more where the slot of one is being copied from.
-            depth = lead or _AHEAD + (self._boarding is not None)
+            depth = lead or _AHEAD + (self._device_epochs is not None)
             source = None
             if self._budget.cache is None:
                 source = self._new_source(loader)

@@ -58,11 +58,11 @@ class Run:
     def __init__(self, plan: TrainingPlan, grid: ProcessGrid, *, device: torch.device = ON_HOST) -> None:
         self.plan = plan
         self.grid = grid
-        self._dealing = GlobalBatch(grid.groups, plan.optimisation.batch_size)
+        self._global_batch = GlobalBatch(grid.groups, plan.optimisation.batch_size)
         saved = read_together(Path(plan.output), rank=grid.rank) if plan.resume else None
         if saved is not None:
             check_same_plan(saved.plan, plan)
-            check_same_samples(_dealing_of(saved), self._dealing)
+            check_same_samples(_dealing_of(saved), self._global_batch)
         self.data = TrainingData(plan, grid, device=device, moments=None if saved is None else saved.moments)
         self.task = self._task()
         recipe = plan.optimisation
@@ -196,7 +196,7 @@ class Run:
         """Say, as rank 0, what will differ from the run that was stopped."""
         found = small_differences(
             _dealing_of(saved),
-            self._dealing,
+            self._global_batch,
             samples=len(self.data.training),
             is_normalised=self.learner.is_normalised,
         )

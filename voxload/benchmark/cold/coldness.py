@@ -86,7 +86,7 @@ def _identity(file: str | os.PathLike[str]) -> Identity | None:
 _KNOB = Path("/proc/sys/vm/drop_caches")
 _ALL = "3\n"
 """Pages, and entries of directories and inodes: a cold run looks these up anew, too."""
-_PATIENCE = 120
+_TIMEOUT = 120
 """Seconds: dropping the caches of a large node takes a while."""
 
 
@@ -132,7 +132,7 @@ def _run(command: list[str], text: str) -> str:
     """Return what went wrong; empty for nothing."""
     try:
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=_PATIENCE, check=False, env=_PLAIN
+            command, input=text, capture_output=True, text=True, timeout=_TIMEOUT, check=False, env=_PLAIN
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)

@@ -26,7 +26,7 @@ T = TypeVar("T")
 dist: Any = torch.distributed
 """Stores are public there, and torch does not say so to type checkers."""
 
-PATIENCE = timedelta(minutes=30)
+TIMEOUT = timedelta(minutes=30)
 """How long a rank waits for the others: one may read an epoch alone, from a slow storage."""
 _PIECE = 2**22
 """Bytes of a value in the store: torch's takes 8 MiB at most."""
@@ -65,7 +65,7 @@ class RankGroup:
         Raises
         ------
         InternalError
-            When a rank does not come within `PATIENCE`, or its value is of another kind.
+            When a rank does not come within `TIMEOUT`, or its value is of another kind.
         """
         if self.store is None:
             return [mine]
@@ -136,7 +136,7 @@ def rank_group(environ: Mapping[str, str] | None = None) -> Iterator[RankGroup]:
     store = (
         _at_master(rank, size)
         if all(name in known for name in _TORCHRUN)
-        else store_over_mpi(rank, size, timeout=PATIENCE)
+        else store_over_mpi(rank, size, timeout=TIMEOUT)
     )
     joined = RankGroup(dist.PrefixStore("voxload.benchmark", store), rank=rank, size=size)
     yield joined
@@ -153,7 +153,7 @@ def as_torch_job(shared: RankGroup, *, is_whole: bool) -> Iterator[None]:
         yield
         return
     store = dist.PrefixStore("voxload.benchmark.world", shared.store)
-    dist.init_process_group("gloo", store=store, rank=shared.rank, world_size=shared.size, timeout=PATIENCE)
+    dist.init_process_group("gloo", store=store, rank=shared.rank, world_size=shared.size, timeout=TIMEOUT)
     try:
         yield
     finally:
@@ -162,10 +162,10 @@ def as_torch_job(shared: RankGroup, *, is_whole: bool) -> Iterator[None]:
 
 def _at_master(rank: int, size: int) -> Any:
     """Return the store at MASTER_ADDR that torchrun keeps, or that rank 0 opens."""
-    store, found_rank, found_size = next(dist.rendezvous("env://", rank, size, timeout=PATIENCE))
+    store, found_rank, found_size = next(dist.rendezvous("env://", rank, size, timeout=TIMEOUT))
     if (found_rank, found_size) != (rank, size):
         raise InternalError("rendezvous", found=f"rank {found_rank} of {found_size}", expected=f"{rank} of {size}")
-    store.set_timeout(PATIENCE)
+    store.set_timeout(TIMEOUT)
     return store
 
 

@@ -43,12 +43,12 @@ class RankRun:
     ----------
     task
         What to load.
-    means
+    context
         By what.
     """
 
-    def __init__(self, task: Task, means: RunContext) -> None:
-        self._task, self._means = task, means
+    def __init__(self, task: Task, context: RunContext) -> None:
+        self._task, self._context = task, context
         self._workload = task.workload
         self._emulator = Emulator(task.workload.emulation)
         self._counter = KernelCounter()
@@ -60,17 +60,17 @@ class RankRun:
 
         Raises what the loader raises, and UsageError for what it cannot do.
         """
-        resident = self._means.cool(0)
-        self._means.shared.wait()
+        resident = self._context.cool(0)
+        self._context.shared.wait()
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("default")
             self._start = perf_counter()
-            with closing(self._means.kind.build(self._task)) as loader:
+            with closing(self._context.kind.build(self._task)) as loader:
                 epochs = []
                 for number in range(self._workload.length.epochs):
                     if number:
-                        resident = self._means.cool(number)
-                    self._means.shared.wait()
+                        resident = self._context.cool(number)
+                    self._context.shared.wait()
                     epochs.append(self._epoch(loader, number, tell, resident=resident))
                     if self._is_late():
                         break
@@ -78,7 +78,7 @@ class RankRun:
         first = epochs[0].steps
         first_batch = first.begin[0] + first.stall[0] if first.begin else 0.0
         return Record(
-            rank=self._means.shared.rank,
+            rank=self._context.shared.rank,
             node=socket.gethostname(),
             epochs=tuple(epochs),
             first_batch=first_batch,
@@ -115,7 +115,7 @@ class RankRun:
         computed = self._emulator.compute(*place, batch)
         done = perf_counter()
         if self._workload.lockstep:
-            self._means.shared.wait()
+            self._context.shared.wait()
         steps.add(
             begin=asked - self._start,
             stall=came - asked,
@@ -126,10 +126,10 @@ class RankRun:
         )
 
     def _verify(self, own: tuple[int, ...], batch: Tensor) -> None:
-        if self._means.check is None:
+        if self._context.check is None:
             return
         for index, block in zip(own, batch, strict=True):
-            wrong = self._means.check(index, block)
+            wrong = self._context.check(index, block)
             if wrong:
                 self._wrong.append(wrong)
 
@@ -142,7 +142,7 @@ class RankRun:
     def _is_late(self) -> bool:
         """Tell whether rank 0 finds the time up; all ranks must know, or one would wait for ever."""
         limit = self._workload.length.seconds
-        return bool(limit) and self._means.shared.first(perf_counter() - self._start > limit, bool)
+        return bool(limit) and self._context.shared.first(perf_counter() - self._start > limit, bool)
 
 
 class _Noted:

@@ -28,13 +28,13 @@ from voxload.convert.write.lock import exclusive
 from voxload.convert.write.pipeline import Tally, convert_chunks
 from voxload.convert.write.writer import VolumeWriter, remove_leftovers, temporary_name, writing
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds to wait for another writer of a volume: the time it needs for a slab, after which it learns that its work is
 not wanted any more."""
 
 
 @contextmanager
-def volume_lock(final: Path, *, patience: float = PATIENCE) -> Iterator[None]:
+def volume_lock(final: Path, *, patience: float = TIMEOUT) -> Iterator[None]:
     """Hold the only right to write the volume at `final`.
 
     Raises
@@ -53,7 +53,7 @@ def volume_lock(final: Path, *, patience: float = PATIENCE) -> Iterator[None]:
 def remove_lock(final: Path) -> None:
     """Remove the lock file that a killed writer left; one that is held stays."""
     if _name(final).exists():
-        with exclusive(_name(final), patience=PATIENCE):
+        with exclusive(_name(final), patience=TIMEOUT):
             pass
 
 

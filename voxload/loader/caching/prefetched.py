@@ -35,7 +35,7 @@ class PrefetchedBatches:
 
     Parameters
     ----------
-    foresight
+    epoch_plans
         The plans.
     runner
         Carries them out.
@@ -43,10 +43,10 @@ class PrefetchedBatches:
         Length of the data set.
     """
 
-    def __init__(self, foresight: EpochPlans, runner: Executor, samples: int) -> None:
+    def __init__(self, epoch_plans: EpochPlans, runner: Executor, samples: int) -> None:
         self.runner = runner
         self.samples = samples
-        self._foresight = foresight
+        self._epoch_plans = epoch_plans
         self._planning = ThreadPoolExecutor(1, thread_name_prefix="voxload-planning")
         self._coming: Future[RankPlan | None] | None = None
         self._appended: dict[int, RankPlan] = {}
@@ -66,21 +66,21 @@ class PrefetchedBatches:
         self._append_coming()
         if self._place is not None:
             self.leave(*self._place)
-        if not self._foresight.begin():
+        if not self._epoch_plans.begin():
             self._cut(min((plan.first_step for plan in self._appended.values()), default=self._end))
 
     def epoch(self, drawn: Drawn, timeout: float | None) -> PrefetchedEpoch:
         """Return the batches of the epoch begun last."""
-        number = self._foresight.source.epoch
+        number = self._epoch_plans.source.epoch
         plan = self._appended.pop(number, None)
         if plan is None:
-            plan = self._foresight.plan(number)
+            plan = self._epoch_plans.plan(number)
             if plan is None:
                 batches, drawn = draw_ahead(drawn, self.samples)
-                self._foresight.drawn(batches)
-                plan = self._foresight.plan(number) or self._foresight.alone(self._end, batches, drops=None)
+                self._epoch_plans.drawn(batches)
+                plan = self._epoch_plans.plan(number) or self._epoch_plans.alone(self._end, batches, drops=None)
             plan = self._append(plan)
-        self._coming = self._planning.submit(self._foresight.plan, number + 1)
+        self._coming = self._planning.submit(self._epoch_plans.plan, number + 1)
         found = PrefetchedEpoch(self, plan, drawn, timeout)
         self._user = weakref.ref(found)
         return found
@@ -105,8 +105,8 @@ class PrefetchedBatches:
         """
         self._append_coming()
         self._cut(step)
-        self._foresight.drawn(batches)
-        return self._append(self._foresight.alone(step, batches[before:], drops=plan))
+        self._epoch_plans.drawn(batches)
+        return self._append(self._epoch_plans.alone(step, batches[before:], drops=plan))
 
     def close(self) -> None:
         """Stop planning and fetching; no other call may run or follow."""

@@ -70,31 +70,31 @@ class Prefetcher:
             rendezvous = Rendezvous(volumes.grid)
             stack.callback(rendezvous.close)
             blocks = DatasetBlocks(volumes, volumes.layout(0), outlives=cache.folder is not None)
-            nearby = SharedTiers(cache, volumes.grid, rendezvous, blocks, len(volumes))
-            stack.callback(nearby.close)
+            shared_tiers = SharedTiers(cache, volumes.grid, rendezvous, blocks, len(volumes))
+            stack.callback(shared_tiers.close)
             costs = CostModel()
-            means = Resources(blocks, nearby.near, costs, meter, readers=threads, helpers=_NEAR_THREADS)
-            runner = Executor(_planner(nearby, volumes, costs, threads), means, ring)
+            resources = Resources(blocks, shared_tiers.near, costs, meter, readers=threads, helpers=_NEAR_THREADS)
+            runner = Executor(_planner(shared_tiers, volumes, costs, threads), resources, ring)
             stack.callback(runner.close)
             members = LineMembers(
-                line=nearby.line,
-                group=nearby.group,
+                line=shared_tiers.line,
+                group=shared_tiers.group,
                 gather=lambda own: [
-                    order for rank, order in enumerate(rendezvous.gather(own, Ints)) if rank in nearby.ranks
+                    order for rank, order in enumerate(rendezvous.gather(own, Ints)) if rank in shared_tiers.ranks
                 ],
-                holds=lambda tier, sample: nearby.holds(tier, blocks.keys(sample)),
+                holds=lambda tier, sample: shared_tiers.holds(tier, blocks.keys(sample)),
             )
-            foresight = EpochPlans(
+            epoch_plans = EpochPlans(
                 source,
                 policies.named(cache.policy),
                 members,
-                held=nearby.held,
+                held=shared_tiers.held,
                 epochs=cache.epochs,
                 is_clairvoyant=cache.clairvoyant,
             )
-            self._prefetched = PrefetchedBatches(foresight, runner, len(volumes))
+            self._prefetched = PrefetchedBatches(epoch_plans, runner, len(volumes))
             stack.callback(self._prefetched.close)
-            self.nearby = nearby
+            self.shared_tiers = shared_tiers
             self._close = weakref.finalize(loader, stack.pop_all().close)
 
     @property
@@ -123,13 +123,13 @@ def warming_thread(cache: Cache | None) -> threading.Thread:
     return thread
 
 
-def _planner(nearby: SharedTiers, volumes: VolumeDataset, costs: CostModel, threads: int) -> Planner:
+def _planner(shared_tiers: SharedTiers, volumes: VolumeDataset, costs: CostModel, threads: int) -> Planner:
     """Return this rank's planner."""
     limits = Limits(storage=threads)
-    mine = nearby.held.group == nearby.group
-    held = dict(zip(nearby.held.sample[mine].tolist(), nearby.held.tier[mine].tolist(), strict=True))
+    mine = shared_tiers.held.group == shared_tiers.group
+    held = dict(zip(shared_tiers.held.sample[mine].tolist(), shared_tiers.held.tier[mine].tolist(), strict=True))
     files = _files(volumes)
-    return Planner(nearby.line, nearby.group, limits=limits, costs=costs, files=files, held=held)
+    return Planner(shared_tiers.line, shared_tiers.group, limits=limits, costs=costs, files=files, held=held)
 
 
 def _files(volumes: VolumeDataset) -> Ints:

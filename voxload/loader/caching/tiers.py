@@ -74,7 +74,7 @@ class SharedTiers:
     def __init__(
         self, cache: Cache, grid: ProcessGrid, rendezvous: Rendezvous, blocks: DatasetBlocks, samples: int
     ) -> None:
-        self._lending: PeerExchange | None = None
+        self._peer_exchange: PeerExchange | None = None
         self._memory: MemoryTier | None = None
         self._disk: DiskTier | None = None
         try:
@@ -91,8 +91,10 @@ class SharedTiers:
             self.ranks = grid.line_ranks if is_line else (grid.rank if len(greetings) > 1 else 0,)
             address = PeerAddress(host)
             if is_line:
-                self._lending = PeerExchange(cache, grid, shelf, memory=self._memory, disk=self._disk, token=token)
-                address = self._lending.address
+                self._peer_exchange = PeerExchange(
+                    cache, grid, shelf, memory=self._memory, disk=self._disk, token=token
+                )
+                address = self._peer_exchange.address
             footprint = blocks.footprint(Codec.parse(cache.codec)) if self.tiers else 1
             mine = _Member(address, self._room(sharers), footprint, self._found(blocks, samples))
             everyone = rendezvous.gather(mine, _Member)
@@ -101,7 +103,7 @@ class SharedTiers:
             size = max(one.footprint for one in members)
             self.line = Line(np.full(samples, size, np.int64), tuple(one.room for one in members))
             self.held = _held(members, self.line)
-            self.near = NearSources(self.tiers, self._peers(members), shelf.notify)
+            self.near = NearSources(self.tiers, self._reachable(members), shelf.notify)
         except BaseException:
             self.close()
             raise
@@ -119,10 +121,10 @@ class SharedTiers:
 
     def close(self) -> None:
         """Stop lending and give all room back; what lies on disk stays."""
-        for part in (self._lending, self._memory, self._disk):
+        for part in (self._peer_exchange, self._memory, self._disk):
             if part is not None:
                 part.close()
-        self._lending = self._memory = self._disk = None
+        self._peer_exchange = self._memory = self._disk = None
 
     def _open_tiers(self, cache: Cache, rank: int, sharers: int, *, job: str) -> None:
         if cache.memory_bytes:
@@ -145,10 +147,10 @@ class SharedTiers:
         # A list each time: all of a sample's fields are asked for, whatever the first says.
         return np.array([sample for sample, ones in enumerate(keys) if all([next(there) for _ in ones])], np.int64)  # noqa: C419
 
-    def _peers(self, members: Sequence[_Member]) -> Peers | None:
-        if self._lending is None:
+    def _reachable(self, members: Sequence[_Member]) -> Peers | None:
+        if self._peer_exchange is None:
             return None
-        return self._lending.peers({group: one.address for group, one in enumerate(members)})
+        return self._peer_exchange.peers({group: one.address for group, one in enumerate(members)})
 
 
 def _digest(keys: Sequence[BlockKey]) -> bytes:

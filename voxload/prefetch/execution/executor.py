@@ -45,14 +45,14 @@ class Executor:
     ----------
     planner
         Which nobody else uses.
-    means
+    resources
         What plans are carried out with.
     slots
         Makes the staging slots, given what to call whenever one came back.
     """
 
-    def __init__(self, planner: Planner, means: Resources, slots: Callable[[Callable[[], None]], Slots]) -> None:
-        self._driver = Driver(planner, means)
+    def __init__(self, planner: Planner, resources: Resources, slots: Callable[[Callable[[], None]], Slots]) -> None:
+        self._driver = Driver(planner, resources)
         self._driver.begin(slots(self._driver.notify))
         self._stop = weakref.finalize(self, self._driver.stop)
 
@@ -107,11 +107,11 @@ class Driver:
     It knows no Executor, so that one which nobody holds any more can go, and end this.
     """
 
-    def __init__(self, planner: Planner, means: Resources) -> None:
+    def __init__(self, planner: Planner, resources: Resources) -> None:
         self._planner = planner
         # A SimpleQueue: a slot may come back in a finaliser, in the middle of another put of the same thread.
         self._queue: queue.SimpleQueue[Event | _Freed | _Call | None] = queue.SimpleQueue()
-        self._hands = Transfers(means, self._queue.put)
+        self._transfers = Transfers(resources, self._queue.put)
         self._thread = threading.Thread(target=self._run, name="voxload-prefetch", daemon=True)
         self._filling: dict[int, Filling] = {}
         self._count = 0
@@ -179,12 +179,12 @@ class Driver:
     def stop(self) -> None:
         """Let all threads end."""
         self._queue.put(None)
-        self._hands.stop()
+        self._transfers.stop()
 
     def join(self) -> None:
         """Wait for all threads that end soon."""
         self._thread.join(_JOIN_SECONDS)
-        self._hands.join()
+        self._transfers.join()
 
     def _run(self) -> None:
         """Pass on what happens until told to stop."""
@@ -239,17 +239,17 @@ class Driver:
         for instruction in self._planner.handle(event):
             match instruction:
                 case Fetch():
-                    self._hands.fetch(instruction, self._filling)
+                    self._transfers.fetch(instruction, self._filling)
                 case Store():
-                    self._hands.store(instruction, self._filling[instruction.part.slot])
+                    self._transfers.store(instruction, self._filling[instruction.part.slot])
                 case Drop(sample):
-                    self._hands.drop(sample)
+                    self._transfers.drop(sample)
                 case Ready(step, slot):
                     filled = self._filling.pop(slot)
                     self._finish(step, FilledSlot(filled.arrays, filled.arrivals))
                 case Failed(step, slot, ticket):
                     del self._filling[slot]
-                    self._finish(step, self._hands.error(ticket))
+                    self._finish(step, self._transfers.error(ticket))
                 case Wake(at):
                     self._wake = at if self._wake is None else min(self._wake, at)
 

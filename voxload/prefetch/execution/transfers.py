@@ -31,17 +31,17 @@ class Transfers:
 
     Parameters
     ----------
-    means
+    resources
         What it works with.
     tell
         Takes the events, in any thread.
     """
 
-    def __init__(self, means: Resources, tell: Callable[[Event], None]) -> None:
-        self._means = means
+    def __init__(self, resources: Resources, tell: Callable[[Event], None]) -> None:
+        self._resources = resources
         self._tell = tell
-        self._far_pool = threadpool.DaemonThreadPool(means.readers, "voxload-reader")
-        self._near_pool = threadpool.DaemonThreadPool(means.helpers, "voxload-near")
+        self._far_pool = threadpool.DaemonThreadPool(resources.readers, "voxload-reader")
+        self._near_pool = threadpool.DaemonThreadPool(resources.helpers, "voxload-near")
         self._errors: dict[int, BaseException] = {}
 
     def error(self, ticket: int) -> BaseException:
@@ -65,7 +65,7 @@ class Transfers:
         slots = {part.slot: slots[part.slot] for part in fetch.parts}
         nbytes = sum(volume.nbytes for part in fetch.parts for volume in slots[part.slot].at(part.place))
         # Who waits for a block that is to come learns nothing of how fast it then comes.
-        predicted = None if fetch.wait else self._means.costs.predicted(fetch.source, nbytes)
+        predicted = None if fetch.wait else self._resources.costs.predicted(fetch.source, nbytes)
         pool.submit(self._fetch, fetch, slots, nbytes, predicted)
 
     def _fetch(self, fetch: Fetch, slots: Mapping[int, Filling], nbytes: int, predicted: float | None) -> None:
@@ -79,38 +79,40 @@ class Transfers:
             self._errors[fetch.ticket], failure = error, Failure.ERROR
         now = monotonic()
         if failure is None:
-            self._means.meter.fetched(
+            self._resources.meter.fetched(
                 kind, blocks=len(fetch.parts), nbytes=nbytes, seconds=now - begin, predicted=predicted
             )
             self._tell(FetchDone(now, fetch.ticket, nbytes, now - begin))
         else:
-            self._means.meter.missed(kind, blocks=len(fetch.parts))
+            self._resources.meter.missed(kind, blocks=len(fetch.parts))
             self._tell(FetchFailed(now, fetch.ticket, failure, now - begin))
 
     def _bring(self, fetch: Fetch, part: Part, filling: Filling) -> Failure | None:
         """Bring one block; return why it did not come."""
         out, kind, read = filling.at(part.place), fetch.source.kind, StorageRead(ReadCost(), is_sure=True)
         if kind is SourceKind.STORAGE:
-            read = self._means.blocks.read(part.sample, out)
+            read = self._resources.blocks.read(part.sample, out)
         else:
             failure = self._bring_near(fetch, part.sample, out)
             if failure is not None:
                 return failure
-        filling.arrivals[part.place] = Arrival(kind, read.cost, self._means.blocks.targets(part.sample), read.is_sure)
+        filling.arrivals[part.place] = Arrival(
+            kind, read.cost, self._resources.blocks.targets(part.sample), read.is_sure
+        )
         return None
 
     def _bring_near(self, fetch: Fetch, sample: int, out: Sequence[Volume]) -> Failure | None:
         """Fill one array for each field out of a tier or from a peer."""
-        keys = self._means.blocks.keys(sample)
+        keys = self._resources.blocks.keys(sample)
         if fetch.source.kind is SourceKind.PEER:
-            if self._means.near.peers is None:
+            if self._resources.near.peers is None:
                 return Failure.LOST
             for key, volume in zip(keys, out, strict=True):
-                answer = self._means.near.peers.get_into(fetch.source.group, key, volume, wait=fetch.wait)
+                answer = self._resources.near.peers.get_into(fetch.source.group, key, volume, wait=fetch.wait)
                 if answer is not Answer.GOT:
                     return _FAILURES[answer]
             return None
-        tier = self._means.near.tiers.get(MEMORY if fetch.source.kind is SourceKind.MEMORY else DISK)
+        tier = self._resources.near.tiers.get(MEMORY if fetch.source.kind is SourceKind.MEMORY else DISK)
         is_there = tier is not None and all(tier.get_into(key, one) for key, one in zip(keys, out, strict=True))
         return None if is_there else Failure.ABSENT
 
@@ -120,13 +122,13 @@ class Transfers:
 
     def _store(self, store: Store, filling: Filling) -> None:
         """Store a block in a tier, all of its fields or none; runs in a pool."""
-        tier, sample = self._means.near.tiers.get(store.tier), store.part.sample
+        tier, sample = self._resources.near.tiers.get(store.tier), store.part.sample
         is_kept = False
         try:
-            keys = self._means.blocks.keys(sample)
+            keys = self._resources.blocks.keys(sample)
             volumes = filling.at(store.part.place)
             may_keep = filling.arrivals[store.part.place].is_sure and (
-                store.tier != DISK or self._means.blocks.lasts(sample)
+                store.tier != DISK or self._resources.blocks.lasts(sample)
             )
             is_kept = (
                 tier is not None
@@ -136,14 +138,14 @@ class Transfers:
             if tier is not None and not is_kept:
                 for key in keys:
                     tier.drop(key)
-            self._means.near.stored()
+            self._resources.near.stored()
         finally:
             self._tell(Stored(monotonic(), sample, is_kept))
 
     def drop(self, sample: int) -> None:
         """Forget a block; here and now, for what is stored next may need its room."""
-        for key in self._means.blocks.keys(sample):
-            for tier in self._means.near.tiers.values():
+        for key in self._resources.blocks.keys(sample):
+            for tier in self._resources.near.tiers.values():
                 tier.drop(key)
 
 
