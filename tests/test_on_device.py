@@ -145,7 +145,7 @@ def test_targets_are_learned_and_predicted(numbers: Path, tmp_path: Path, device
     recipe = replace(REGRESSION, epochs=1)
     results = {}
     for place in {"cpu", device.type}:
-        # Transforms compute in float32, in which a GPU rounds logarithms otherwise: tests/loader/test_delivery.py.
+        # Transforms compute in float32, in which a GPU rounds logarithms otherwise: tests/loader/test_collation.py.
         plan = regression(str(numbers), tmp_path / place, log1p=False, optimisation=recipe)
         results[place] = _trained(replace(plan, device=place))
     one, other = results[device.type].epochs[0], results["cpu"].epochs[0]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.catalogs.tables import written
+from tests.catalog.tables import written
 from voxload.catalog.statistics import SUMMARY_TYPE
 from voxload.catalog.table import CATALOG_NAME, Catalog
 from voxload.cli.main import run

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.openfiles import open_files
+from tests.support.openfiles import open_files
 from tests.support import processes, scripts
 from voxload.convert import ConvertOptions, StoredFormat, convert
 from voxload.convert.write.lock import LOCK_NAME

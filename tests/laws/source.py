@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
-from tests.openfiles import open_files
+from tests.support.openfiles import open_files
 from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, convert
 from voxload.convert.sources import Source

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import zarr
 
-from tests.openfiles import open_files
+from tests.support.openfiles import open_files
 from tests.support import processes
 from tests.support.settled import settle
 from voxload.errors import DataError, NotFoundError, UsageError

@@ -1,0 +1,16 @@
+"""Thousands of random layers over random cuts: all but convolutions, which have a file of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.splitting.cases import LAYERS
+from tests.engine.layers.many import check_many
+
+CONVOLUTIONS = {"convolution", "usual convolution", "transposed convolution"}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in LAYERS if kind not in CONVOLUTIONS])
+def test_any_layer_over_any_cut_equals_one_process(kind: str) -> None:
+    """Every setting of a layer that torch accepts, over any cut, gives torch's own numbers to rounding."""
+    check_many(kind, 300)
