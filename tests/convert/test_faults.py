@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.openfiles import open_files
 from tests.support import processes, scripts
+from tests.support.openfiles import open_files
 from voxload.convert import ConvertOptions, StoredFormat, convert
 from voxload.convert.write.lock import LOCK_NAME
 from voxload.errors import StorageError

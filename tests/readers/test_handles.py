@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import zarr
 
-from tests.support.openfiles import open_files
 from tests.support import processes
+from tests.support.openfiles import open_files
 from tests.support.settled import settle
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
