@@ -5,7 +5,6 @@ loopback, and talk over it: nobody else can reach them (`voxload.launch.torchrun
 calls `voxload.launch.processes.run_rank`: each line that they write is an event as JSON.
 
 run_rank: what the process of a rank does around its work: it reads a plan and tells in lines of JSON what happens.
-`voxload.launch.processes` starts such processes and hears them.
 """
 
 from __future__ import annotations
