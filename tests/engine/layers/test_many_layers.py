@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from bench.splitting.cases import LAYERS
-from tests.engine.layers.many import check_many
+from tests.engine.layers.many import check_many, parts
 
+EXAMPLES = 300
 CONVOLUTIONS = {"convolution", "usual convolution", "transposed convolution"}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in LAYERS if kind not in CONVOLUTIONS])
-def test_any_layer_over_any_cut_equals_one_process(kind: str) -> None:
+@pytest.mark.parametrize("part", parts(EXAMPLES))
+def test_any_layer_over_any_cut_equals_one_process(kind: str, part: int) -> None:
     """Every setting of a layer that torch accepts, over any cut, gives torch's own numbers to rounding."""
-    check_many(kind, 300)
+    check_many(kind, EXAMPLES, part)
