@@ -33,7 +33,7 @@ def test_hybrid_shards_equal_one_process(network: str, tmp_path: Path) -> None:
     assert max(_trained(Combination(network, 4, (2, 1, 1), "hsdp", "checkpointing"), tmp_path).values()) <= TOLERANCE
 
 
-@pytest.mark.long
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "how", [how for how in everything() if how not in COVERING], ids=lambda how: str(how).replace(" ", "-")
 )
