@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.arguments import number
 from bench.finding import Finding, at_most
-from bench.splitting.functional import FunctionalUNet
+from tests.support.splitting.functional import FunctionalUNet
 from voxload import engine
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid

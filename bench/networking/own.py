@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bench.networking.network import Network, uneven
-from bench.splitting.functional import FunctionalUNet
+from tests.support.splitting.functional import FunctionalUNet
 from voxload.models import UNet3D
 
 

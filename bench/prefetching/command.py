@@ -24,7 +24,7 @@ from bench.prefetching.samples import FORMATS, Samples
 from bench.prefetching.served import tally
 from bench.reading import machine
 from bench.reading.bystanders import Bystanders
-from bench.throttle.process import ThrottledStorage, throttled_storage
+from tests.support.throttle.process import ThrottledStorage, throttled_storage
 from voxload.errors import UsageError
 from voxload.units import parse_bytes
 

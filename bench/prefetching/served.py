@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.prefetching.samples import Extent
-from bench.throttle.process import Served
+from tests.support.throttle.process import Served
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from bench.prefetching.samples import Extent
 from bench.prefetching.served import tally
-from bench.throttle.link import BURST, Link
-from bench.throttle.process import Served, ThrottledStorage, throttled_storage
+from tests.support.throttle.link import BURST, Link
+from tests.support.throttle.process import Served, ThrottledStorage, throttled_storage
 
 RATE = 4e6
 LATENCY = 0.02

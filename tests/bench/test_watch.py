@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.fuzzing.watch import _Process
+from tests.support.fuzzing.watch import _Process
 
 
 def test_a_slow_start_is_no_hang() -> None:

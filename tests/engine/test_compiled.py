@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.splitting.combination import Combination
-from bench.splitting.world import run_world
 from tests.engine.test_training import TOLERANCE
 from tests.support import processes
+from tests.support.splitting.combination import Combination
+from tests.support.splitting.world import run_world
 
 
 @pytest.mark.long

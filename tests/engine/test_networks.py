@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench.splitting.compare import error
 from tests.engine.virtual import World, second_derivative, worst_error
+from tests.support.splitting.compare import error
 from voxload.engine import all_sum, explain
 from voxload.engine.graph.program import compile_program
 from voxload.engine.graph.trace import trace

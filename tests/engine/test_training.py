@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.splitting.combination import FUNCTIONAL, NETWORKS, Combination, covering, everything
-from bench.splitting.world import collect, prepare, run_world
 from tests.support import processes
 from tests.support.ranks import RANK, printed_by_ranks
+from tests.support.splitting.combination import FUNCTIONAL, NETWORKS, Combination, covering, everything
+from tests.support.splitting.world import collect, prepare, run_world
 
 TOLERANCE = 1e-12
 COVERING = list(covering())
@@ -50,7 +50,7 @@ def test_every_other_combination_equals_one_process(
 def _trained(how: Combination, folder: Path) -> dict[str, float]:
     """Return the worst errors of one combination over its ranks."""
     prepare([how], folder)
-    printed_by_ranks("bench.splitting.rank", RANK, str(how.world), folder, ranks=how.world)
+    printed_by_ranks("tests.support.splitting.rank", RANK, str(how.world), folder, ranks=how.world)
     (row,) = collect([how], folder).values()
     return row
 

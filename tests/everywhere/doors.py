@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.damage.faults import CHUNK, CUBE, Row, read, rows
+from tests.support.damage.faults import CHUNK, CUBE, Row, read, rows
 from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
 from voxload.cli.main import run
 from voxload.convert import ConvertOptions, Hints, convert

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from bench.damage.faults import rows
 from tests.support import scripts
+from tests.support.damage.faults import rows
 
 FAULTS = [row.name for row in rows() if not row.is_late]
 """Those that are there before anything opens the volume; what changes under a reader is the readers' own test."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.damage.claims import claims
 from tests.support import processes
+from tests.support.damage.claims import claims
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def raised() -> dict[str, str]:
     """Read all claims in one process, which may allocate 64 MiB."""
-    command = [sys.executable, "-m", "bench.damage.claims"]
+    command = [sys.executable, "-m", "tests.support.damage.claims"]
     found: dict[str, str] = json.loads(
         processes.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.damage.faults import CHUNK, CUBE, Row, rows
-from bench.damage.table import document
-from bench.damage.volumes import Cube, Form
+from tests.support.damage.faults import CHUNK, CUBE, Row, rows
+from tests.support.damage.table import document
+from tests.support.damage.volumes import Cube, Form
 from voxload.errors import DataError
 from voxload.readers import Location
 
@@ -82,14 +82,14 @@ def test_fill_is_for_what_was_never_written(tmp_path: Path, row: Row) -> None:
 
 
 def test_the_document_is_true(messages: dict[str, str], tmp_path: Path) -> None:
-    """docs/faults.md is what bench/fault_table.py writes, but for numbers, which follow the versions of libraries."""
+    """docs/faults.md is what tests/support/damage writes, but for numbers, which follow the versions of libraries."""
     missing = [row for row in ROWS if row.name not in messages]
     for place, row in enumerate(missing):  # those of other workers, or not selected
         folder = tmp_path / str(place)
         folder.mkdir()
         messages[row.name] = row.outcome(folder)[1]
     fresh = document([(row, messages[row.name]) for row in ROWS])
-    assert _numberless(DOCUMENT.read_text()) == _numberless(fresh), "run: python bench/fault_table.py --write"
+    assert _numberless(DOCUMENT.read_text()) == _numberless(fresh), "run: python -m tests.support.damage --write"
 
 
 def _numberless(text: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench.splitting.compare import error
+from tests.support.splitting.compare import error
 from voxload.engine import Joint, shard
 from voxload.engine.losses import DiceLoss, VoxelLoss
 from voxload.grid import ProcessGrid

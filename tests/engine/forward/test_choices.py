@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.splitting.functional import FunctionalUNet
 from tests.engine.forward.onblocks_world import GRID, SHAPE, SPATIAL, TOLERANCE, World, evaluated, volume
 from tests.engine.virtual import worst_error
+from tests.support.splitting.functional import FunctionalUNet
 from voxload.engine import Blocks
 from voxload.engine.forward.inputs import Inputs, TensorSpec
 from voxload.engine.forward.plan_cache import PlanCache, SplitOptions

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from bench.splitting.functional import FunctionalUNet
 from tests.engine.forward.onblocks_world import SHAPE, TOLERANCE, Net, World, evaluated, volume
+from tests.support.splitting.functional import FunctionalUNet
 from voxload.engine import NoExchange, shard
 from voxload.engine.comparison import differences
 from voxload.engine.exchange.protocol import Exchange

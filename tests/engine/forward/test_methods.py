@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.splitting.compare import error
+from tests.support.splitting.compare import error
 from voxload.engine import Loopback, shard_methods, unshard
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid

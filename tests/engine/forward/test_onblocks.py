@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from bench.splitting.functional import FunctionalUNet
 from tests.engine.forward.onblocks_world import GRID, SHAPE, SPATIAL, TOLERANCE, Net, World, evaluated, volume
+from tests.support.splitting.functional import FunctionalUNet
 from voxload.engine import Loopback, NoExchange, check, explain, shard
 from voxload.engine.forward.block import Block
 from voxload.engine.forward.onblocks import OnBlocks

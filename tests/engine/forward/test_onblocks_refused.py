@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from torch import nn
 
-from bench.splitting.functional import FunctionalUNet
 from tests.engine.forward.onblocks_world import GRID, SHAPE, Net, World, evaluated, volume
+from tests.support.splitting.functional import FunctionalUNet
 from voxload.engine import Loopback, shard
 from voxload.errors import InternalError, UsageError
 

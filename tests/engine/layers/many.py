@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from bench.splitting.cases import LAYERS, draw
-from bench.splitting.compare import compare
 from tests.support.examples import few
+from tests.support.splitting.cases import LAYERS, draw
+from tests.support.splitting.compare import compare
 from voxload.engine.run.join import Join
 
 TOLERANCE = 1e-12

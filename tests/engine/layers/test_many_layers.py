@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.splitting.cases import LAYERS
 from tests.engine.layers.many import check_many, parts
+from tests.support.splitting.cases import LAYERS
 
 EXAMPLES = 300
 CONVOLUTIONS = {"convolution", "usual convolution", "transposed convolution"}

@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 import zarr
 
-from bench.throttle.process import Served, throttled_storage
 from tests.loader.caching.shared_cache_ranks import Plan
 from tests.loader.caching.shared_world import LAUNCHERS
 from tests.support import processes
 from tests.support.examples import IS_THOROUGH
 from tests.support.ranks import printed_by_ranks
+from tests.support.throttle.process import Served, throttled_storage
 from voxload.cache.memory.tier import MemoryTier
 
 ROOT = Path(__file__).parents[3]

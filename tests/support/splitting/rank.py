@@ -1,4 +1,4 @@
-"""One rank of the comparison: ``python -m bench.splitting.rank RANK RANKS FOLDER``.
+"""One rank of the comparison: ``python -m tests.support.splitting.rank RANK RANKS FOLDER``.
 
 FOLDER holds ``combinations.pt``; this rank's worst relative errors are written to ``FOLDER/report-RANK.json``.
 """
@@ -22,9 +22,17 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.splitting.combination import FUNCTIONAL, Combination, build, criterion, data_of, extent_of, parts_of
-from bench.splitting.functional import Level
-from bench.splitting.reference import MOMENTUM, RATE, STEPS, Reference
+from tests.support.splitting.combination import (
+    FUNCTIONAL,
+    Combination,
+    build,
+    criterion,
+    data_of,
+    extent_of,
+    parts_of,
+)
+from tests.support.splitting.functional import Level
+from tests.support.splitting.reference import MOMENTUM, RATE, STEPS, Reference
 from voxload.engine import shard
 from voxload.engine.losses import VoxelLoss
 from voxload.grid import ProcessGrid

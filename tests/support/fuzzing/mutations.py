@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.fuzzing.targets import SoundFile, Target
+from tests.support.fuzzing.targets import SoundFile, Target
 
 _BLOCKS = (1, 2, 4, 8, 16, 64, 512)
 _NUMBERS = (0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**63, 2**64 - 64, 2**64 - 1)

@@ -10,8 +10,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from bench.damage.patches import INDEX_ENTRY
-from bench.damage.volumes import DATASET, FORMS, Cube, Form, cube
+from tests.support.damage.patches import INDEX_ENTRY
+from tests.support.damage.volumes import DATASET, FORMS, Cube, Form, cube
 
 EXTENT = 16
 """Voxels along each axis."""

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.throttle.server import LOG
+from tests.support.throttle.server import LOG
 
 _START = 30.0
 """Seconds that the process may take to begin."""
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ def throttled_storage(folder: Path, *, bandwidth: float, latency: float) -> Iter
     RuntimeError
         The server does not begin within half a minute.
     """
-    command = [sys.executable, "-m", "bench.throttle", str(folder.resolve())]
+    command = [sys.executable, "-m", "tests.support.throttle", str(folder.resolve())]
     command += ["--bandwidth", str(bandwidth), "--latency", str(latency)]
     with subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdin  # noqa: S101 - tells mypy what PIPE means
-            assert process.stdout  # noqa: S101 - as above
+            assert process.stdin
+            assert process.stdout
             ready, _, _ = select.select([process.stdout], [], [], _START)
             url = process.stdout.readline().strip() if ready else ""
             if not url:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.splitting.functional import FunctionalUNet
+from tests.support.splitting.functional import FunctionalUNet
 from voxload.models import CosmoFlow, UNet3D
 
 FUNCTIONAL = "unet3d-functional"

@@ -1,29 +1,32 @@
 """Claim: every fault of stored data is an error that names file, chunk and remedy.
 
-Breaks tiny volumes of every format in every way that bench/damage/faults.py lists, reads them, and prints the
+Breaks tiny volumes of every format in every way that tests/support/damage/faults.py lists, reads them, and prints the
 document of what was raised; docs/faults.md is that document.
 
-    python bench/fault_table.py [--write]
+    python -m tests.support.damage [--write]
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-DOCUMENT = ROOT / "docs" / "faults.md"
+from tests.support.damage import faults, table
+
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "faults.md"
 
 
 def main() -> int:
     """Parse the command line and run; returns 1 when a fault goes unnoticed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.support.damage",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--write", action="store_true", help="write docs/faults.md instead of printing")
     words = parser.parse_args()
-    faults, table = (importlib.import_module(f"bench.damage.{name}") for name in ("faults", "table"))
     lines, silent = [], []
     for row in faults.rows():
         with tempfile.TemporaryDirectory() as folder:
@@ -35,12 +38,11 @@ def main() -> int:
     if words.write:
         DOCUMENT.write_text(text)
     else:
-        print(text, end="")
+        sys.stdout.write(text)
     for name in silent:
-        print(f"no error: {name}", file=sys.stderr)
+        sys.stderr.write(f"no error: {name}\n")
     return 1 if silent else 0
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     sys.exit(main())

@@ -13,10 +13,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from bench.fuzzing.doors import Door
-from bench.fuzzing.mutations import Mutation, draw
-from bench.fuzzing.outcomes import BY_CLASS, Outcome
-from bench.fuzzing.targets import EXTENT, Target, is_right
+from tests.support.fuzzing.doors import Door
+from tests.support.fuzzing.mutations import Mutation, draw
+from tests.support.fuzzing.outcomes import BY_CLASS, Outcome
+from tests.support.fuzzing.targets import EXTENT, Target, is_right
 from voxload.errors import VoxloadError
 
 _SMALL = 2**22

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.damage import patches
-from bench.damage.volumes import FORMS, Form, cube
+from tests.support.damage import patches
+from tests.support.damage.volumes import FORMS, Form, cube
 from voxload.errors import VoxloadError
 from voxload.readers import Location, Reader, open_reader
 

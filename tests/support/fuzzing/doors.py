@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bench.fuzzing.targets import EXTENT, VALUES, Target, is_right
+from tests.support.fuzzing.targets import EXTENT, VALUES, Target, is_right
 from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, Hints, convert
 from voxload.geometry import Box

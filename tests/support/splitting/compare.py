@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.splitting.cases import Case
+from tests.support.splitting.cases import Case
 from voxload.engine import Blocks, Loopback
 from voxload.engine.arithmetic.layer_plan import LayerPlan
 from voxload.engine.layers.form import Form

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from bench.damage.faults import Row
+from tests.support.damage.faults import Row
 
 _INTRODUCTION = """# Faults
 
 What is raised when stored data are not what they should be. Each line is an `x.h5`, `x.zarr` or `x.npy` of 8^3 voxels
 in chunks of 4^3 that was broken on purpose, and the message of the `DataError` that opening or reading it raises.
-`python bench/fault_table.py --write` makes this page, and a test compares.
+`python -m tests.support.damage --write` makes this page, and a test compares.
 
 A message names the file, the chunk in the grid of chunks where the fault is one of a chunk, what was found, what was
 expected, and what to do. Of several broken chunks the first is named, whichever thread came upon one. Sizes and offsets

@@ -12,16 +12,16 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.fuzzing.doors import read, read_converted
-from bench.fuzzing.outcomes import Outcome, Record
-from bench.fuzzing.watch import Watch, sound_targets
-from bench.fuzzing.worker import Plan
+from tests.support.fuzzing.doors import read, read_converted
+from tests.support.fuzzing.outcomes import Outcome, Record
+from tests.support.fuzzing.watch import Watch, sound_targets
+from tests.support.fuzzing.worker import Plan
 
 
-def main(door: str = "readers") -> int:
-    """Parse the command line and give every input to `door`, ``readers`` or ``convert``; returns 1 when it failed."""
-    words = _parse(door)
-    is_conversion = door == "convert"
+def main() -> int:
+    """Parse the command line and give every input to readers or to a conversion; returns 1 when one of them failed."""
+    words = _parse()
+    is_conversion = words.door == "convert"
     targets = [target for target in sound_targets(are_raw=is_conversion) if words.target in target.name]
     plan = Plan(targets, words.seed, words.memory << 20, words.seconds, read_converted if is_conversion else read)
     indices = words.only or range(words.count)
@@ -46,8 +46,9 @@ def main(door: str = "readers") -> int:
     return int(any(record.outcome.is_failure for record in records))
 
 
-def _parse(door: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=f"Fuzz {door}.")
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.support.fuzzing", description="Fuzz readers or conversions.")
+    parser.add_argument("door", choices=("readers", "convert"), help="what is given the damaged inputs")
     parser.add_argument("--count", type=int, default=20_000, help="inputs (default 20000)")
     parser.add_argument("--seed", type=int, default=0, help="seed of all inputs (default 0)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at a time")

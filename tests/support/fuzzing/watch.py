@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.fuzzing.outcomes import Outcome, Record
-from bench.fuzzing.rawtargets import make_raw_targets
-from bench.fuzzing.targets import Target, make_targets
-from bench.fuzzing.worker import Plan, check_sound, limit, read_with_h5py, work
+from tests.support.fuzzing.outcomes import Outcome, Record
+from tests.support.fuzzing.rawtargets import make_raw_targets
+from tests.support.fuzzing.targets import Target, make_targets
+from tests.support.fuzzing.worker import Plan, check_sound, limit, read_with_h5py, work
 
 _BATCH = 400
 """Inputs of one process: libraries that leak on errors then do not reach the bound by that."""

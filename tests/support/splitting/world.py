@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 
-from bench.splitting.combination import Combination
-from bench.splitting.reference import reference
+from tests.support.splitting.combination import Combination
+from tests.support.splitting.reference import reference
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 
 
 def run_world(combinations: Sequence[Combination], folder: Path, *, limit: float) -> dict[str, dict[str, float]]:
@@ -85,7 +85,7 @@ def _kind(how: Combination) -> str:
 
 def _start(rank: int, ranks: int, folder: Path, environ: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start one rank; its output goes to a file."""
-    command = [sys.executable, "-m", "bench.splitting.rank", str(rank), str(ranks), str(folder)]
+    command = [sys.executable, "-m", "tests.support.splitting.rank", str(rank), str(ranks), str(folder)]
     with (folder / f"output-{rank}").open("wb") as output:
         return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environ, cwd=_ROOT)
 

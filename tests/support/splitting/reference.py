@@ -8,7 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from bench.splitting.combination import build, criterion, data_of, parts_of
+from tests.support.splitting.combination import build, criterion, data_of, parts_of
 
 STEPS = 5
 RATE = 0.01

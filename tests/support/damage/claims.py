@@ -1,6 +1,6 @@
 """Claims: metadata that speak of sizes which no machine has, and what reading them allocates.
 
-    python -m bench.damage.claims
+    python -m tests.support.damage.claims
 
 Prints, for each claim, what was raised, as JSON. The process may allocate 64 MiB; memory that is asked for beyond
 that raises MemoryError, which is none of the errors that a reader may raise.
@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.damage import patches
-from bench.damage.faults import CHUNK, CUBE, START
-from bench.damage.volumes import FORMS
-from bench.fuzzing.worker import limit
+from tests.support.damage import patches
+from tests.support.damage.faults import CHUNK, CUBE, START
+from tests.support.damage.volumes import FORMS
+from tests.support.fuzzing.worker import limit
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader
 

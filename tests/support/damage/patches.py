@@ -10,7 +10,7 @@ from pathlib import Path
 import google_crc32c
 import h5py
 
-from bench.damage.volumes import DATASET
+from tests.support.damage.volumes import DATASET
 
 INDEX_ENTRY = struct.Struct("<2Q")
 """Offset and length of an inner chunk in a shard's index."""

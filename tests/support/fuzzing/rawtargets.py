@@ -14,7 +14,7 @@ import nrrd
 import numpy as np
 from astropy.io import fits
 
-from bench.fuzzing.targets import VALUES, Region, SoundFile, Target
+from tests.support.fuzzing.targets import VALUES, Region, SoundFile, Target
 
 _GZIP_HEADER = 10
 """Bytes of a gzip member before its deflated data; a checksum over all that is inflated ends it (RFC 1952)."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from bench.throttle.link import Link
+from tests.support.throttle.link import Link
 
 PIECE = 1 << 16
 """Bytes that a client gets before the next one has its turn."""

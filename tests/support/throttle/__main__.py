@@ -1,4 +1,4 @@
-"""``python -m bench.throttle FOLDER``: serve until standard input ends; the first line printed is the URL."""
+"""``python -m tests.support.throttle FOLDER``: serve until standard input ends; the first line printed is the URL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from bench.throttle.server import Server
+from tests.support.throttle.server import Server
 
 
 async def _serve(server: Server) -> None:
@@ -20,7 +20,7 @@ async def _serve(server: Server) -> None:
 
 def main() -> None:
     """Parse the command line and serve."""
-    parser = argparse.ArgumentParser(prog="python -m bench.throttle", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.support.throttle", description=__doc__)
     parser.add_argument("folder", type=Path, help="what is served")
     parser.add_argument("--bandwidth", type=float, required=True, help="bytes per second, all clients together")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds that each request waits")
