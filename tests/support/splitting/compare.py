@@ -97,13 +97,14 @@ def _into_whole(case: Case, whole: Tensor, pull: Tensor) -> Tensor:
 
 
 def error(found: Tensor, wanted: Tensor) -> float:
-    """Return the largest difference relative to the largest wanted value."""
+    """Return the largest difference relative to the largest wanted value; infinity where a difference is no number."""
     if found.shape != wanted.shape:
         return float("inf")
     if not wanted.numel() or torch.equal(found, wanted):
         return 0.0
     scale = max(float(wanted[wanted.isfinite()].abs().max()) if wanted.isfinite().any() else 0.0, 1e-300)
-    return float((found - wanted).abs().max()) / scale
+    # `max` of Python passes over a NaN that is not its first value.
+    return float((found - wanted).abs().max().nan_to_num(nan=torch.inf)) / scale
 
 
 def _split(layer: nn.Module, split: tuple[bool, ...]) -> tuple[Form, nn.Module]:

@@ -73,7 +73,8 @@ def train(how: Combination, wanted: Reference, grid: ProcessGrid) -> dict[str, f
                 loss.backward()
             total += loss.detach()
         dist.all_reduce(total)
-        worst["loss"] = max(worst["loss"], abs(total.item() / grid.world_size / wanted.losses[step] - 1))
+        distance = (total / grid.world_size / wanted.losses[step] - 1).abs().nan_to_num(nan=torch.inf)
+        worst["loss"] = max(worst["loss"], distance.item())
         gradients = {name: _full(weight.grad) for name, weight in _named(network) if weight.grad is not None}
         worst["gradients"] = max(worst["gradients"], _error(gradients, wanted.gradients[step]))
         optimizer.step()
@@ -140,11 +141,13 @@ def _full(tensor: Any) -> Tensor:
 
 
 def _error(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
-    """Return the largest difference, relative to the largest wanted value of all tensors of a kind."""
+    """Return the largest difference relative to the largest wanted value of all tensors of a kind; infinity for NaN."""
     if found.keys() != wanted.keys():
         raise KeyError(f"{sorted(found)} instead of {sorted(wanted)}")
     scale = max(float(tensor.double().abs().max()) for tensor in wanted.values())
-    return max(float((found[name].double() - wanted[name].double()).abs().max()) for name in wanted) / scale
+    differences = [(found[name].double() - wanted[name].double()).abs().max() for name in wanted]
+    # `max` of Python passes over a NaN that is not its first value.
+    return float(torch.stack(differences).max().nan_to_num(nan=torch.inf)) / scale
 
 
 def main(rank: int, ranks: int, folder: Path) -> None:
