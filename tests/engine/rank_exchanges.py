@@ -48,7 +48,8 @@ def run(exchange: Exchange, grid: ProcessGrid, join: str) -> list[Tensor]:
 def apart(found: list[Tensor], wanted: list[Tensor]) -> float:
     """Return the largest difference, relative to the largest value of each tensor or 1e-3."""
     pairs = zip(found, wanted, strict=True)
-    return max(float((a - b).abs().max()) / max(float(b.abs().max()), 1e-3) for a, b in pairs)
+    # `max` of Python passes over a NaN that is not its first value.
+    return max(float((a - b).abs().max().nan_to_num(nan=torch.inf)) / max(float(b.abs().max()), 1e-3) for a, b in pairs)
 
 
 def lose(grid: ProcessGrid, folder: Path, report: dict[str, Any]) -> None:

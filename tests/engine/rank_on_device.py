@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,11 +94,12 @@ def compare(way: str, device: torch.device) -> float:
 def _difference(one: Trained, other: Trained, losses: dict[Trained, list[float]]) -> float:
     """Return the worst relative difference of losses and weights."""
     pairs = zip(losses[one], losses[other], strict=True)
-    worst = max(abs(found - wanted) / abs(wanted) for found, wanted in pairs)
+    apart = [abs(found - wanted) / abs(wanted) for found, wanted in pairs]
     for found, wanted in zip(one.model.parameters(), other.model.parameters(), strict=True):
         whole = found.full_tensor() if hasattr(found, "full_tensor") else found
-        worst = max(worst, float((whole - wanted).detach().abs().max() / wanted.detach().abs().max().clamp_min(1e-3)))
-    return worst
+        apart.append(float((whole - wanted).detach().abs().max() / wanted.detach().abs().max().clamp_min(1e-3)))
+    # `max` passes over a NaN that is not its first value.
+    return math.inf if any(map(math.isnan, apart)) else max(apart)
 
 
 def main(name: str, meeting: str) -> None:

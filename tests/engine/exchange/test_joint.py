@@ -61,7 +61,8 @@ def _apart(found: tuple[Tensor, dict[str, Tensor]], wanted: tuple[Tensor, dict[s
     worst = float((found[0].double() - wanted[0].double()).abs() / wanted[0].double().abs())
     for name, gradient in wanted[1].items():
         scale = max(float(gradient.double().abs().max()), 1e-3)
-        worst = max(worst, float((found[1][name].double() - gradient.double()).abs().max()) / scale)
+        apart = (found[1][name].double() - gradient.double()).abs().max()
+        worst = max(worst, float(apart.nan_to_num(nan=torch.inf)) / scale)
     return worst
 
 
