@@ -10,16 +10,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import arguments
 from bench.converting.copying import copying
 from bench.converting.layout import layout
 from bench.converting.rechunking import rechunking
 from bench.converting.samples import make_cubes
 from bench.converting.task import Task
 from bench.engining.outcome import Outcome
-from bench.engining.report import show, show_findings
+from bench.engining.report import show
+from bench.harness import script
+from bench.harness.findings import show_findings
 from bench.reading import machine
-from bench.reading.bystanders import Bystanders
+from voxload.benchmark.measure.turns import Bystanders
 
 _TASKS: Mapping[str, Callable[[Path, Task], Outcome]] = {"copy": copying, "rechunk": rechunking, "layout": layout}
 
@@ -34,7 +35,7 @@ def main(words: Sequence[str] | None = None) -> int:
         ", ".join(f"{name} {facts[name]}" for name in ("processor", "cores", "python", "zarr", "h5py")), highlight=False
     )
     outcomes: dict[str, Outcome] = {}
-    with arguments.folder(options.folder) as folder:
+    with script.folder(options.folder) as folder:
         for name in options.task:
             source = make_cubes(folder, options.cubes if name == "copy" else 1, options.extent)
             others = Bystanders()
@@ -42,12 +43,12 @@ def main(words: Sequence[str] | None = None) -> int:
             outcomes[name] = replace(outcome, others=(others.cores(),))
             show(console, outcomes[name])
     found = [finding for outcome in outcomes.values() for finding in outcome.findings]
-    show_findings(console, found, [])
+    show_findings(console, found)
     if options.json:
         document = {
             "machine": facts,
             "task": asdict(task) | {"cubes": options.cubes},
-            "goals": [asdict(one) | {"median": one.median, "is_met": one.is_met} for one in found],
+            "goals": [one.document() for one in found],
             "measured": {
                 name: {"figures": outcome.document, "others": outcome.others} for name, outcome in outcomes.items()
             },
@@ -59,10 +60,10 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Time and weigh the conversion of raw universes.")
     add = parser.add_argument
-    add("--task", type=arguments.names(*_TASKS), default=("copy",), help=f"some of {','.join(_TASKS)} (copy)")
-    add("--cubes", type=arguments.number, default=8, help="universes of the copy (8)")
-    add("--extent", type=arguments.number, default=512, help="voxels along each axis (512)")
-    add("--rounds", type=arguments.number, default=5, help="turns of each contender (5)")
+    add("--task", type=script.names(*_TASKS), default=("copy",), help=f"some of {','.join(_TASKS)} (copy)")
+    add("--cubes", type=script.number, default=8, help="universes of the copy (8)")
+    add("--extent", type=script.number, default=512, help="voxels along each axis (512)")
+    add("--rounds", type=script.number, default=5, help="turns of each contender (5)")
     add("--compression", choices=("lz4", "zstd"), default="lz4", help="codec of Zarr chunks (lz4)")
     add("--cold", action="store_true", help="empty the page cache of the sources before each turn")
     add("--folder", type=Path, help="where universes are made, and kept; a temporary one if not given")

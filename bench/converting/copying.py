@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.converting.task import Task
 from bench.converting.turn import Contender, Turn, rounds
 from bench.engining.outcome import Outcome, Sheet
-from bench.finding import at_least, at_most
+from bench.harness.findings import at_least, at_most
 from voxload.units import format_bytes
 
 SPEED = 0.6

@@ -9,7 +9,7 @@ from typing import Any
 from bench.converting.task import Task
 from bench.converting.turn import remove
 from bench.engining.outcome import Outcome, Sheet
-from bench.finding import Finding, at_least, at_most
+from bench.harness.findings import Finding, at_least, at_most
 from voxload.convert import Compression, ConvertOptions, Readers, convert
 from voxload.geometry import Boundary, Halo
 from voxload.grid import ProcessGrid

@@ -12,7 +12,7 @@ from bench.converting.copying import MEMORY, table
 from bench.converting.task import Task
 from bench.converting.turn import Contender, Turn, rounds
 from bench.engining.outcome import Outcome, Sheet
-from bench.finding import Finding, at_least
+from bench.harness.findings import Finding, at_least
 from voxload.convert import ConvertOptions, plan_conversion
 from voxload.units import format_bytes
 

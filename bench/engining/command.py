@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from bench import arguments
 from bench.engining import report
 from bench.engining.hidden import hidden
 from bench.engining.job import JOINS, SPATIAL
@@ -22,6 +21,8 @@ from bench.engining.outcome import Outcome
 from bench.engining.profiled import profiled
 from bench.engining.rounds import Kind, Pace
 from bench.engining.speed import ONE_RANK, one_rank, two_ranks
+from bench.harness import script
+from bench.harness.findings import show_findings
 from bench.reading import machine
 from voxload.errors import UsageError
 
@@ -89,7 +90,7 @@ def main(words: Sequence[str] | None = None) -> int:
             report.show(console, outcomes[name])
     found = [finding for outcome in outcomes.values() for finding in outcome.findings]
     wrong = [line for outcome in outcomes.values() for line in outcome.wrong]
-    report.show_findings(console, found, wrong)
+    show_findings(console, found, wrong)
     if options.json:
         options.json.write_text(json.dumps(_document(plan, facts, outcomes), indent=1))
     return int(bool(wrong) or not all(finding.is_met for finding in found))
@@ -100,11 +101,7 @@ def _document(plan: Plan, facts: dict[str, str], outcomes: dict[str, Outcome]) -
     return {
         "machine": facts,
         "plan": asdict(plan),
-        "goals": [
-            asdict(finding) | {"median": finding.median, "is_met": finding.is_met}
-            for outcome in outcomes.values()
-            for finding in outcome.findings
-        ],
+        "goals": [finding.document() for outcome in outcomes.values() for finding in outcome.findings],
         "measured": {
             name: {"figures": outcome.document, "others": outcome.others, "wrong": outcome.wrong}
             for name, outcome in outcomes.items()
@@ -146,17 +143,17 @@ def _on_gpus(ranks: tuple[int, ...], names: tuple[str, ...]) -> tuple[tuple[int,
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Time and weigh CosmoFlow through the engine and without it.")
     add = parser.add_argument
-    add("--size", type=arguments.number, help="voxels along each axis (128; 256 on a GPU)")
-    add("--rounds", type=arguments.number, help="times that each trial has its turn (5)")
-    add("--steps", type=arguments.number, help="steps of a turn (2; 20 on a GPU)")
-    add("--ranks", type=arguments.names(*_COUNTS), default=("2",), help="for memory, hidden and profile (2)")
+    add("--size", type=script.number, help="voxels along each axis (128; 256 on a GPU)")
+    add("--rounds", type=script.number, help="times that each trial has its turn (5)")
+    add("--steps", type=script.number, help="steps of a turn (2; 20 on a GPU)")
+    add("--ranks", type=script.names(*_COUNTS), default=("2",), help="for memory, hidden and profile (2)")
     add(
         "--joins",
-        type=arguments.names(*JOINS),
+        type=script.names(*JOINS),
         default=JOINS[:3],
         help=f"some of {','.join(JOINS)}; the first is timed",
     )
-    add("--only", type=arguments.names(*_NAMES), default=_NAMES, help=f"some of {','.join(_NAMES)}", metavar="NAME")
+    add("--only", type=script.names(*_NAMES), default=_NAMES, help=f"some of {','.join(_NAMES)}", metavar="NAME")
     add("--device", choices=tuple(_DEFAULTS), default="cpu", help="what computes (cpu)")
     add("--patience", type=float, default=0.0, help="seconds to wait for others on the machine, and repeat (0)")
     add("--json", type=Path, help="write every figure to this file")

@@ -43,7 +43,7 @@ def hidden(worlds: Worlds, pace: Pace, kind: Kind) -> Outcome:
         rows = [_row(found, way, alone.get(_title(way), [])) for way in (*_ceilings(kind), *ways)]
         sheets.append(_sheet(rows, pace, count))
         document[str(count)] = found.document() | {"alone": alone, "planned": planned}
-        others += found.others
+        others += found.turns.others
         wrong += found.wrong
     return Outcome((), tuple(sheets), document, tuple(others), tuple(wrong))
 
@@ -62,7 +62,8 @@ def _row(found: Rounds, way: Way, alone: Sequence[dict[str, Any]]) -> tuple[str,
     if not alone:
         return (name, milliseconds(found.median(name)), *("-",) * 7)
     serial = max(answer["seconds"] for answer in alone)
-    beyond = [one.seconds - free.seconds for one, free in zip(found.runs[name], found.runs[ceiling], strict=True)]
+    results = found.turns.results
+    beyond = [one.seconds - free.seconds for one, free in zip(results[name], results[ceiling], strict=True)]
     exposed = 1 - 1 / np.array(found.ratios(name, ceiling))
     return (
         name,

@@ -9,7 +9,7 @@ from bench.engining.launch import Worlds
 from bench.engining.outcome import Outcome, Sheet
 from bench.engining.planned import received_bytes
 from bench.engining.rounds import Kind, Pace
-from bench.finding import Finding, at_most
+from bench.harness.findings import Finding, at_most
 
 _ROOM = 1.1
 """Most times the least that is possible."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.finding import Finding
+from bench.harness.findings import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ import numpy as np
 from bench.engining.job import ALL_TO_ALL, NONE, P2P, PLAIN, Way
 from bench.engining.launch import Worlds
 from bench.engining.outcome import Outcome, Sheet, milliseconds
-from bench.engining.rounds import Kind, Pace, await_quiet
+from bench.engining.rounds import Kind, Pace
 from bench.engining.shares import kinds
-from bench.reading.bystanders import Bystanders
+from voxload.benchmark.measure.turns import Bystanders, await_quiet
 
 
 def profiled(worlds: Worlds, pace: Pace, kind: Kind) -> Outcome:

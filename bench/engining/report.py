@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.console import Console
 from rich.table import Table
 
 from bench.engining.outcome import Outcome, Sheet
-from bench.engining.rounds import QUIET
-from bench.finding import Finding
+from voxload.benchmark.measure.turns import QUIET
 
 
 def show(console: Console, outcome: Outcome) -> None:
@@ -23,30 +20,6 @@ def show(console: Console, outcome: Outcome) -> None:
     console.print(f"others used {mean:.2f} cores on average, by round {each}", highlight=False)
     if mean > QUIET:
         console.print(f"[bold yellow]more than {QUIET:g}: times are doubtful[/]", highlight=False)
-
-
-def show_findings(console: Console, found: Sequence[Finding], wrong: Sequence[str]) -> None:
-    """Print what was asked for beside what was measured."""
-    table = Table(
-        title="What was asked for",
-        caption="median (least to most of all rounds)",
-        title_justify="left",
-        caption_justify="left",
-    )
-    table.add_column("what")
-    for name in ("asked", "measured", ""):
-        table.add_column(name, justify="right")
-    for each in found:
-        table.add_row(
-            each.name,
-            f"{'>=' if each.is_least else '<='} {each.wanted:.3f}",
-            f"{each.median:.3f} ({min(each.figures):.3f} to {max(each.figures):.3f})",
-            "[green]PASS[/]" if each.is_met else "[red]short[/]",
-        )
-    if found:
-        console.print(table)
-    for line in wrong:
-        console.print(f"[bold red]other results:[/] {line}", highlight=False)
 
 
 def _show_sheet(console: Console, sheet: Sheet) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,12 +10,7 @@ import numpy as np
 
 from bench.engining.job import Way
 from bench.engining.launch import Worlds
-from bench.reading.bystanders import Bystanders
-
-QUIET = 0.2
-"""Cores that others may use before figures are doubtful."""
-_GLANCE = 3.0
-"""Seconds over which it is seen whether others are busy."""
+from voxload.benchmark.measure.turns import Turns, in_turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,30 +94,26 @@ class Rounds:
     """All runs of some trials."""
 
     trials: tuple[Trial, ...]
-    runs: dict[str, tuple[Run, ...]]
-    """By trial: one for each round."""
-    others: tuple[float, ...]
-    """Cores that others used, in each round."""
-    repeated: int
-    """Rounds that do not count, because others were busy."""
+    turns: Turns[str, Run]
+    """By name of a trial."""
     wrong: tuple[str, ...]
     """Trials that predicted something else than the first one."""
 
     def median(self, name: str, figure: Callable[[Run], float] = seconds) -> float:
         """Return the middle figure of a trial, seconds by default."""
-        return float(np.median([figure(run) for run in self.runs[name]]))
+        return self.turns.figures(figure).median(name)
 
     def ratios(self, name: str, other: str, figure: Callable[[Run], float] = seconds) -> tuple[float, ...]:
         """Return one trial's figure as a multiple of another's, for each round."""
-        return tuple(figure(one) / figure(two) for one, two in zip(self.runs[name], self.runs[other], strict=True))
+        return self.turns.figures(figure).ratios(name, other)
 
     def document(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return {
-            "others": self.others,
-            "repeated": self.repeated,
+            "others": self.turns.others,
+            "repeated": self.turns.repeated,
             "wrong": self.wrong,
-            "runs": {name: [asdict(run) for run in runs] for name, runs in self.runs.items()},
+            "runs": {name: [asdict(run) for run in runs] for name, runs in self.turns.results.items()},
         }
 
 
@@ -136,23 +126,11 @@ def run_rounds(worlds: Worlds, trials: Sequence[Trial], pace: Pace) -> Rounds:
         for trial in trials
         if trial.is_true and any(_differs(each, true[0][0], pace.tolerance) for each in predictions[trial.name])
     ]
-    end = time.monotonic() + pace.patience
-    rounds: list[dict[str, Run]] = []
-    others: list[float] = []
-    repeated = 0
-    while len(rounds) < pace.rounds:
-        await_quiet(end)
-        bystanders = Bystanders()
-        first = len(rounds) % len(trials)
-        found = {trial.name: _time(worlds, trial, pace.steps) for trial in (*trials[first:], *trials[:first])}
-        used = bystanders.cores()
-        if used > QUIET and time.monotonic() < end:
-            repeated += 1
-            continue
-        rounds.append(found)
-        others.append(used)
-    runs = {trial.name: tuple(found[trial.name] for found in rounds) for trial in trials}
-    return Rounds(tuple(trials), runs, tuple(others), repeated, tuple(wrong))
+    by_name = {trial.name: trial for trial in trials}
+    turns = in_turns(
+        tuple(by_name), pace.rounds, lambda name: _time(worlds, by_name[name], pace.steps), patience=pace.patience
+    )
+    return Rounds(tuple(trials), turns, tuple(wrong))
 
 
 def _prepared(worlds: Worlds, trial: Trial) -> list[list[float]]:
@@ -174,12 +152,3 @@ def _time(worlds: Worlds, trial: Trial, steps: int) -> Run:
 def _differs(found: Sequence[float], wanted: Sequence[float], tolerance: float) -> bool:
     error = np.abs(np.subtract(found, wanted)).max() / np.abs(wanted).max()
     return not error <= tolerance  # not a number differs, too
-
-
-def await_quiet(end: float) -> None:
-    """Return when others use hardly any core, or at the `end`, of the monotonic clock."""
-    while time.monotonic() < end:
-        bystanders = Bystanders()
-        time.sleep(_GLANCE)
-        if bystanders.cores() <= QUIET:
-            return

@@ -8,7 +8,7 @@ from bench.engining.job import NONE, P2P, PLAIN, SHARD, Way
 from bench.engining.launch import Worlds
 from bench.engining.outcome import Outcome, Sheet, milliseconds
 from bench.engining.rounds import Pace, Rounds, Trial, cpu, longest_wait, run_rounds, shortest_wait
-from bench.finding import Finding, at_least, at_most
+from bench.harness.findings import Finding, at_least, at_most
 
 ONE_RANK = {"cpu": 1.03, "cuda": 1.02}
 """Most times of plain torch's step, by device."""
@@ -58,7 +58,7 @@ def two_ranks(worlds: Worlds, pace: Pace, join: str) -> Outcome:
 
 
 def _outcome(found: Rounds, findings: tuple[Finding, ...], sheet: Sheet) -> Outcome:
-    return Outcome(findings, (sheet,), found.document(), found.others, found.wrong)
+    return Outcome(findings, (sheet,), found.document(), found.turns.others, found.wrong)
 
 
 def _caption(pace: Pace) -> str:

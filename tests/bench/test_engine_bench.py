@@ -12,7 +12,7 @@ import torch
 
 from bench.engining import command
 from bench.engining.planned import received_bytes
-from bench.finding import at_least, at_most
+from bench.harness.findings import at_least, at_most
 
 
 def _children() -> set[str]:

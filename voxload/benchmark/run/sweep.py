@@ -16,6 +16,7 @@ from voxload.benchmark.generate.generated import read_plan
 from voxload.benchmark.generate.plan import DatasetPlan
 from voxload.benchmark.generate.storage import Codec
 from voxload.benchmark.measure.document import Document
+from voxload.benchmark.measure.turns import rotated
 from voxload.benchmark.results.intervals import ratio_interval
 from voxload.benchmark.run.job import Request
 from voxload.benchmark.run.launch import launch_benchmark
@@ -263,8 +264,7 @@ def run_sweep(workload: Workload, course: Course, hear: Hear) -> tuple[Swept, ..
     workloads = [_prepared(setting, workload, course, hear) for setting in settings]
     found: list[list[Document]] = [[] for _ in settings]
     for turn in range(course.repeats):
-        first = turn % len(settings)
-        for place in (*range(first, len(settings)), *range(first)):
+        for place in rotated(range(len(settings)), turn):
             hear({"event": "measure", "setting": str(settings[place]), "turn": turn})
             found[place].append(_measured(workloads[place], course, settings[place], turn))
     return tuple(Swept(setting, tuple(documents)) for setting, documents in zip(settings, found, strict=True))

@@ -1,0 +1,116 @@
+"""Children: processes of their own that run a module, or make something ready and then answer requests.
+
+``python -m bench.harness.children MODULE:FUNCTION WORD...``, with each word as JSON, calls the function, which makes
+ready what is measured and returns what answers: a function that is given a request's words. Requests and answers are
+lines of JSON. Whatever ends a child, nothing that it started outlives it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+from bench.harness.script import ROOT
+from tests.support import processes
+
+Answer = Callable[..., Any]
+"""Takes a request's words, and returns what is JSON."""
+
+
+class Child:
+    """A process that answers; used by one thread."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.pid = process.pid
+        self._process = process
+        self._answers = cast("IO[str]", process.stdout)
+        self.answer()
+
+    def ask(self, *words: Any) -> Any:
+        """Send a request and return its answer."""
+        self.send(*words)
+        return self.answer()
+
+    def send(self, *words: Any) -> None:
+        """Send a request."""
+        print(json.dumps(words), file=self._process.stdin, flush=True)
+
+    def has_answered(self) -> bool:
+        """Tell whether the answer is there; it waits for its next request then."""
+        return bool(select.select([self._answers], [], [], 0)[0])
+
+    def answer(self) -> Any:
+        """Wait for the answer; raises RuntimeError when the process has ended instead."""
+        line = self._answers.readline()
+        if not line:
+            raise RuntimeError(f"a child has ended with status {self._process.wait()} and no answer")
+        return json.loads(line)
+
+    def figure(self, file: str, name: str) -> int:
+        """Return a number that the system says of it: that of `name` in /proc/PID/`file`, in the unit of that file."""
+        lines = Path(f"/proc/{self.pid}/{file}").read_text().splitlines()
+        (found,) = (line for line in lines if line.startswith(f"{name}:"))
+        return int(found.split()[1])
+
+
+@contextmanager
+def started(function: str, *words: Any) -> Iterator[Child]:
+    """Start a process that answers, and yield it when it is ready.
+
+    Parameters
+    ----------
+    function
+        ``module:function`` that makes it ready and returns what answers.
+    words
+        What the function is given, as JSON has it.
+    """
+    command = _command("bench.harness.children", function, *map(json.dumps, words))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with processes.started(command, env=_environ(), **pipes) as process:
+        yield Child(process)
+        process.communicate()
+
+
+def run(module: str, *words: str, limit: float) -> tuple[str, str]:
+    """Run a module and return what it printed, and what it said of errors.
+
+    Raises TimeoutError when it takes more than `limit` seconds.
+    """
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with processes.started(_command(module, *words), env=_environ(), **pipes) as process:
+        try:
+            printed, said = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"no end within {limit:g} s") from None
+    return printed, said
+
+
+def _command(module: str, *words: str) -> list[str]:
+    return [sys.executable, "-m", module, *words]
+
+
+def _environ() -> dict[str, str]:
+    """Return an environment where a child finds what this process finds, in whatever folder it is."""
+    places = (str(ROOT), os.environ.get("PYTHONPATH"))
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places))}
+
+
+def main(function: str, *words: str) -> None:
+    """Make ready, and answer until the input ends."""
+    module, name = function.split(":")
+    answer: Answer = getattr(importlib.import_module(module), name)(*map(json.loads, words))
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answer(*json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

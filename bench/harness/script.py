@@ -1,0 +1,127 @@
+"""Script: the command line of a script, its samples' folder, and its rows as a table or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Row = TypeVar("Row", bound=DataclassInstance)
+
+ROOT = Path(__file__).resolve().parents[2]
+_NO_NUMBERS = ("", "-", "nan")
+"""What stands for a number that is not there."""
+
+
+def parser(doc: str | None, *, folder: str = "", size: int = 0, rounds: int = 0) -> argparse.ArgumentParser:
+    """Return a command line with ``--json``, and with what is given a value.
+
+    Parameters
+    ----------
+    doc
+        The script's own documentation.
+    folder
+        What is kept in ``--folder``.
+    size
+        Default of ``--size``, in voxels along each axis.
+    rounds
+        Default of ``--rounds``.
+    """
+    found = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if folder:
+        found.add_argument("--folder", type=Path, help=f"where {folder} are kept (default: a temporary folder)")
+    if size:
+        found.add_argument("--size", type=number, default=size, help=f"voxels along each axis (default {size})")
+    if rounds:
+        found.add_argument("--rounds", type=number, default=rounds, help=f"times that each is run (default {rounds})")
+    found.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return found
+
+
+def names(*known: str) -> Callable[[str], tuple[str, ...]]:
+    """Return a parser of comma-separated names out of `known`."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        found = tuple(text.split(","))
+        strange = [name for name in found if name not in known]
+        if strange:
+            raise argparse.ArgumentTypeError(f"{', '.join(strange)}: not one of {', '.join(known)}")
+        return found
+
+    return parse
+
+
+def number(text: str) -> int:
+    """Parse a number of one or more."""
+    found = int(text)
+    if found < 1:
+        raise argparse.ArgumentTypeError("a number of 1 or more")
+    return found
+
+
+@contextmanager
+def folder(chosen: Path | None) -> Iterator[Path]:
+    """Yield the folder that a user chose, made if it is not there; or a temporary one."""
+    if chosen is not None:
+        chosen.mkdir(parents=True, exist_ok=True)
+        yield chosen
+        return
+    with tempfile.TemporaryDirectory(prefix="voxload-bench-") as temporary:
+        yield Path(temporary)
+
+
+def finish(
+    words: argparse.Namespace,
+    rows: Sequence[Row],
+    columns: Mapping[str, str],
+    is_right: Callable[[Row], bool] = lambda _: True,
+) -> int:
+    """Print rows as the command line asks for it, and return the exit status: 1 when a row is not right.
+
+    Parameters
+    ----------
+    words
+        The command line.
+    rows
+        Dataclasses; JSON holds their properties as well.
+    columns
+        Heading and format of each column, where ``{0.name}`` is a row's field.
+    is_right
+        Tells whether a row keeps its limits; one that does not is marked in the table.
+    """
+    if words.json:
+        print(json.dumps([document(row) for row in rows], indent=1))
+    else:
+        print(table(rows, columns, is_right))
+    return int(not all(map(is_right, rows)))
+
+
+def document(row: DataclassInstance) -> dict[str, Any]:
+    """Return the fields and the properties of a row as plain values."""
+    properties = [name for name, each in vars(type(row)).items() if isinstance(each, property)]
+    return asdict(row) | {name: getattr(row, name) for name in properties}
+
+
+def table(rows: Sequence[Row], columns: Mapping[str, str], is_right: Callable[[Row], bool] = lambda _: True) -> str:
+    """Return rows as lines of text; columns of numbers stand to the right."""
+    lines = [list(columns), *([form.format(row) for form in columns.values()] for row in rows)]
+    cells = list(zip(*lines, strict=True))
+    widths = [max(map(len, column)) for column in cells]
+    aligned = [str.rjust if all(map(_is_number, column[1:])) else str.ljust for column in cells]
+    marks = ["", *("" if is_right(row) else "OFF" for row in rows)]
+    return "\n".join(
+        "  ".join((*map(lambda put, cell, width: put(cell, width), aligned, line, widths), mark)).rstrip()
+        for line, mark in zip(lines, marks, strict=True)
+    )
+
+
+def _is_number(cell: str) -> bool:
+    return cell in _NO_NUMBERS or cell[0].isdigit() or cell[0] in "+-"

@@ -1,0 +1,103 @@
+"""The scripts' harness: tables, exit statuses, and processes that answer until they are told that it is enough."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bench.harness import children, script
+from tests.support import processes
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table."""
+
+    name: str
+    count: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Of the count."""
+        return self.count / self.seconds
+
+
+ROWS = (Row("4x", 1200, 1.5), Row("none", 3, float("nan")))
+COLUMNS = {"what": "{0.name}", "count": "{0.count:,}", "s": "{0.seconds:.2f}"}
+
+
+def test_numbers_stand_to_the_right_and_faults_are_marked() -> None:
+    """A column with a name in it is one of names."""
+    assert script.table(ROWS, COLUMNS, lambda row: row.count < 5).splitlines() == [
+        "what  count     s",
+        "4x    1,200  1.50  OFF",
+        "none      3   nan",
+    ]
+
+
+@pytest.mark.parametrize(("limit", "status"), [(5, 1), (5000, 0)])
+def test_the_exit_status_says_whether_all_is_right(capsys: pytest.CaptureFixture[str], limit: int, status: int) -> None:
+    """With JSON, too, which holds what follows from the fields."""
+    for is_json in (True, False):
+        words = argparse.Namespace(json=is_json)
+        assert script.finish(words, ROWS[:1], COLUMNS, lambda row: row.count < limit) == status
+    printed = capsys.readouterr().out
+    found = [{"name": "4x", "count": 1200, "seconds": 1.5, "rate": 800.0}]
+    assert json.loads(printed[: printed.index("what")]) == found
+
+
+def test_options_are_those_that_were_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """A number of none is refused."""
+    parser = script.parser("A claim.", folder="samples", rounds=7)
+    assert vars(parser.parse_args([])) == {"folder": None, "rounds": 7, "json": False}
+    with pytest.raises(SystemExit, match="2"):
+        parser.parse_args(["--rounds", "0"])
+    assert "a number of 1 or more" in capsys.readouterr().err
+
+
+def adding(start: int, path: str) -> Callable[[int], list[int]]:
+    """Return what adds a number to all before, and tells who it is; a file says that it was made ready."""
+    found = [start, os.getpid()]
+    Path(path).touch()
+
+    def add(number: int) -> list[int]:
+        found[0] += number
+        return found
+
+    return add
+
+
+def test_a_child_answers_and_ends(tmp_path: Path) -> None:
+    """It is ready when it is there, keeps what it has, and lives no longer than its block."""
+    place = tmp_path / "ready"
+    with children.started("tests.bench.test_harness:adding", 5, str(place)) as child:
+        assert place.exists()
+        assert child.ask(2) == [7, child.pid]
+        child.send(3)
+        while not child.has_answered():
+            assert child.figure("status", "Pid") == child.pid
+        assert child.answer() == [10, child.pid]
+    assert child.pid not in processes.descendants()
+
+
+def test_a_child_that_fails_is_told_of(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its own message stands before."""
+    with children.started("tests.bench.test_harness:adding", 5, os.devnull) as child:
+        with pytest.raises(RuntimeError, match="ended with status 1"):
+            child.ask("no number")
+        assert "TypeError" in capfd.readouterr().err
+
+
+def test_a_module_is_run_and_given_up_after_its_limit() -> None:
+    """What it printed comes back."""
+    printed, _ = children.run("bench.networks", "--help", limit=processes.LIMIT)
+    assert printed.startswith("usage:")
+    with pytest.raises(TimeoutError, match=r"no end within 0\.01 s"):
+        children.run("bench.networks", "--help", limit=0.01)
