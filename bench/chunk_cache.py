@@ -14,17 +14,15 @@ decoded, the median times and their ratio. The exit status is 1 when a chunk is 
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -32,11 +30,13 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.harness.samples import counts, location
+from bench.harness.script import finish, folder, parser
 from bench.reading import pagecache
-from bench.reading.fields import load_field
-from bench.reading.samples import LAYOUTS, Sample, store
+from bench.reading.samples import Sample
+from voxload.benchmark.measure.turns import in_turns, seconds
 from voxload.geometry import Box, chunks_touched
-from voxload.readers import Location, chunk_cache, open_reader, set_chunk_cache
+from voxload.readers import chunk_cache, open_reader, set_chunk_cache
 from voxload.readers.chunks.chunkcache import ENTRY_BYTES
 from voxload.readers.storage.stamp import Stamp
 
@@ -92,11 +92,8 @@ def time_once(sample: Sample, wanted: Sequence[Box], outs: Sequence[Volume], cal
         os.utime(file, ns=(when, when))
     while not all(Stamp.of(str(file)).is_settled for file in sample.files()):
         time.sleep(_PAUSE)
-    location = Location(str(sample.path), "x" if sample.path.is_file() else "")
-    with closing(open_reader(location)) as reader, ThreadPoolExecutor(callers) as pool:
-        begin = time.perf_counter()
-        list(pool.map(reader.read_into, wanted, outs))
-        return time.perf_counter() - begin
+    with closing(open_reader(location(sample))) as reader, ThreadPoolExecutor(callers) as pool:
+        return seconds(lambda: list(pool.map(reader.read_into, wanted, outs)))
 
 
 def measure(sample: Sample, case: str, rounds: int) -> Row:
@@ -105,27 +102,29 @@ def measure(sample: Sample, case: str, rounds: int) -> Row:
     outs = [np.zeros((1, *box.shape), np.int16) for box in wanted]
     places = {place for box in wanted for place in _places(box)}
     budget = len(places) * (CHUNK**3 * 2 + ENTRY_BYTES)
-    times: dict[int, list[float]] = {0: [], budget: []}
-    misses = 0
+
+    def run(chosen: int) -> tuple[float, int]:
+        """Return the seconds, and the chunks that the cache did not have."""
+        set_chunk_cache(chosen)
+        time_once(sample, wanted, outs, callers)
+        cache = chunk_cache()
+        before = cache.figures().misses if cache else 0
+        spent = time_once(sample, wanted, outs, callers)
+        return spent, cache.figures().misses - before if cache else 0
+
     try:
-        for _ in range(rounds):
-            for chosen, found in times.items():
-                set_chunk_cache(chosen)
-                time_once(sample, wanted, outs, callers)
-                cache = chunk_cache()
-                before = cache.figures().misses if cache else 0
-                found.append(time_once(sample, wanted, outs, callers))
-                misses = max(misses, cache.figures().misses - before if cache else 0)
+        turns = in_turns((0, budget), rounds, run)
     finally:
         set_chunk_cache(0)
+    spent = turns.figures(itemgetter(0))
     return Row(
         layout=sample.layout.name,
         case=case,
         chunks=len(places),
         decoded_without=sum(len(_places(box)) for box in wanted),
-        decoded_with=misses,
-        milliseconds_without=float(np.median(times[0])) * 1e3,
-        milliseconds_with=float(np.median(times[budget])) * 1e3,
+        decoded_with=max(misses for _, misses in turns.results[budget]),
+        milliseconds_without=spent.median(0) * 1e3,
+        milliseconds_with=spent.median(budget) * 1e3,
     )
 
 
@@ -136,29 +135,14 @@ def _places(box: Box) -> list[tuple[int, ...]]:
 
 def main() -> int:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, help="where samples are kept (default: a temporary folder)")
-    parser.add_argument("--size", type=int, default=512, help="voxels along each axis (default 512)")
-    parser.add_argument("--rounds", type=int, default=7, help="times that each is timed (default 7)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    words = parser.parse_args()
+    words = parser(__doc__, folder="samples", size=512, rounds=7).parse_args()
     rows = []
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = words.folder or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
+    with folder(words.folder) as place:
         for name in NAMES:
-            sample = store(LAYOUTS[name], load_field(folder, "int16", words.size), chunk=CHUNK)
+            sample = counts(name, place, words.size, chunk=CHUNK)
             pagecache.warm(sample.files())
             rows += [measure(sample, case, words.rounds) for case in CALLERS]
-    if words.json:
-        print(json.dumps([asdict(row) | {"ratio": row.ratio} for row in rows], indent=1))
-    else:
-        print(f"{'layout':<18} {'case':<10} {'chunks':>6} {'decoded':>14} {'ms':>17} {'ratio':>6}")
-        for row in rows:
-            decoded = f"{row.decoded_without} -> {row.decoded_with}"
-            spent = f"{row.milliseconds_without:.1f} -> {row.milliseconds_with:.1f}"
-            print(f"{row.layout:<18} {row.case:<10} {row.chunks:>6} {decoded:>14} {spent:>17} {row.ratio:>6.2f}")
-    return int(any(row.decoded_with > row.chunks for row in rows))
+    return finish(words, rows, lambda row: row.decoded_with <= row.chunks)
 
 
 if __name__ == "__main__":

@@ -17,33 +17,36 @@ this machine does not permit is said and left out. The exit status is 1 when a r
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.arguments import folder, number
-from bench.cooling.group import MemoryGroup
+from bench.harness.children import Child, started
+from bench.harness.script import finish, folder, number, parser
 from voxload.benchmark.cold.coldness import make_cold, may_drop
 from voxload.benchmark.cold.datafiles import DataFiles
+from voxload.benchmark.cold.node_memory import HeldMemory
 from voxload.benchmark.cold.pagecache import evict, file_system
+from voxload.benchmark.measure.kernel import KernelCounter
 from voxload.benchmark.workload.workload import RUN, Coldness
-from voxload.readers import set_direct_reads
+from voxload.geometry import Box
+from voxload.readers import Location, open_reader, set_direct_reads
 from voxload.units import format_bytes
 
-ROOT = Path(__file__).resolve().parents[1]
+READING = "bench.cold:reading"
 WAYS = ("plain", "voxload")
 FROM_MEMORY = ("warm", "no hog")
 """Rungs that are none: what they read is in memory."""
+PIECE = 1 << 22
+"""Bytes of one plain read."""
+_V1, _V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 PASSES = 2
 """Times that a data set is read in a group without anything being dropped; the last one counts."""
 
@@ -67,41 +70,80 @@ class Row:
         """Bytes from the device for each that was asked."""
         return self.device / self.asked
 
-    def is_off(self, margin: float) -> bool:
-        """Tell whether the ratio is not what it should be."""
-        return abs(self.ratio - (self.rung not in FROM_MEMORY)) > margin
-
-
-class Child:
-    """A process that reads the data set on command."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self.pid = process.pid
-        self.answer()
-
-    def ask(self, word: str) -> dict[str, Any]:
-        """Send a command and return its answer."""
-        assert self._process.stdin is not None  # noqa: S101 - it was opened with a pipe
-        print(word, file=self._process.stdin, flush=True)
-        return dict(json.loads(self.answer()))
-
-    def answer(self) -> str:
-        """Return the next line."""
-        assert self._process.stdout is not None  # noqa: S101 - as above
-        line = self._process.stdout.readline()
-        if not line:
-            sys.exit(f"the reading process has ended: {self._process.wait()}")
-        return line
+    def keeps(self, margin: float) -> bool:
+        """Tell whether the ratio is what it should be."""
+        return abs(self.ratio - (self.rung not in FROM_MEMORY)) <= margin
 
 
 @contextmanager
-def child(way: str, data: DataFiles, *, hog: int = 0) -> Iterator[Child]:
-    """Start a reading process; it ends with its input."""
-    command = [sys.executable, "-m", "bench.cooling.child", way, str(hog), *data.files]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield Child(process)
-        process.communicate()
+def limited(limit: int) -> Iterator[Path]:
+    """Yield the file by which a process joins a memory cgroup that may hold `limit` bytes, pages of files included.
+
+    Processes must have ended before the block does. Raises OSError when this machine does not permit it: it takes
+    root, and a hierarchy that is mounted to be written to.
+    """
+    is_first = (_V1 / "memory.limit_in_bytes").exists()
+    if not is_first:
+        (_V2 / "cgroup.subtree_control").write_text("+memory")
+    group = (_V1 if is_first else _V2) / f"voxload-cold-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / ("memory.limit_in_bytes" if is_first else "memory.max")).write_text(str(limit))
+        yield group / "cgroup.procs"
+    finally:
+        group.rmdir()
+
+
+def reading(way: str, hog: int, files: Sequence[str]) -> Callable[[str], dict[str, int | bool]]:
+    """Return what reads a whole data set on command, in a process of its own, and says what the kernel counted.
+
+    A word is ``read``, ``direct`` for a read past the page cache, or ``hold`` for holding `hog` bytes from then on. All
+    that is needed is imported and allocated before the first answer, so that none of it is counted, neither as reads
+    nor as memory of a group that the process is moved into.
+    """
+    read = {"plain": plain, "voxload": voxload}[way](files)
+    read()  # kernels are compiled, threads started
+    counter, held = KernelCounter(), [HeldMemory(0)]
+
+    def answer(word: str) -> dict[str, int | bool]:
+        if word == "hold":
+            held.append(HeldMemory(hog))
+            return {"is_locked": held[-1].is_locked}
+        set_direct_reads(is_direct=word == "direct")
+        mark = counter.mark()
+        return {"asked": read(), "device": counter.since(mark).device}
+
+    return answer
+
+
+def plain(files: Sequence[str]) -> Callable[[], int]:
+    """Return what reads all bytes of all files with read calls; it returns how many."""
+    buffer = np.zeros(PIECE, np.uint8)
+
+    def read() -> int:
+        total = 0
+        for path in files:
+            with Path(path).open("rb", buffering=0) as file:
+                while count := file.readinto(buffer.data):
+                    total += count
+        return total
+
+    return read
+
+
+def voxload(files: Sequence[str]) -> Callable[[], int]:
+    """Return what reads all voxels of all volumes with voxload's reader; it returns their bytes."""
+    shape = np.load(files[0], mmap_mode="r").shape
+    out = np.zeros((1, *shape), np.int16)
+
+    def read() -> int:
+        for path in files:
+            reader = open_reader(Location(path, axes="DHW"))
+            reader.read_into(Box((0, 0, 0), shape), out)
+            reader.close()
+        return len(files) * out.nbytes
+
+    return read
 
 
 def write(place: Path, volumes: int, size: int) -> DataFiles:
@@ -116,24 +158,24 @@ def write(place: Path, volumes: int, size: int) -> DataFiles:
 
 def ladder(data: DataFiles, way: str) -> Iterator[Row]:
     """Read warm and after each rung."""
-    with child(way, data) as reader:
-        yield _row("warm", way, reader.ask("read"), "read before")
+    with started(READING, way, 0, data.files) as reader:
+        yield _row("warm", way, reader, "read before")
         for rung in ("fadvise", "drop_caches") if may_drop() else ("fadvise",):
             cold = make_cold(data, Coldness(RUN, rung))
-            yield _row(rung, way, reader.ask("read"), cold.text)
+            yield _row(rung, way, reader, cold.text)
         if way == "voxload":
             set_direct_reads(is_direct=True)
             make_cold(data, Coldness(RUN, "direct"))  # sees that the file system can
             set_direct_reads(is_direct=False)
             reader.ask("read")
-            yield _row("direct", way, reader.ask("direct"), "in memory, and passed by")
+            yield _row("direct", way, reader, "in memory, and passed by", word="direct")
 
 
-def limited(data: DataFiles, way: str) -> Iterator[Row]:
+def quartered(data: DataFiles, way: str) -> Iterator[Row]:
     """Read again and again in a group whose page cache holds a quarter of the data set."""
     cache = data.nbytes // 4
-    with MemoryGroup(cache) as group, child(way, data) as reader:
-        group.add(reader.pid)
+    with limited(cache) as group, started(READING, way, 0, data.files) as reader:
+        group.write_text(str(reader.pid))
         evict(data.files)  # pages that are there already belong to others, and are free
         yield _again("4x group", way, reader, f"{format_bytes(cache)} of page cache")
 
@@ -141,8 +183,8 @@ def limited(data: DataFiles, way: str) -> Iterator[Row]:
 def hogged(data: DataFiles, way: str) -> Iterator[Row]:
     """Read where the group is larger than the data set, before and after memory is held in it."""
     cache, hog = data.nbytes // 4, data.nbytes
-    with MemoryGroup(cache + hog) as group, child(way, data, hog=hog) as reader:
-        group.add(reader.pid)
+    with limited(cache + hog) as group, started(READING, way, hog, data.files) as reader:
+        group.write_text(str(reader.pid))
         evict(data.files)
         yield _again("no hog", way, reader, f"{format_bytes(cache + hog)} of page cache")
         state = "locked" if reader.ask("hold")["is_locked"] else "touched"
@@ -151,19 +193,20 @@ def hogged(data: DataFiles, way: str) -> Iterator[Row]:
 
 
 def _again(rung: str, way: str, reader: Child, text: str) -> Row:
-    found = [reader.ask("read") for _ in range(PASSES)]
-    return _row(rung, way, found[-1], f"{text}, pass {PASSES} without dropping")
+    for _ in range(PASSES - 1):
+        reader.ask("read")
+    return _row(rung, way, reader, f"{text}, pass {PASSES} without dropping")
 
 
-def _row(rung: str, way: str, found: dict[str, Any], text: str) -> Row:
-    return Row(rung, way, found["asked"], found["device"], text)
+def _row(rung: str, way: str, reader: Child, text: str, *, word: str = "read") -> Row:
+    return Row(rung, way, **reader.ask(word), text=text)
 
 
 def measure(data: DataFiles) -> list[Row]:
     """Measure all that this machine permits."""
     rows = [row for way in WAYS for row in ladder(data, way)]
     try:
-        for study in (limited, hogged):
+        for study in (quartered, hogged):
             rows += [row for way in WAYS for row in study(data, way)]
     except OSError as error:
         print(f"4x group, hog: not measured, no memory cgroup can be made: {error}", file=sys.stderr)
@@ -172,32 +215,17 @@ def measure(data: DataFiles) -> list[Row]:
     return rows
 
 
-def show(rows: Sequence[Row], margin: float) -> None:
-    """Print the table."""
-    print(f"{'rung':<12} {'read by':<8} {'asked':>13} {'device':>13} {'ratio':>7}")
-    for row in rows:
-        verdict = "OFF " if row.is_off(margin) else ""
-        print(f"{row.rung:<12} {row.way:<8} {row.asked:>13,} {row.device:>13,} {row.ratio:>7.4f}  {verdict}{row.text}")
-
-
 def main() -> int:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, help="where volumes are kept (default: a temporary folder)")
-    parser.add_argument("--volumes", type=number, default=8, help="how many (default 8)")
-    parser.add_argument("--size", type=number, default=256, help="voxels of each along each axis (default 256)")
-    parser.add_argument("--margin", type=float, default=0.02, help="how far off a ratio may be (default 0.02)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    words = parser.parse_args()
+    options = parser(__doc__, folder="volumes", size=256)
+    options.add_argument("--volumes", type=number, default=8, help="how many (default 8)")
+    options.add_argument("--margin", type=float, default=0.02, help="how far off a ratio may be (default 0.02)")
+    words = options.parse_args()
     with folder(words.folder) as place:
         if file_system(place) in ("tmpfs", "ramfs"):
-            parser.error(f"{place} lives in memory: say --folder on a device")
-        rows = measure(write(place, words.volumes, words.size))
-    if words.json:
-        print(json.dumps([asdict(row) | {"ratio": row.ratio} for row in rows], indent=1))
-    else:
-        show(rows, words.margin)
-    return int(any(row.is_off(words.margin) for row in rows))
+            options.error(f"{place} lives in memory: say --folder on a device")
+        rows = measure(write(place.resolve(), words.volumes, words.size))
+    return finish(words, rows, lambda row: row.keeps(words.margin))
 
 
 if __name__ == "__main__":

@@ -12,18 +12,19 @@ of read calls with the figures that it prints. The exit status is 1 when a ratio
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-arguments = importlib.import_module("bench.arguments")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.harness.script import finish, names, number, parser
 
 _LIMIT = 0.05
 _WRAPPER = """
@@ -70,30 +71,34 @@ class Kind:
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of a loader's run."""
+
+    loader: str
+    figure: str
+    printed: float
+    counted: float
+
+    @property
+    def ratio(self) -> float:
+        """What is printed to what was counted."""
+        return self.printed / self.counted
+
+
 def main() -> int:
     """Run each loader; the exit status is 1 when something is off."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--loaders", type=arguments.names("voxload", "torch-h5py", "h5py"), default=("voxload", "torch-h5py")
-    )
-    parser.add_argument("--shrink", type=arguments.number, default=2, help="divisor of the extents, 512 (2)")
-    parser.add_argument("--samples", type=arguments.number, default=6)
-    parser.add_argument("--epochs", type=arguments.number, default=2)
-    parser.add_argument("--folder", type=Path, help="where the samples are kept for the next time")
-    options = parser.parse_args()
-    is_right = True
+    options = parser(__doc__, folder="samples")
+    add = options.add_argument
+    add("--loaders", type=names("voxload", "torch-h5py", "h5py"), default=("voxload", "torch-h5py"))
+    add("--shrink", type=number, default=2, help="divisor of the extents, 512 (2)")
+    add("--samples", type=number, default=6)
+    add("--epochs", type=number, default=2)
+    words = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="voxload-bench-") as scratch:
-        folder = options.folder or Path(scratch)
-        print(f"{'loader':<12} {'figure':<22} {'printed':>14} {'counted':>14} {'ratio':>7}")
-        for loader in options.loaders:
-            printed, counted = _run(loader, options, Path(scratch), folder)
-            for name, (one, other) in _pairs(printed, counted).items():
-                ratio = one / other
-                is_close = abs(ratio - 1) <= _LIMIT
-                is_right &= is_close
-                mark = "" if is_close else "  OFF"
-                print(f"{loader:<12} {name:<22} {one:>14.6g} {other:>14.6g} {ratio:>7.3f}{mark}", flush=True)
-    return int(not is_right)
+        folder = words.folder or Path(scratch)
+        rows = [row for loader in words.loaders for row in _rows(loader, *_run(loader, words, Path(scratch), folder))]
+    return finish(words, rows, lambda row: abs(row.ratio - 1) <= _LIMIT)
 
 
 def _run(
@@ -117,27 +122,24 @@ def _run(
         f"--preset cosmoflow-512 --spatial 2,2,2 --nproc 4 --shrink {options.shrink} --num-samples {options.samples}"
     )
     words += f" --epochs {options.epochs} --folder {folder} --loader counted --output {result}"
-    environ = {**os.environ, "PYTHONPATH": str(package), "COUNTED": str(marks), "COUNTED_LOADER": loader}
+    paths = os.pathsep.join(filter(None, (str(package), os.environ.get("PYTHONPATH"))))
+    environ = {**os.environ, "PYTHONPATH": paths, "COUNTED": str(marks), "COUNTED_LOADER": loader}
     command = [str(Path(sys.executable).with_name("voxload")), "bench", "run", *words.split()]
     subprocess.run(command, check=True, env=environ, stdout=subprocess.DEVNULL)
     counted = {int(path.stem): json.loads(path.read_text()) for path in marks.glob("*.json")}
     return json.loads(result.read_text()), counted
 
 
-def _pairs(printed: dict[str, Any], counted: dict[int, Any]) -> dict[str, tuple[float, float]]:
-    """Return each figure as it was printed, and as it was counted."""
+def _rows(loader: str, printed: dict[str, Any], counted: dict[int, Any]) -> Iterator[Row]:
+    """Yield each figure as it was printed, and as it was counted."""
     (run,) = printed["runs"]
     epochs = list(zip(*(counted[rank] for rank in sorted(counted)), strict=True))
     seconds = sum(max(row[0] for row in each) for each in epochs)
     samples = sum(each[0][1] for each in epochs)
-    return {
-        "samples/s": (run["figures"]["samples_per_second"], samples / seconds),
-        # A loader may read the next epoch's samples when the last batch is out: from first to last, then.
-        "bytes of read calls": (
-            run["figures"]["read_bytes"],
-            sum(rows[-1][3] - rows[0][2] for rows in counted.values()),
-        ),
-    }
+    yield Row(loader, "samples/s", run["figures"]["samples_per_second"], samples / seconds)
+    # A loader may read the next epoch's samples when the last batch is out: from first to last, then.
+    nbytes = sum(rows[-1][3] - rows[0][2] for rows in counted.values())
+    yield Row(loader, "bytes of read calls", run["figures"]["read_bytes"], nbytes)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,9 @@ The figures for a GPU have not been taken; that its steps last as long as asked 
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 
@@ -27,8 +24,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.arguments import names
-from bench.reading.bystanders import Bystanders
+from bench.harness.script import finish, names, parser
+from voxload.benchmark.measure.turns import Bystanders, seconds
 from voxload.benchmark.workload.durations import parse_durations
 from voxload.benchmark.workload.emulation import Emulator
 from voxload.benchmark.workload.workload import Emulation
@@ -62,53 +59,37 @@ class Row:
         return self.measured / self.asked
 
 
-def measure(kind: str, duration: str, seconds: float) -> Row:
+def measure(kind: str, duration: str, time: float) -> Row:
     """Compute for about so many seconds."""
     durations = parse_durations(duration)
     emulator = Emulator(Emulation(kind, duration, SEED))
     batch = torch.zeros(1, 1, 256, 128, 128)
-    steps = max(LEAST, round(seconds / durations.mean))
+    steps = max(LEAST, round(time / durations.mean))
     emulator.compute(0, steps, batch)  # the first one loads code
     asked = [durations.draw(SEED, 0, step) for step in range(steps)]
-    bystanders, took = Bystanders(), []
-    for step in range(steps):
-        begin = time.perf_counter()
-        emulator.compute(0, step, batch)
-        took.append(time.perf_counter() - begin)
+    bystanders = Bystanders()
+    took = [seconds(partial(emulator.compute, 0, step, batch)) for step in range(steps)]
     late = [one - other for one, other in zip(took, asked, strict=True)]
     return Row(kind, duration, steps, fmean(asked) * 1e3, fmean(took) * 1e3, median(late) * 1e3, bystanders.cores())
 
 
-def show(rows: Sequence[Row], margin: float) -> None:
-    """Print the table."""
-    print(
-        f"{'kind':<6} {'duration':<16} {'steps':>6} {'asked ms':>10} {'mean ms':>10} {'ratio':>8} {'late ms':>8} others"
-    )
-    for row in rows:
-        figures = f"{row.asked:>10.3f} {row.measured:>10.3f} {row.ratio:>8.4f} {row.late:>8.4f} {row.bystanders:>6.2f}"
-        verdict = "" if abs(row.ratio - 1) <= margin else "   OFF"
-        print(f"{row.kind:<6} {row.duration:<16} {row.steps:>6} {figures}{verdict}")
-
-
 def main() -> int:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kinds", type=names(*KINDS), default=KINDS, help="which (default: all that can run)")
-    parser.add_argument("--durations", nargs="+", default=DURATIONS, help="of a step, as voxload bench takes them")
-    parser.add_argument("--seconds", type=float, default=3.0, help="time for each kind and duration (default 3)")
-    parser.add_argument("--margin", type=float, default=0.01, help="how far from 1 a ratio may be (default 0.01)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    words = parser.parse_args()
+    options = parser(__doc__)
+    add = options.add_argument
+    add("--kinds", type=names(*KINDS), default=KINDS, help="which (default: all that can run)")
+    add("--durations", nargs="+", default=DURATIONS, help="of a step, as voxload bench takes them")
+    add("--seconds", type=float, default=3.0, help="time for each kind and duration (default 3)")
+    add("--margin", type=float, default=0.01, help="how far from 1 a ratio may be (default 0.01)")
+    words = options.parse_args()
     kinds = words.kinds
     if "gpu" in kinds and not torch.cuda.is_available():
         print("gpu: not measured, there is no CUDA device", file=sys.stderr)
         kinds = tuple(kind for kind in kinds if kind != "gpu")
+    if not kinds:
+        return 1
     rows = [measure(kind, duration, words.seconds) for kind in kinds for duration in words.durations]
-    if words.json:
-        print(json.dumps([asdict(row) | {"ratio": row.ratio} for row in rows], indent=1))
-    else:
-        show(rows, words.margin)
-    return int(not rows or any(abs(row.ratio - 1) > words.margin for row in rows))
+    return finish(words, rows, lambda row: abs(row.ratio - 1) <= words.margin)
 
 
 if __name__ == "__main__":

@@ -11,21 +11,25 @@ the process asked of the system: ``rchar`` of /proc/<pid>/io before and after th
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import h5py
 import numpy as np
 import zarr
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.harness.children import started
+from bench.harness.script import finish, parser
+from voxload.geometry import Box
 from voxload.grid import ProcessGrid
-from voxload.readers import Location, open_reader
+from voxload.readers import Location, Reader, open_reader
 
 SPATIAL = (2, 2, 2)
 CHANNELS = 4
@@ -73,88 +77,52 @@ def write(folder: Path, size: int) -> dict[str, Location]:
     return {name: Location(str(folder / place), "x", axes="CDHW") for name, place in places.items()}
 
 
+def own_block(location: Location, rank: int) -> tuple[Reader, Box]:
+    """Open the volume and return its reader and the block of `rank`."""
+    reader = open_reader(location)
+    return reader, ProcessGrid(SPATIAL, 8, rank).block(reader.describe().spatial)
+
+
 def measure(name: str, location: Location, rank: int) -> Row:
     """Read one rank's block in a process of its own and count that process's bytes."""
-    reader = open_reader(location)
-    info = reader.describe()
-    box = ProcessGrid(SPATIAL, 8, rank).block(info.spatial)
-    planned, whole = reader.cost(box), reader.cost(info.whole)
-    reader.close()
-    command = [sys.executable, __file__, "--child", location.path, "--rank", str(rank)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        if child.stdin is None or child.stdout is None:
-            raise SystemExit("no pipes to the child")
-        expect(child.stdout, "warm")
-        before = read_characters(child.pid)
-        print("read", file=child.stdin, flush=True)
-        expect(child.stdout, "done")
-        after = read_characters(child.pid)
-        child.stdin.close()
+    reader, box = own_block(location, rank)
+    with closing(reader):
+        planned, whole = reader.cost(box), reader.cost(reader.describe().whole)
+    with started("bench.own_bytes:reading", location.path, rank) as child:
+        before = child.figure("io", "rchar")
+        child.ask()
+        after = child.figure("io", "rchar")
     return Row(name, rank, whole.stored_bytes, planned.stored_bytes, after - before)
 
 
-def expect(stream: IO[str], word: str) -> None:
-    """Wait for the child's next word."""
-    line = stream.readline().strip()
-    if line != word:
-        raise SystemExit(f"the child said {line!r} and not {word!r}")
+def reading(path: str, rank: int) -> Callable[[], None]:
+    """Return what a training process does: it opens the volume and reads the block of `rank`.
 
+    It has been done on a small sample before, so that no import is counted.
+    """
 
-def read_characters(pid: int) -> int:
-    """Return the bytes that a process has asked of read calls so far."""
-    fields = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
-    return int(fields["rchar"])
+    def read(location: Location, rank: int) -> None:
+        reader, box = own_block(location, rank)
+        with closing(reader):
+            info = reader.describe()
+            reader.read_into(box, np.empty((info.shape[0], *box.shape), info.native_dtype))
 
-
-def read_own_block(location: Location, rank: int) -> None:
-    """Open the volume and read the block of `rank`: what a training process does."""
-    reader = open_reader(location)
-    info = reader.describe()
-    box = ProcessGrid(SPATIAL, 8, rank).block(info.spatial)
-    reader.read_into(box, np.empty((info.shape[0], *box.shape), info.native_dtype))
-    reader.close()
-
-
-def child(path: str, rank: int) -> None:
-    """Warm up on a small sample, so that no import is counted, then read on command."""
     with tempfile.TemporaryDirectory() as folder:
         for location in write(Path(folder), CHUNK).values():
-            read_own_block(location, 0)
-    print("warm", flush=True)
-    sys.stdin.readline()
-    read_own_block(Location(path, "x", axes="CDHW"), rank)
-    print("done", flush=True)
-    sys.stdin.readline()
+            read(location, 0)
+    return lambda: read(Location(path, "x", axes="CDHW"), rank)
 
 
-def show(rows: list[Row]) -> None:
-    """Print the table."""
-    print(f"{'store':<20} rank {'stored':>12} {'1/8':>12} {'planned':>12} {'read':>12} {'read/stored':>12}")
-    for row in rows:
-        figures = (row.stored_bytes, row.stored_bytes // 8, row.planned_bytes, row.read_bytes)
-        print(f"{row.store:<20} {row.rank:>4} " + " ".join(f"{n:>12,}" for n in figures) + f" {row.share:>12.4f}")
-
-
-def main() -> None:
+def main() -> int:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=int, default=256, help="voxels along each axis (default 256)")
-    parser.add_argument("--ranks", type=int, nargs="+", default=list(range(8)), help="ranks to run (default all)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
-    words = parser.parse_args()
-    if words.child:
-        child(words.child, words.rank)
-        return
+    options = parser(__doc__, size=256)
+    options.add_argument("--ranks", type=int, nargs="+", default=list(range(8)), help="ranks to run (default all)")
+    words = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         places = write(Path(folder), words.size)
         rows = [measure(name, place, rank) for name, place in places.items() for rank in words.ranks]
-    if words.json:
-        print(json.dumps([asdict(row) for row in rows]))
-    else:
-        show(rows)
+    return finish(words, rows)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

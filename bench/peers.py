@@ -23,17 +23,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.harness.script import finish, parser
+from voxload.benchmark.measure.turns import seconds
 from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.peer.address import PeerAddress, host_identity, job_token
 from voxload.cache.peer.client import TcpPeers
@@ -114,7 +115,7 @@ class Bench:
         for number in range(rounds + 1 if is_getting else 0):
             place = number % SIZES[mib]
             key = _key(owner, mib, place)
-            copying = _seconds(lambda: np.copyto(target, source))
+            copying = seconds(lambda: np.copyto(target, source))
             begin = time.perf_counter()
             answer = self.ways[way].get_into(owner, key, out, wait=0)
             getting = time.perf_counter() - begin
@@ -140,12 +141,6 @@ def _row(case: tuple[str, int, str], times: npt.NDArray[np.float64]) -> Row:
     copying, getting = np.median(times, axis=0)
     rate = case[1] * MIB / 1e9
     return Row(*case, rate / getting, rate / copying, float(np.median(times[:, 0] / times[:, 1])))
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
 
 
 def _key(rank: int, mib: int, place: int) -> BlockKey:
@@ -182,27 +177,18 @@ def launch(rounds: int, tls: list[str] | None) -> list[Row]:
         return [Row(**row) for row in json.loads(target.read_text())]
 
 
-def main() -> None:
+def main() -> int:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9, help="times that each is timed (default 9)")
-    parser.add_argument("--tls", nargs=2, metavar=("CERT", "KEY"), help="a certificate for 127.0.0.1, its own root")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--rank", type=Path, help=argparse.SUPPRESS)
-    words = parser.parse_args()
+    options = parser(__doc__, rounds=9)
+    options.add_argument("--tls", nargs=2, metavar=("CERT", "KEY"), help="a certificate for 127.0.0.1, its own root")
+    options.add_argument("--rank", type=Path, help=argparse.SUPPRESS)
+    words = options.parse_args()
     if words.rank:
         tls = Tls(Path(words.tls[0]), Path(words.tls[1]), Path(words.tls[0])) if words.tls else None
         work(words.rank, words.rounds, tls)
-        return
-    rows = launch(words.rounds, words.tls)
-    if words.json:
-        print(json.dumps([asdict(row) for row in rows], indent=1))
-        return
-    print(f"{'way':<11} {'MiB':>4} {'getters':>8} {'GB/s':>7} {'memcpy':>7} {'ratio':>7}")
-    for row in rows:
-        rates = f"{row.gigabytes_per_second:>7.2f} {row.memcpy_gigabytes_per_second:>7.2f} {row.ratio:>7.2f}"
-        print(f"{row.way:<11} {row.mib:>4} {row.getters:>8} {rates}")
+        return 0
+    return finish(words, launch(words.rounds, words.tls))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

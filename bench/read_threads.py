@@ -11,13 +11,12 @@ exit status is 1 when a ratio is above 1 by more than --margin and by more than 
 
 from __future__ import annotations
 
-import argparse
-import json
+import math
 import sys
-import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,13 +25,13 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.harness.samples import counts, location
+from bench.harness.script import finish, folder, parser
 from bench.reading import pagecache
-from bench.reading.bystanders import Bystanders
 from bench.reading.cases import octant
-from bench.reading.fields import load_field
-from bench.reading.samples import LAYOUTS, store
+from voxload.benchmark.measure.turns import Bystanders, Turns, in_turns, seconds
 from voxload.geometry import Box, split
-from voxload.readers import Location, Reader, open_reader
+from voxload.readers import Reader, open_reader
 from voxload.readers.team import default_threads, set_threads
 
 NAMES = ("hdf5-gzip", "hdf5-chunked", "zarr-blosc-lz4", "zarr-sharded-raw")
@@ -75,24 +74,20 @@ def parts(box: Box, count: int) -> list[Box]:
     return found
 
 
-def time_layout(name: str, folder: Path, size: int, rounds: int) -> list[Row]:
+def time_layout(name: str, place: Path, size: int, rounds: int) -> list[Row]:
     """Time all numbers of threads in both ways."""
-    sample = store(LAYOUTS[name], load_field(folder, "int16", size), chunk=CHUNK)
+    sample = counts(name, place, size, chunk=CHUNK)
     pagecache.warm(sample.files())
-    reader = open_reader(Location(str(sample.path), "x" if sample.path.is_file() else ""))
     box = octant(size, 0)
     out = np.zeros((1, *box.shape), np.int16)
     rows = []
-    for way, measure in (("team", _team), ("callers", _callers)):
-        bystanders = Bystanders()
-        times: dict[int, list[float]] = {count: [] for count in THREADS}
-        for turn in range(rounds):
-            for place in range(len(THREADS)):
-                count = THREADS[(turn + place) % len(THREADS)]
-                times[count].append(measure(reader, box, out, count))
-        rows += _rows(name, way, times, bystanders.cores())
+    with closing(open_reader(location(sample))) as reader:
+        for way, measure in (("team", _team), ("callers", _callers)):
+            bystanders = Bystanders()
+            turns = in_turns(THREADS, rounds, partial(measure, reader, box, out))
+            others = bystanders.cores()
+            rows += [_row(name, way, count, turns, others) for count in THREADS]
     set_threads(default_threads())
-    reader.close()
     return rows
 
 
@@ -100,9 +95,7 @@ def _team(reader: Reader, box: Box, out: Volume, count: int) -> float:
     """Time one read by a team of `count`, whose threads have been started by a read before."""
     set_threads(count)
     reader.read_into(box, out)
-    begin = time.perf_counter()
-    reader.read_into(box, out)
-    return time.perf_counter() - begin
+    return seconds(lambda: reader.read_into(box, out))
 
 
 def _callers(reader: Reader, box: Box, out: Volume, count: int) -> float:
@@ -115,58 +108,26 @@ def _callers(reader: Reader, box: Box, out: Volume, count: int) -> float:
 
     with ThreadPoolExecutor(count) as pool:
         list(pool.map(read, pieces))
-        begin = time.perf_counter()
-        list(pool.map(read, pieces))
-        return time.perf_counter() - begin
+        return seconds(lambda: list(pool.map(read, pieces)))
 
 
-def _rows(name: str, way: str, times: dict[int, list[float]], others: float) -> list[Row]:
-    medians = {count: float(np.median(found)) for count, found in times.items()}
-    errors = {count: _error(found) / medians[count] for count, found in times.items()}
-    return [
-        Row(
-            layout=name,
-            way=way,
-            threads=count,
-            milliseconds=medians[count] * 1e3,
-            ratio=medians[count] / medians[2],
-            noise=float(np.hypot(errors[count], errors[2])) * medians[count] / medians[2] if count != 2 else 0.0,
-            bystanders=others,
-        )
-        for count in times
-    ]
-
-
-def _error(times: list[float]) -> float:
-    """Return the standard error of a median, from the quartiles, for a normal distribution."""
-    low, high = np.percentile(times, (25, 75))
-    return float(1.2533 * (high - low) / 1.349 / np.sqrt(len(times)))
+def _row(layout: str, way: str, count: int, turns: Turns[int, float], others: float) -> Row:
+    median, least = turns.median(count), turns.median(2)
+    ratio = median / least
+    noise = ratio * math.hypot(turns.error(count) / median, turns.error(2) / least) if count != 2 else 0.0
+    return Row(layout, way, count, median * 1e3, ratio, noise, others)
 
 
 def main() -> int:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, help="where samples are kept (default: a temporary folder)")
-    parser.add_argument("--size", type=int, default=512, help="voxels along each axis (default 512)")
-    parser.add_argument("--rounds", type=int, default=15, help="times that each is timed (default 15)")
-    parser.add_argument("--margin", type=float, default=0.1, help="part of a read that counts as no slowdown")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    words = parser.parse_args()
-    if words.size < 8 * CHUNK or words.size % (8 * CHUNK):
-        parser.error(f"--size must be a multiple of {8 * CHUNK}: parts of 16 callers would share chunks")
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = words.folder or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = [row for name in NAMES for row in time_layout(name, folder, words.size, words.rounds)]
-    if words.json:
-        print(json.dumps([asdict(row) | {"is_slower": row.is_slower(words.margin)} for row in rows], indent=1))
-    else:
-        print(f"{'layout':<18} {'way':<8} threads {'ms':>8} {'ratio':>7} {'noise':>7} {'others':>7}")
-        for row in rows:
-            figures = f"{row.milliseconds:>8.2f} {row.ratio:>7.2f} {row.noise:>7.2f} {row.bystanders:>7.2f}"
-            verdict = "   SLOWER" if row.is_slower(words.margin) else ""
-            print(f"{row.layout:<18} {row.way:<8} {row.threads:>7} {figures}{verdict}")
-    return int(any(row.is_slower(words.margin) for row in rows))
+    options = parser(__doc__, folder="samples", size=512, rounds=15)
+    options.add_argument("--margin", type=float, default=0.1, help="part of a read that counts as no slowdown")
+    words = options.parse_args()
+    if words.size % (8 * CHUNK):
+        options.error(f"--size must be a multiple of {8 * CHUNK}: parts of 16 callers would share chunks")
+    with folder(words.folder) as place:
+        rows = [row for name in NAMES for row in time_layout(name, place, words.size, words.rounds)]
+    return finish(words, rows, lambda row: not row.is_slower(words.margin))
 
 
 if __name__ == "__main__":

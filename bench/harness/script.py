@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     Row = TypeVar("Row", bound=DataclassInstance)
 
 ROOT = Path(__file__).resolve().parents[2]
-_NO_NUMBERS = ("", "-", "nan")
-"""What stands for a number that is not there."""
 
 
 def parser(doc: str | None, *, folder: str = "", size: int = 0, rounds: int = 0) -> argparse.ArgumentParser:
@@ -78,12 +76,7 @@ def folder(chosen: Path | None) -> Iterator[Path]:
         yield Path(temporary)
 
 
-def finish(
-    words: argparse.Namespace,
-    rows: Sequence[Row],
-    columns: Mapping[str, str],
-    is_right: Callable[[Row], bool] = lambda _: True,
-) -> int:
+def finish(words: argparse.Namespace, rows: Sequence[Row], is_right: Callable[[Row], bool] = lambda _: True) -> int:
     """Print rows as the command line asks for it, and return the exit status: 1 when a row is not right.
 
     Parameters
@@ -91,16 +84,14 @@ def finish(
     words
         The command line.
     rows
-        Dataclasses; JSON holds their properties as well.
-    columns
-        Heading and format of each column, where ``{0.name}`` is a row's field.
+        Dataclasses of one kind.
     is_right
         Tells whether a row keeps its limits; one that does not is marked in the table.
     """
     if words.json:
-        print(json.dumps([document(row) for row in rows], indent=1))
+        print(json.dumps([document(row) | {"is_right": is_right(row)} for row in rows], indent=1))
     else:
-        print(table(rows, columns, is_right))
+        print(table(rows, is_right))
     return int(not all(map(is_right, rows)))
 
 
@@ -110,18 +101,24 @@ def document(row: DataclassInstance) -> dict[str, Any]:
     return asdict(row) | {name: getattr(row, name) for name in properties}
 
 
-def table(rows: Sequence[Row], columns: Mapping[str, str], is_right: Callable[[Row], bool] = lambda _: True) -> str:
-    """Return rows as lines of text; columns of numbers stand to the right."""
-    lines = [list(columns), *([form.format(row) for form in columns.values()] for row in rows)]
-    cells = list(zip(*lines, strict=True))
-    widths = [max(map(len, column)) for column in cells]
-    aligned = [str.rjust if all(map(_is_number, column[1:])) else str.ljust for column in cells]
+def table(rows: Sequence[Row], is_right: Callable[[Row], bool] = lambda _: True) -> str:
+    """Return rows as lines of text, a column for each field and property that is a text or a number."""
+    documents = [document(row) for row in rows]
+    kept = [name for name, value in documents[0].items() if not isinstance(value, bool)]
+    lines = [[name.replace("_", " ") for name in kept], *([_cell(each[name]) for name in kept] for each in documents)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    sides = ["<" if isinstance(documents[0][name], str) else ">" for name in kept]
     marks = ["", *("" if is_right(row) else "OFF" for row in rows)]
     return "\n".join(
-        "  ".join((*map(lambda put, cell, width: put(cell, width), aligned, line, widths), mark)).rstrip()
+        "  ".join(
+            (*(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths, strict=True)), mark)
+        ).rstrip()
         for line, mark in zip(lines, marks, strict=True)
     )
 
 
-def _is_number(cell: str) -> bool:
-    return cell in _NO_NUMBERS or cell[0].isdigit() or cell[0] in "+-"
+def _cell(value: str | float | None) -> str:
+    """Return a value as text: four digits of what is no whole number."""
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

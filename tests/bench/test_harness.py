@@ -20,25 +20,25 @@ class Row:
     """A row of a table."""
 
     name: str
-    count: int
-    seconds: float
+    all_counts: int
+    seconds: float | None
+    is_small: bool
 
     @property
     def rate(self) -> float:
-        """Of the count."""
-        return self.count / self.seconds
+        """Of the counts."""
+        return self.all_counts / (self.seconds or float("nan"))
 
 
-ROWS = (Row("4x", 1200, 1.5), Row("none", 3, float("nan")))
-COLUMNS = {"what": "{0.name}", "count": "{0.count:,}", "s": "{0.seconds:.2f}"}
+ROWS = (Row("4x", 1200, 1.53171, is_small=False), Row("none", 3, None, is_small=True))
 
 
 def test_numbers_stand_to_the_right_and_faults_are_marked() -> None:
-    """A column with a name in it is one of names."""
-    assert script.table(ROWS, COLUMNS, lambda row: row.count < 5).splitlines() == [
-        "what  count     s",
-        "4x    1,200  1.50  OFF",
-        "none      3   nan",
+    """What is neither text nor number has no column."""
+    assert script.table(ROWS, lambda row: row.is_small).splitlines() == [
+        "name  all counts  seconds   rate",
+        "4x         1,200    1.532  783.4  OFF",
+        "none           3        -    nan",
     ]
 
 
@@ -47,10 +47,17 @@ def test_the_exit_status_says_whether_all_is_right(capsys: pytest.CaptureFixture
     """With JSON, too, which holds what follows from the fields."""
     for is_json in (True, False):
         words = argparse.Namespace(json=is_json)
-        assert script.finish(words, ROWS[:1], COLUMNS, lambda row: row.count < limit) == status
+        assert script.finish(words, ROWS[:1], lambda row: row.all_counts < limit) == status
     printed = capsys.readouterr().out
-    found = [{"name": "4x", "count": 1200, "seconds": 1.5, "rate": 800.0}]
-    assert json.loads(printed[: printed.index("what")]) == found
+    (found,) = json.loads(printed[: printed.index("name  all")])
+    assert found == {
+        "name": "4x",
+        "all_counts": 1200,
+        "seconds": 1.53171,
+        "is_small": False,
+        "rate": pytest.approx(1200 / 1.53171),
+        "is_right": not status,
+    }
 
 
 def test_options_are_those_that_were_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
