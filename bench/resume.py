@@ -5,17 +5,17 @@ making of an iterator, and its first batch: the least of several runs that take 
 torchdata's StatefulDataLoader, where it is installed, over the indices alone: it draws all batches again that lie
 before. The exit status is 1 when a limit is exceeded.
 
-    python bench/resume.py [--samples 20001] [--place 10000] [--runs 21] [--json]
+    python bench/resume.py [--samples 20100] [--place 10000] [--runs 21] [--json]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -28,11 +28,40 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import voxload
+from bench.harness.script import finish, number, parser
+from voxload.benchmark.measure.turns import in_turns, seconds
 
 MILLISECONDS, BYTES, RATIO = 1.0, 1024, 1.1
 """Limits of the claim."""
 _EDGE = 8
 _BATCH = 2
+_SAVES = 100
+"""States of which the median time counts, at each place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One loader."""
+
+    loader: str
+    state_bytes: int
+    """As JSON."""
+    state_ms: float
+    """To make a state."""
+    early_ms: float
+    """To the first batch of a loader that goes on at batch 1."""
+    late_ms: float
+    """The same at the later place."""
+
+    @property
+    def ratio(self) -> float:
+        """Late to early."""
+        return self.late_ms / self.early_ms
+
+    def keeps_limits(self) -> bool:
+        """Tell whether it is within the claim's, which are about ours."""
+        is_within = self.state_ms <= MILLISECONDS and self.state_bytes <= BYTES and self.ratio <= RATIO
+        return self.loader != "voxload" or is_within
 
 
 def _ours(data: voxload.VolumeDataset) -> voxload.DataLoader:
@@ -45,76 +74,51 @@ def _theirs(samples: int) -> Any:
     return StatefulDataLoader(list(range(samples)), _BATCH, shuffle=True, generator=torch.Generator().manual_seed(1))
 
 
-def _seconds(make: Callable[[], Any], places: tuple[int, ...], runs: int) -> tuple[list[float], float, int]:
-    """Return the seconds to the first batch at each place, those that saving takes, and the bytes of a state."""
-    states, saving = [], []
-    for place in places:
+def measure(name: str, make: Callable[[], Any], place: int, runs: int) -> Row:
+    """Leave a loader at batch 1 and at `place`, and go on at both in turns."""
+    saving: list[float] = []
+    states = {}
+    for left in (1, place):
         loader = make()
         batches = iter(loader)
-        for _ in islice(batches, place):
+        for _ in islice(batches, left):
             pass
-        for _ in range(100):
-            begun = perf_counter()
-            state = loader.state_dict()
-            saving.append(perf_counter() - begun)
-        states.append(state)
+        saving += [seconds(loader.state_dict) for _ in range(_SAVES)]
+        states[left] = loader.state_dict()
         del batches
-    spent: list[list[float]] = [[] for _ in places]
-    for _ in range(runs):
-        for taken, state in zip(spent, states, strict=True):
-            loader = make()
-            begun = perf_counter()
-            loader.load_state_dict(state)
-            batches = iter(loader)
-            next(batches)
-            taken.append(perf_counter() - begun)
-            del batches, loader
-    nbytes = max(len(json.dumps(state, default=repr)) for state in states)
-    return [min(taken) for taken in spent], median(saving), nbytes
+
+    def run(left: int) -> float:
+        loader = make()
+        begin = perf_counter()
+        loader.load_state_dict(states[left])
+        batches = iter(loader)
+        next(batches)
+        return perf_counter() - begin  # ahead of the end of an iterator, which waits for its threads
+
+    turns = in_turns((1, place), runs, run)
+    early, late = (1e3 * min(turns.results[left]) for left in (1, place))
+    nbytes = max(len(json.dumps(state, default=repr)) for state in states.values())
+    return Row(name, nbytes, 1e3 * median(saving), early, late)
 
 
 def main() -> int:
     """Time both loaders; return 1 where ours exceeds a limit."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=20_100, help="samples of the epoch")
-    parser.add_argument("--place", type=int, default=10_000, help="batch that is resumed at")
-    parser.add_argument("--runs", type=int, default=21, help="times that each is resumed")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    given = parser.parse_args()
-    places = (1, given.place)
+    options = parser(__doc__)
+    options.add_argument("--samples", type=number, default=20_100, help="samples of the epoch (default 20100)")
+    options.add_argument("--place", type=number, default=10_000, help="batch that is resumed at (default 10000)")
+    options.add_argument("--runs", type=number, default=21, help="times that each is resumed (default 21)")
+    words = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
         volume = np.zeros((_EDGE,) * 3, np.int16)
-        for index in range(given.samples):
-            np.save(folder / f"{index:06}.npy", volume)
-        with closing(voxload.VolumeDataset(f"{folder}/*.npy")) as data:
-            (first, late), saving, nbytes = _seconds(lambda: _ours(data), places, given.runs)
-    figures: dict[str, Any] = {
-        "state_ms": saving * 1e3,
-        "state_bytes": nbytes,
-        "resume_ms": {"1": first * 1e3, str(given.place): late * 1e3},
-        "ratio": late / first,
-    }
+        for index in range(words.samples):
+            np.save(Path(name) / f"{index:06}.npy", volume)
+        with closing(voxload.VolumeDataset(f"{name}/*.npy")) as data:
+            rows = [measure("voxload", lambda: _ours(data), words.place, words.runs)]
     try:
-        (first, late), saving, _ = _seconds(lambda: _theirs(given.samples), places, given.runs)
-        figures["torchdata"] = {
-            "state_ms": saving * 1e3,
-            "resume_ms": {"1": first * 1e3, str(given.place): late * 1e3},
-            "ratio": late / first,
-        }
-    except ImportError:
-        figures["torchdata"] = None
-    sys.stdout.write(json.dumps(figures) + "\n" if given.json else _table(figures))
-    return int(figures["state_ms"] > MILLISECONDS or nbytes > BYTES or figures["ratio"] > RATIO)
-
-
-def _table(figures: dict[str, Any]) -> str:
-    lines = [f"{'':12} {'state':>10} {'at batch 1':>12} {'later':>12} {'ratio':>7}"]
-    for name, row in (("voxload", figures), ("torchdata", figures["torchdata"])):
-        if row is not None:
-            first, late = row["resume_ms"].values()
-            lines.append(f"{name:12} {row['state_ms']:7.3f} ms {first:9.2f} ms {late:9.2f} ms {row['ratio']:7.2f}")
-    return "\n".join([*lines, f"a state has {figures['state_bytes']} bytes as JSON", ""])
+        rows.append(measure("torchdata", lambda: _theirs(words.samples), words.place, words.runs))
+    except ImportError as error:
+        print(f"torchdata: not measured: {error}", file=sys.stderr)
+    return finish(words, rows, Row.keeps_limits)
 
 
 if __name__ == "__main__":

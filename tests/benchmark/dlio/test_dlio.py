@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.underdlio.figures import AGREEMENT, figures
-from bench.underdlio.launch import DlioError, Interpreter, Run, generate, launch
+from bench.dlio import AGREEMENT, DlioError, Interpreter, Run, figures, generate, launch
 from voxload.benchmark.dlio.journal import read_records
 
 pytestmark = [

@@ -1,1 +1,0 @@
-"""Runs of the DLIO benchmark with voxload's plug-in and without."""
