@@ -4,14 +4,18 @@ Each network runs in a process of its own, in float64, whole and split over virt
 training and in evaluation, on uneven extents. Prints a table: what became of it, the worst relative errors of results
 (at most 1e-10) and of gradients (at most 1e-8), and what it makes whole of a volume of 128^3 on eight blocks.
 
+The tables of docs/engine.md are made of docs/networks.json, into which ``--json docs/networks.json`` puts what is
+found: ``--page`` prints them without comparing anything, ``--write`` puts them between the document's two marks, and
+``--check`` tells whether it holds them.
+
     python bench/networks.py [--only NAME]... [--grid D,H,W]... [--json FILE]
+    python bench/networks.py --page | --write | --check
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,12 +23,23 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.documented import ROOT, table_row
+from bench.documented import ROOT, Documented, table_row
+from bench.harness import children
+from bench.networking.diffusing import DIFFUSING
+from bench.networking.monai import MONAI
 from bench.networking.network import Network
-from bench.networking.outcome import HEADER, Outcome, Verdict, row
-from bench.networking.table import Entry, Table
-from bench.networking.zoo import NETWORKS
+from bench.networking.nnunet import NNUNET
+from bench.networking.operators import OPERATORS
+from bench.networking.own import OWN
+from bench.networking.segmenting import SEGMENTING
+from bench.networking.table import Entry, Outcome, Table, Verdict, head, row
+from bench.networking.video import TORCHVISION
 
+NETWORKS = (*OWN, *MONAI, *NNUNET, *TORCHVISION, *SEGMENTING, *OPERATORS, *DIFFUSING)
+"""In the order of the table."""
+DOCUMENT = ROOT / "docs" / "engine.md"
+LAST = ROOT / "docs" / "networks.json"
+"""What the last run found."""
 GRIDS = ("2,1,1", "2,1,2", "2,2,2")
 _LIMIT = 3600
 """Seconds after which a network is given up as one that hangs."""
@@ -32,12 +47,10 @@ _LIMIT = 3600
 
 def compared(network: Network, grids: Sequence[str]) -> tuple[list[Outcome], str]:
     """Return what became of a network on each grid, and what it makes whole of a large volume."""
-    command = [sys.executable, "-m", "bench.networking.child", network.title, *grids]
     try:
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_LIMIT, check=False)
-        printed, said = ended.stdout, ended.stderr
-    except subprocess.TimeoutExpired:
-        printed, said = "", f"no end within {_LIMIT} s"
+        printed, said = children.run("bench.networking.child", network.title, *grids, limit=_LIMIT)
+    except TimeoutError as error:
+        printed, said = "", str(error)
     lines: list[dict[str, Any]] = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     outcomes = [Outcome.read(line) for line in lines if "verdict" in line]
     whole = next((line["whole"] for line in lines if "whole" in line), "not told")
@@ -45,6 +58,16 @@ def compared(network: Network, grids: Sequence[str]) -> tuple[list[Outcome], str
         last = (said.strip().splitlines() or ["ended without a word"])[-1]
         outcomes.append(Outcome(tuple(map(int, words.split(","))), Verdict.CRASHED, why=last))
     return outcomes, whole
+
+
+def section() -> str:
+    """Return the tables of the last run."""
+    table = Table.read(LAST)
+    libraries = dict.fromkeys(each.library for each in NETWORKS)
+    return f"{table.counts(libraries)}\n\n{table.rows(each.title for each in NETWORKS)}"
+
+
+DOCUMENTED = Documented(DOCUMENT, "bench/networks.py", section)
 
 
 def _grid(words: str) -> str:
@@ -67,7 +90,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="put outcomes into this file, beside those of other networks"
     )
+    DOCUMENTED.offer(parser).add_argument("--page", action="store_true", help="print the section")
     options = parser.parse_args(words)
+    if options.page or options.write or options.check:
+        return DOCUMENTED.run(options)
     chosen = [each for each in NETWORKS if not options.only or any(part in each.title for part in options.only)]
     if not chosen:
         parser.error(f"no network's name holds {' or '.join(map(repr, options.only))}")
@@ -78,7 +104,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if options.json and not options.json.parent.is_dir():
         parser.error(f"--json: there is no folder {options.json.parent}")
     grids = options.grid or GRIDS
-    print("\n".join((table_row(list(HEADER)), table_row(["---"] * len(HEADER)))), flush=True)
+    print(head(), flush=True)
     bad = False
     for network in chosen:
         if not network.is_there:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from bench.networking.network import Network
-from bench.networking.outcome import GRADIENTS, VALUES, Outcome, Verdict
-from bench.networking.zoo import NETWORKS
+from bench.networking.table import GRADIENTS, VALUES, Outcome, Verdict
+from bench.networks import NETWORKS
 from voxload.engine import Blocks, check
 from voxload.engine.forward.inputs import Inputs
 from voxload.engine.forward.plan_cache import PlanCache, SplitOptions

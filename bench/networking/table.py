@@ -1,17 +1,81 @@
-"""Table: what became of all networks, as a file keeps it, and how many of each library are exact."""
+"""Table: what became of each network on each grid, as a file keeps it, and how many of each library are exact."""
 
 from __future__ import annotations
 
+import enum
 import importlib.metadata
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.documented import table_row
-from bench.networking.outcome import HEADER, Outcome, Verdict, row, worst
 from voxload.files.atomic import replacing
+
+VALUES, GRADIENTS = 1e-10, 1e-8
+"""Largest relative differences in float64 that are rounding."""
+
+
+class Verdict(enum.Enum):
+    """What became of it."""
+
+    EXACT = "exact"
+    """Equal to one process, forward and backward, in training and in evaluation."""
+    RANDOM = "not compared"
+    """Its forward draws random numbers in both modes."""
+    REFUSED = "refused"
+    """Not run, with a reason."""
+    WRONG = "wrong"
+    """Anything else than one process gives."""
+    CRASHED = "crashed"
+    """Neither a result nor a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One network on one grid."""
+
+    spatial: tuple[int, ...]
+    verdict: Verdict
+    result: float = 0.0
+    """Worst relative error of results and buffers."""
+    gradient: float = 0.0
+    """Of gradients."""
+    why: str = ""
+    """The reason of a refusal, or the last line of a crash."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it for a file."""
+        return asdict(self) | {"verdict": self.verdict.value}
+
+    @classmethod
+    def read(cls, document: dict[str, Any]) -> Outcome:
+        """Return what a file says."""
+        return cls(**document | {"spatial": tuple(document["spatial"]), "verdict": Verdict(document["verdict"])})
+
+
+_COLUMNS = ("network", "verdict", "results", "gradients", "whole at 128^3")
+
+
+def head(columns: Sequence[str] = _COLUMNS) -> str:
+    """Return the first two lines of a table."""
+    return "\n".join((table_row(list(columns)), table_row(["---"] * len(columns))))
+
+
+def worst(outcomes: Sequence[Outcome]) -> Outcome:
+    """Return the outcome that counts: that of the worst grid."""
+    order = list(Verdict)
+    return max(outcomes, key=lambda each: order.index(each.verdict))
+
+
+def row(title: str, outcomes: Sequence[Outcome], whole: str) -> str:
+    """Return the line of a network: the worst of its grids."""
+    counts = worst(outcomes)
+    exact = [each for each in outcomes if each.verdict in {Verdict.EXACT, Verdict.WRONG}]
+    figures = [f"{max((getattr(each, name) for each in exact), default=0.0):.0e}" for name in ("result", "gradient")]
+    verdict = counts.verdict.value + (f": {counts.why}" if counts.why else "")
+    return table_row([title, verdict, *(figures if exact else ("", "")), whole])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +138,9 @@ class Table:
 
     def counts(self, libraries: Iterable[str]) -> str:
         """Return how many networks of each library there are by verdict, and of how many a large volume runs."""
-        head = ["library", "version", "networks", *(verdict.value for verdict in Verdict), "of the exact, 128^3 runs"]
-        lines = [table_row(head), table_row(["---"] * len(head))]
+        lines = [
+            head(("library", "version", "networks", *(each.value for each in Verdict), "of the exact, 128^3 runs"))
+        ]
         for library in libraries:
             of_it = [entry for title, entry in self.entries.items() if title.startswith(f"{library} ")]
             if of_it:
@@ -86,7 +151,7 @@ class Table:
         """Return a line for each network of which something is known."""
         known = [(title, self.entries[title]) for title in titles if title in self.entries]
         lines = [row(title, entry.outcomes, entry.whole) for title, entry in known]
-        return "\n".join([table_row(list(HEADER)), table_row(["---"] * len(HEADER)), *lines])
+        return "\n".join([head(), *lines])
 
 
 def _numbers(entries: list[Entry]) -> list[str]:

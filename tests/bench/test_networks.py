@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench import networks_page
+from bench import documented, networks
 from bench.networking import child
 from bench.networking.network import Network
-from bench.networking.outcome import Outcome, Verdict, row
 from bench.networking.own import Causal, DeepSupervision, Excited, Patches
-from bench.networking.table import Entry, Table
-from bench.networking.zoo import NETWORKS
-from bench.networks import compared, main
+from bench.networking.table import Entry, Outcome, Table, Verdict, row
+from bench.networks import NETWORKS, compared, main
 from voxload.engine.exchange.in_process import LoopbackRank
 
 
@@ -152,9 +151,8 @@ def test_the_script_fills_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_the_document_has_the_last_table() -> None:
     """Nothing in it is wrong or crashed, and it is as large, as exact and as local as was asked for."""
-    text = networks_page.DOCUMENT.read_text(encoding="utf-8")
-    assert networks_page.DOCUMENTED.filled(text) == text
-    entries = list(Table.read(networks_page.LAST).entries.values())
+    assert main(["--check"]) == 0
+    entries = list(Table.read(networks.LAST).entries.values())
     verdicts = [entry.verdict for entry in entries]
     assert Verdict.WRONG not in verdicts
     assert Verdict.CRASHED not in verdicts
@@ -162,3 +160,22 @@ def test_the_document_has_the_last_table() -> None:
     assert verdicts.count(Verdict.EXACT) >= 52
     assert sum(entry.fits and entry.verdict is Verdict.EXACT for entry in entries) >= 40
     assert {outcome.spatial for entry in entries for outcome in entry.outcomes} == {(2, 1, 1), (2, 1, 2), (2, 2, 2)}
+
+
+def test_a_document_that_holds_something_else_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Written, it holds the tables, and what stands around them is left."""
+    document = tmp_path / "page.md"
+    document.write_text("Before.\n<!-- begin: bench/networks.py -->\nold\n<!-- end: bench/networks.py -->\nAfter.\n")
+    monkeypatch.setattr(documented, "ROOT", tmp_path)
+    monkeypatch.setattr(networks, "DOCUMENTED", replace(networks.DOCUMENTED, document=document))
+    assert main(["--check"]) == 1
+    assert "page.md: found other tables" in capsys.readouterr().err
+    assert main(["--write"]) == 0
+    assert main(["--check"]) == 0
+    assert main(["--page"]) == 0
+    text = document.read_text()
+    assert capsys.readouterr().out.strip() in text
+    assert text.startswith("Before.")
+    assert text.endswith("After.\n")
