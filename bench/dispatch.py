@@ -10,12 +10,11 @@ messages do not travel: what the engine does there for halos, norms and means.
 
 from __future__ import annotations
 
-import argparse
 import copy
-import json
 import sys
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -24,10 +23,10 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.arguments import number
-from bench.finding import Finding, at_most
+from bench.harness.script import finish, number, parser
 from tests.support.splitting.functional import FunctionalUNet
 from voxload import engine
+from voxload.benchmark.measure.turns import in_turns
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
@@ -40,8 +39,23 @@ _WIDTHS = (8, 16, 32)
 """Channels of the levels: those of a network that learns on two cores."""
 
 
-def measure(size: int, rounds: int) -> tuple[Finding, tuple[float, ...], float]:
-    """Return the ratios of one rank and of one of eight, round by round, and the seconds of a plain step."""
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Blocks of one size."""
+
+    size: int
+    plain_ms: float
+    """Of a step in plain torch."""
+    one_rank: float
+    """Times of that on one rank, the median."""
+    one_of_eight: float
+    """The same on one of eight."""
+    ratios: list[float]
+    """Of one rank, round by round."""
+
+
+def measure(size: int, rounds: int) -> Row:
+    """Time steps in plain torch, on one rank and on one of eight, in turns."""
     torch.manual_seed(0)
     model = FunctionalUNet(1, 2, _WIDTHS)
     x = torch.randn(1, 1, size, size, size)
@@ -59,12 +73,9 @@ def measure(size: int, rounds: int) -> tuple[Finding, tuple[float, ...], float]:
     begin = time.process_time()
     _step(model, x)
     steps = max(1, round(_LEAST / (time.process_time() - begin)))
-    found: list[dict[int, float]] = []
-    for turn in range(rounds):
-        order = [(turn + place) % len(networks) for place in range(len(networks))]
-        found.append({place: _seconds(networks[place], x, steps) for place in order})
-    ratios = [tuple(each[place] / each[0] for each in found) for place in (1, 2)]
-    return at_most(f"own forward on one rank, {size}^3", WANTED, ratios[0]), ratios[1], median(e[0] for e in found)
+    turns = in_turns(range(len(networks)), rounds, lambda place: _seconds(networks[place], x, steps))
+    one_rank, one_of_eight = (turns.ratios(place, 0) for place in (1, 2))
+    return Row(size, 1e3 * turns.median(0), median(one_rank), median(one_of_eight), list(one_rank))
 
 
 def _step(network: nn.Module, x: Tensor) -> None:
@@ -81,39 +92,18 @@ def _seconds(network: nn.Module, x: Tensor, steps: int) -> float:
 
 def main() -> int:
     """Parse the command line and run; returns 1 where one rank takes longer than asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--sizes", type=number, nargs="+", default=(16, 32, 64), help="voxels along each axis of a block"
-    )
-    parser.add_argument("--rounds", type=number, default=15, help="of which the median counts (default 15)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    words = parser.parse_args()
+    options = parser(__doc__, rounds=15)
+    options.add_argument("--sizes", type=number, nargs="+", default=(16, 32, 64), help="voxels along a block's axes")
+    words = options.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     rows = []
     for size in words.sizes:
         try:
-            finding, others, plain = measure(size, words.rounds)
+            rows.append(measure(size, words.rounds))
         except (UsageError, RuntimeError) as error:
-            parser.error(f"--sizes {size}: {error}")
-        rows.append(
-            {
-                "size": size,
-                "plain_ms": plain * 1e3,
-                "one_rank": finding.median,
-                "one_of_eight": median(others),
-                "held": finding.is_met,
-                "ratios": list(finding.figures),
-            }
-        )
-        if not words.json:
-            if size == words.sizes[0]:
-                print(f"{'block':>6} {'plain ms':>9} {'one rank':>9} {'one of 8':>9}  asked of one rank: <= {WANTED}")
-            verdict = "held" if finding.is_met else "SHORT"
-            print(f"{size:>4}^3 {plain * 1e3:>9.2f} {finding.median:>9.3f} {median(others):>9.3f}  {verdict}")
-    if words.json:
-        print(json.dumps(rows, indent=1))
-    return int(not all(row["held"] for row in rows))
+            options.error(f"--sizes {size}: {error}")
+    return finish(words, rows, lambda row: row.one_rank <= WANTED)
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def document(row: DataclassInstance) -> dict[str, Any]:
 def table(rows: Sequence[Row], is_right: Callable[[Row], bool] = lambda _: True) -> str:
     """Return rows as lines of text, a column for each field and property that is a text or a number."""
     documents = [document(row) for row in rows]
-    kept = [name for name, value in documents[0].items() if not isinstance(value, bool)]
+    kept = [name for name, value in documents[0].items() if not isinstance(value, bool | list)]
     lines = [[name.replace("_", " ") for name in kept], *([_cell(each[name]) for name in kept] for each in documents)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     sides = ["<" if isinstance(documents[0][name], str) else ">" for name in kept]
