@@ -12,8 +12,8 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import arguments
-from bench.finding import Finding
+from bench.harness import script
+from bench.harness.findings import Finding
 from bench.loading import plot, report
 from bench.loading.cases import Case, all_cases
 from bench.loading.contender import CONTENDERS, Contender
@@ -23,7 +23,7 @@ from bench.loading.launch import time_run, weigh
 from bench.loading.results import Result, Run
 from bench.loading.samples import files, store
 from bench.reading import machine, pagecache
-from bench.reading.bystanders import Bystanders
+from voxload.benchmark.measure.turns import Bystanders
 
 _FULL: dict[str, Any] = {"size": 256, "samples": 16, "rounds": 3, "steady": 4}
 _QUICK: dict[str, Any] = {"size": 64, "samples": 4, "rounds": 1, "steady": 2}
@@ -64,7 +64,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the comparison; the exit status is 1 when something that was asked for was not reached."""
     options = _parser().parse_args(words)
     console = Console(width=max(Console().width, 132))
-    with arguments.folder(options.folder) as folder:
+    with script.folder(options.folder) as folder:
         plan, missing = _plan(options, folder)
         facts = machine.describe()
         console.print(", ".join(f"{name} {value}" for name, value in facts.items()), highlight=False)
@@ -174,14 +174,14 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     contenders = tuple(CONTENDERS)
     add("--quick", action="store_true", help="few and small samples, one round: shows that it runs, proves little")
-    add("--cases", type=arguments.names(*_CASES), default=_CASES, help=f"some of {','.join(_CASES)}")
-    add("--contenders", type=arguments.names(*contenders), default=contenders, help=f"some of {','.join(contenders)}")
-    add("--size", type=arguments.number, help="voxels along each axis (256)")
-    add("--samples", type=arguments.number, help="samples (16)")
-    add("--rounds", type=arguments.number, help="times that each contender runs (3)")
-    add("--cores", type=arguments.number, default=2, help="cores, and threads or worker processes (2)")
+    add("--cases", type=script.names(*_CASES), default=_CASES, help=f"some of {','.join(_CASES)}")
+    add("--contenders", type=script.names(*contenders), default=contenders, help=f"some of {','.join(contenders)}")
+    add("--size", type=script.number, help="voxels along each axis (256)")
+    add("--samples", type=script.number, help="samples (16)")
+    add("--rounds", type=script.number, help="times that each contender runs (3)")
+    add("--cores", type=script.number, default=2, help="cores, and threads or worker processes (2)")
     add("--compute", type=float, default=0.06, help="seconds of a step of the consumer that computes (0.06)")
-    add("--steady", type=arguments.number, help="epochs with that consumer (4)")
+    add("--steady", type=script.number, help="epochs with that consumer (4)")
     add("--seed", type=int, default=7, help="seed of the shuffling (7)")
     add("--folder", type=Path, help="where samples are written, and found again; a temporary one by default")
     add("--json", type=Path, help="write every figure to this file")

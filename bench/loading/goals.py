@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.finding import Finding
+from bench.harness.findings import Finding
 from bench.loading.contender import OWN, OWN_CACHE, SINGLE, WHOLE, WORKERS
 from bench.loading.results import Result, Run
 

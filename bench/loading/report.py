@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from bench.finding import Finding
+from bench.harness.findings import Finding
 from bench.loading.contender import WORKERS
 from bench.loading.results import Result
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import arguments
+from bench.harness import script
 from bench.prefetching import plot, report
 from bench.prefetching.contender import Contender, Recipe
 from bench.prefetching.forecast import GROUPS, Link, forecast
@@ -23,8 +23,8 @@ from bench.prefetching.room import TierRoom
 from bench.prefetching.samples import FORMATS, Samples
 from bench.prefetching.served import tally
 from bench.reading import machine
-from bench.reading.bystanders import Bystanders
 from tests.support.throttle.process import ThrottledStorage, throttled_storage
+from voxload.benchmark.measure.turns import Bystanders
 from voxload.errors import UsageError
 from voxload.units import parse_bytes
 
@@ -79,7 +79,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the comparison; the exit status is 1 when something that was asked for was not reached."""
     options = _parser().parse_args(words)
     console = Console(width=max(Console().width, 132))
-    with arguments.folder(options.folder) as folder:
+    with script.folder(options.folder) as folder:
         plan = _plan(options, folder)
         facts = machine.describe()
         console.print(", ".join(f"{name} {facts[name]}" for name in ("processor", "cores", "python")), highlight=False)
@@ -187,17 +187,17 @@ def _parser() -> argparse.ArgumentParser:
     add("--quick", action="store_true", help="few and small samples, one round: shows that it runs, proves little")
     add("--contenders", type=_contenders, default=_FIELD, help=f"with commas; policies too ({_FIELD})")
     add("--format", choices=FORMATS, default="zarr", help="how samples are stored (zarr)")
-    add("--samples", type=arguments.number, help="samples (32)")
-    add("--size", type=arguments.number, help="voxels along each axis, a multiple of 4 (80)")
-    add("--epochs", type=arguments.number, default=5, help="epochs (5)")
-    add("--batch", type=arguments.number, default=2, help="samples of a batch (2)")
-    add("--threads", type=arguments.number, default=2, help="threads, or torch's worker processes, of each rank (2)")
+    add("--samples", type=script.number, help="samples (32)")
+    add("--size", type=script.number, help="voxels along each axis, a multiple of 4 (80)")
+    add("--epochs", type=script.number, default=5, help="epochs (5)")
+    add("--batch", type=script.number, default=2, help="samples of a batch (2)")
+    add("--threads", type=script.number, default=2, help="threads, or torch's worker processes, of each rank (2)")
     add("--seed", type=int, default=7, help="seed of the shuffling (7)")
     add("--bandwidth", help="bytes per second that all ranks share (16MB)")
     add("--latency", type=float, default=0.005, help="seconds that each request waits (0.005)")
     add("--compute", type=float, default=0.02, help="seconds of a step (0.02)")
     add("--train", type=float, default=0.1, help="seconds of a step of contenders with /train (0.1)")
-    add("--rounds", type=arguments.number, help="times that each contender runs (3)")
+    add("--rounds", type=script.number, help="times that each contender runs (3)")
     add("--folder", type=Path, help="where samples are written, and found again; a temporary one by default")
     add("--json", type=Path, help="write every figure to this file")
     add("--plot", type=Path, help="draw the times into this PNG file")

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from bench import arguments
+from bench.harness import script
 from bench.proving import report, told
 from bench.proving.parts import BUDGET, NAMES, Part, chosen
 from bench.proving.running import Ended, run_part, skipped
@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.gpu", description="Prove on a GPU what is said of GPUs.")
     add = parser.add_argument
     add("--device", choices=(_CUDA, _HOST), default=_CUDA, help="what to prove it on (cuda)")
-    add("--only", type=arguments.names(*NAMES), default=NAMES, metavar="PART", help=f"some of {','.join(NAMES)}")
+    add("--only", type=script.names(*NAMES), default=NAMES, metavar="PART", help=f"some of {','.join(NAMES)}")
     add("--output", type=Path, default=Path("gpu-report"), help="folder for figures, logs and pictures (gpu-report)")
     add("--seconds", type=float, default=float(BUDGET), help=f"for all parts together ({BUDGET})")
     add("--limit", type=float, help="seconds for each part, in place of its own limit")

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.reading import pagecache
-from bench.reading.bystanders import Bystanders
 from bench.reading.contender import Entry, Job, Session, Setting
+from voxload.benchmark.measure.turns import Bystanders
 
 _TRIES = 4
 """Reads of each setting before the fastest is kept."""

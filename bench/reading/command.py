@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from bench import arguments
+from bench.harness import script
 from bench.reading import cases, entrants, machine, plot, report
 from bench.reading.clock import Limits, measure
 from bench.reading.contender import Job
@@ -117,13 +117,13 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--quick", action="store_true", help="256^3, int16, chunks of 64^3, few rounds")
     add("--size", type=int, help="voxels along each axis (512)")
-    add("--formats", type=arguments.names(*LAYOUTS), default=tuple(LAYOUTS), help=f"some of {','.join(LAYOUTS)}")
-    add("--dtypes", type=arguments.names(*DTYPES), help=f"some of {','.join(DTYPES)}")
+    add("--formats", type=script.names(*LAYOUTS), default=tuple(LAYOUTS), help=f"some of {','.join(LAYOUTS)}")
+    add("--dtypes", type=script.names(*DTYPES), help=f"some of {','.join(DTYPES)}")
     add("--chunks", type=_numbers, help="extents of chunks (64,128)")
-    add("--cases", type=arguments.names(*cases.NAMES), default=cases.NAMES, help=f"some of {','.join(cases.NAMES)}")
+    add("--cases", type=script.names(*cases.NAMES), default=cases.NAMES, help=f"some of {','.join(cases.NAMES)}")
     add(
         "--peers",
-        type=arguments.names(*entrants.PEERS),
+        type=script.names(*entrants.PEERS),
         default=entrants.PEERS,
         help=f"some of {','.join(entrants.PEERS)}",
     )
