@@ -120,7 +120,10 @@ STRANGERS = 128
 GREETING = 10.0
 """Seconds in which a stranger must show it."""
 PEERS = 256
-"""Connections of peers that say nothing, at most: the one that has done so longest goes. It may come again."""
+"""Connections of peers that say nothing, at most: the one that was served longest ago goes, and may come again.
+
+Who was not served yet goes only where all others were not either.
+"""
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _BREATH = 0.1
 """Seconds."""
@@ -151,7 +154,7 @@ class Acceptor:
         self._listener = listener
         self._token, self._tls, self._serve = token, tls, serve
         self._strangers: dict[Handshake, None] = {}
-        self._peers: dict[Channel, None] = {}
+        self._peers: dict[Channel, bool] = {}  # whether it was served before
         self._back = deque[Channel]()
         self._is_closing = False
         self._bell, self._wake = socket.socketpair()
@@ -243,7 +246,7 @@ class Acceptor:
         if isinstance(found, Channel):
             del self._strangers[stranger]
             self._selector.unregister(found)
-            self._listen_to(found)
+            self._listen_to(found, was_served=False)
         else:
             self._selector.modify(stranger, found)
 
@@ -254,15 +257,17 @@ class Acceptor:
 
     def _take_back(self) -> None:
         while self._back:
-            self._listen_to(self._back.popleft())
+            self._listen_to(self._back.popleft(), was_served=True)
 
-    def _listen_to(self, channel: Channel) -> None:
+    def _listen_to(self, channel: Channel, *, was_served: bool) -> None:
         if len(self._peers) >= PEERS:
-            oldest = next(iter(self._peers))
+            # Who has just come in is about to ask, or has asked and was not looked at yet.
+            served = (each for each, served in self._peers.items() if served)
+            oldest = next(served, next(iter(self._peers)))
             del self._peers[oldest]
             self._selector.unregister(oldest)
             oldest.close()
-        self._peers[channel] = None
+        self._peers[channel] = was_served
         self._selector.register(channel, READ)
 
     def _patience(self) -> float | None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing import forkserver, resource_tracker
+from typing import Any
 
 from tests.support import processes
 
@@ -58,12 +59,14 @@ class Snapshot:
     """Names of what is open, the shared memory's among them."""
     names: dict[str, set[str]]
     """Names in the watched folders."""
+    settings: dict[str, Any]
+    """Those of torch in this thread."""
 
     @classmethod
     def take(cls, folders: tuple[str, ...]) -> Snapshot:
         """Look around; `folders` are those whose entries count."""
         names = {folder: set(os.listdir(folder)) for folder in folders}  # noqa: PTH208 - this runs around every test
-        return cls(processes.descendants(), set(threading.enumerate()), open_files(), names)
+        return cls(processes.descendants(), set(threading.enumerate()), open_files(), names, torch_settings())
 
     def left_behind(self, *, shared: str = "\0") -> list[str]:
         """Return in words what is there now and was not then; ends processes that are.
@@ -72,7 +75,7 @@ class Snapshot:
         """
         if processes.descendants() - self.children or self._running():
             gc.collect()  # what only a cycle of references keeps is not the test's
-        return [*self._processes(), *self._threads(), *self._files(f"{shared}/"), *self._names()]
+        return [*self._processes(), *self._threads(), *self._files(f"{shared}/"), *self._names(), *self._settings()]
 
     def _processes(self) -> list[str]:
         # What a process of a wider fixture starts meanwhile is that one's.
@@ -107,6 +110,10 @@ class Snapshot:
             time.sleep(0.01)  # a thread that was told to end may read a file yet
         return [f"open file {name} ({count})" for name, count in self._opened(theirs).items()]
 
+    def _settings(self) -> list[str]:
+        now = torch_settings()
+        return [f"torch's {name}: {now[name]}, before {was}" for name, was in self.settings.items() if now[name] != was]
+
     def _names(self) -> list[str]:
         return [
             f"{folder}/{name}"
@@ -114,6 +121,23 @@ class Snapshot:
             for name in sorted(set(os.listdir(folder)) - before)  # noqa: PTH208 - this runs around every test
             if not name.startswith(LASTING_FILES)
         ]
+
+
+def torch_settings() -> dict[str, Any]:
+    """Return what torch was told in this thread, and what of it decides how the next test's networks run."""
+    if "torch" not in sys.modules:
+        return {}
+    torch = sys.modules["torch"]
+    devices = ("cpu", "cuda")
+    return {
+        "gradients": torch.is_grad_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "autocast": tuple(map(torch.is_autocast_enabled, devices)),
+        "types of autocast": tuple(map(torch.get_autocast_dtype, devices)),
+        "default type": torch.get_default_dtype(),
+        "threads": torch.get_num_threads(),
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+    }
 
 
 def open_what_lasts() -> None:

@@ -20,6 +20,7 @@ from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.peer import acceptor, messages, server
 from voxload.cache.peer.address import job_token
 from voxload.cache.peer.client import TcpPeers
+from voxload.cache.peer.messages import Request, receive_head, send_request
 from voxload.cache.peer.node import NodePeers
 from voxload.cache.peer.server import PeerServer
 from voxload.cache.peer.shelf import Shelf
@@ -188,6 +189,24 @@ def test_connections_that_were_closed_meanwhile(
         for _ in range(3):
             for peers in clients:
                 assert peers.get_into(0, key, np.empty_like(block), wait=0) is Answer.GOT
+
+
+def test_who_has_not_asked_yet_is_not_sent_away(
+    memory: MemoryTier, monkeypatch: pytest.MonkeyPatch, peer_laws: ModuleType
+) -> None:
+    """Its request may be on the way, and no other connection is tried for one that was fresh."""
+    monkeypatch.setattr(acceptor, "PEERS", 2)
+    block = peer_laws.random_block((1, 4, 4, 4))
+    key = peer_laws.fresh_key(block.shape)
+    memory.put(key, block)
+    token, until = job_token(), time.monotonic() + processes.LIMIT
+    with closing(PeerServer(Shelf([memory]), token=token)) as lender, ExitStack() as stack:
+        late, *others = (stack.enter_context(closing(TcpPeers({0: lender.location}, token=token))) for _ in range(4))
+        with closing(late._connect(0, until)) as fresh:
+            for peers in others:
+                assert peers.get_into(0, key, np.empty_like(block), wait=0) is Answer.GOT
+            send_request(fresh, Request(key, block.dtype, block.shape, 0), until)
+            assert receive_head(fresh, until)[0] is Answer.GOT
 
 
 @pytest.mark.few_cases(2)

@@ -101,8 +101,9 @@ def test_every_tensor_is_where_the_volume_is(monkeypatch: pytest.MonkeyPatch) ->
 
     It needs no GPU: torch refuses to mix devices, and says where a result would be.
     """
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)  # of this device it knows nothing
-    monkeypatch.setattr(torch, "get_autocast_dtype", lambda _: torch.float32)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)  # of this device torch knows nothing
+    known = torch.get_autocast_dtype
+    monkeypatch.setattr(torch, "get_autocast_dtype", lambda kind: torch.float32 if kind == "meta" else known(kind))
     for network, shape in ((UNet3D(1, 2, widths=(2, 4, 6)), SHAPE), (CosmoFlow(32, 1, 2, dropout=0.5), (32, 32, 32))):
         world = Joint(ProcessGrid((2, 1, 1), 2))
         splits = [

@@ -75,6 +75,23 @@ def test_inference_mode(model: nn.Module) -> None:
         assert world.equals([each.clone() for each in world.loop.run(work)], wanted)
 
 
+def test_a_type_of_autocast_that_is_off_means_nothing() -> None:
+    """Neither is a plan made anew for it, nor is it a difference between ranks; threads have types of their own."""
+    world, x = World(evaluated(), shape=SHAPE), volume()
+    known = [len(net._voxload_passes.plans._plans) for net in world.nets]
+
+    def run(rank: int) -> Any:
+        before = torch.get_autocast_dtype("cpu")
+        torch.set_autocast_dtype("cpu", torch.float16 if rank else torch.float32)
+        try:
+            return world.nets[rank](world.block(rank, x))
+        finally:
+            torch.set_autocast_dtype("cpu", before)
+
+    assert world.equals(world.loop.run(run), world.whole(x))
+    assert [len(net._voxload_passes.plans._plans) for net in world.nets] == known
+
+
 def test_autocast() -> None:
     """Convolutions in bfloat16 of the values that one process gives them."""
     world, x = World(evaluated(), shape=SHAPE), volume().float()

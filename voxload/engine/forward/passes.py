@@ -23,6 +23,7 @@ from voxload.engine.forward.running import WATCH, run
 from voxload.engine.model.pytrees import leaves
 from voxload.engine.run.handshake import Greeting, agreed
 from voxload.engine.run.join import Chooser
+from voxload.engine.run.tensors import autocast_type
 from voxload.errors import InternalError, UsageError
 
 _IMAGE = 4
@@ -141,14 +142,13 @@ def first_of(given: Any) -> Tensor:
 def modes_of(network: nn.Module, inputs: Inputs) -> tuple[str, UsageError | None]:
     """Return as text what all ranks must have alike beside network and plan; and why the inputs are refused, if so."""
     device = inputs.tensors[0].device.type if inputs.tensors else "cpu"
-    casts = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
     refusal: UsageError | None = None
     try:
         described = inputs.described()
     except UsageError as error:
         described, refusal = str(error), error
     trained = tuple(weight.requires_grad for weight in network.parameters())
-    return repr((torch.is_grad_enabled(), casts, described, trained)), refusal
+    return repr((torch.is_grad_enabled(), autocast_type(device), described, trained)), refusal
 
 
 def pass_seed() -> int:

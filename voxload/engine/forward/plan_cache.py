@@ -23,6 +23,7 @@ from voxload.engine.forward.sharding import Sharding
 from voxload.engine.model.meta_runs import whole_size
 from voxload.engine.model.pytrees import token
 from voxload.engine.model.skeleton import Skeleton
+from voxload.engine.run.tensors import autocast_type
 from voxload.grid import ProcessGrid
 
 _ANEW = 4
@@ -134,15 +135,13 @@ class PlanCache:
         """
         self._skeleton.follow(network)
         cuts = inputs.cuts(blocks)
-        device = inputs.tensors[0].device.type
-        casts = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
         whole = inputs.whole(cuts)
         key = (
             token((whole.args, dict(whole.kwargs))),
             blocks,
             self._skeleton.key,
             torch.is_grad_enabled(),
-            casts,
+            autocast_type(inputs.tensors[0].device.type),
             tuple(whole.tensors),
         )
         known = self._plans.get(key)

@@ -23,6 +23,7 @@ from voxload.engine.layers.form import with_forward
 from voxload.engine.model.guards import TraceGuards
 from voxload.engine.run.handshake import Greeting, agree, agreed, ticket_of
 from voxload.engine.run.join import Chooser
+from voxload.engine.run.tensors import autocast_type
 from voxload.engine.run.torch_compile import require_whole_graph
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
@@ -220,10 +221,8 @@ class Sharded(nn.Module):
 
     def _flags(self, x: Tensor) -> int:
         """Return a number for what decides which messages there will be and what they hold."""
-        device = x.device.type
-        casts = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
         flags = (torch.is_grad_enabled(), x.requires_grad, *(weight.requires_grad for weight in self.parameters()))
-        return zlib.crc32(repr((casts, flags)).encode())
+        return zlib.crc32(repr((autocast_type(x.device.type), flags)).encode())
 
     def extra_repr(self) -> str:
         """Return the grid, for ``print``."""

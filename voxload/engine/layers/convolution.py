@@ -17,6 +17,7 @@ from voxload.engine.arithmetic.windows import Spread, Window
 from voxload.engine.layers.form import PassContext, with_forward
 from voxload.engine.layers.stencil import Stencil, at_least, cropped
 from voxload.engine.run.overlap import Layout, joined, layout_of
+from voxload.engine.run.tensors import autocast_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,7 @@ def _forward(layer: nn.Conv3d, x: Tensor, layout: Layout | None = None, context:
     if layout is None or context is None:
         return nn.Conv3d.forward(layer, x)
     weight, bias = layer.weight, layer.bias
-    device = x.device.type
-    if torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
+    if (dtype := autocast_type(x.device.type)) is not None:
         x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
     return joined(x, weight, bias, layout=layout, chooser=context.chooser, exchange=context.exchange)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -19,6 +18,7 @@ from voxload.engine.arithmetic.layer_plan import LayerPlan, Tile
 from voxload.engine.arithmetic.windows import Reach, Window, collapsed, require_fit
 from voxload.engine.layers.form import PassContext, with_forward
 from voxload.engine.run.collectives import gather
+from voxload.engine.run.tensors import autocast_type
 from voxload.errors import UsageError
 from voxload.geometry import SPATIAL_AXES
 
@@ -61,8 +61,8 @@ class Stencil:
 
     def run(self, layer: nn.Module, x: Tensor, tile: Tile, context: PassContext) -> Tensor:
         """Return this rank's block of the output, (B, C, d, h, w); see Form."""
-        if self.casts and torch.is_autocast_enabled(x.device.type):
-            x = x.to(torch.get_autocast_dtype(x.device.type))
+        if self.casts and (dtype := autocast_type(x.device.type)) is not None:
+            x = x.to(dtype)
         for part in tile.parts:
             x = gather(x, part, fill=self.fill, exchange=context.exchange)
         return self.finish(layer, x, tile)

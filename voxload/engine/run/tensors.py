@@ -11,6 +11,11 @@ _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 """Memory formats with the channels of a voxel side by side, by the number of dimensions."""
 
 
+def autocast_type(device: str) -> torch.dtype | None:
+    """Return to what autocast brings operands on a kind of device; None where it is off, and its type means nothing."""
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+
+
 def empty_like_block(x: Tensor, shape: Sequence[int]) -> Tensor:
     """Return memory of a shape, laid out as `x` is: a copy between two layouts costs several times one within one.
 

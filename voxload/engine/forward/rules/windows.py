@@ -21,7 +21,7 @@ from voxload.engine.forward.rule import Context, NoRule, Preferences, Ruling, bo
 from voxload.engine.forward.rules.slide import Slide, fetched, slide
 from voxload.engine.forward.sharding import Factor, Sharding
 from voxload.engine.run.overlap import Layout, joined, layout_of
-from voxload.engine.run.tensors import sent
+from voxload.engine.run.tensors import autocast_type, sent
 
 _LEADING = 2
 _AXES = 3
@@ -49,9 +49,7 @@ def begun(x: Tensor, given: Mapping[str, Any], slides: Sequence[Slide], here: Co
     if layout is None:
         return None
     weight, bias = given["weight"], given.get("bias")
-    device = x.device.type
-    if torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
+    if (dtype := autocast_type(x.device.type)) is not None:
         weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
     return joined(x, weight, bias, layout=layout, chooser=here.chooser, exchange=here.exchange)
 
@@ -118,8 +116,8 @@ class Windowed:
         """Fetch, call and crop; see Action."""
         given = dict(zip(self.names, args, strict=False)) | kwargs | dict(self.settings)
         x: Tensor = given.pop("input")
-        if self.casts and torch.is_autocast_enabled(x.device.type):
-            x = x.to(torch.get_autocast_dtype(x.device.type))
+        if self.casts and (dtype := autocast_type(x.device.type)) is not None:
+            x = x.to(dtype)
         if function is torch.conv3d and (found := begun(x, given, self.slides, here)) is not None:
             return found
         x = fetched(x, self.slides, here, fill=self.fill)
