@@ -96,7 +96,9 @@ def pytest_unconfigure() -> None:
 def _same_numbers(request: pytest.FixtureRequest) -> None:
     """Give a test the same random numbers in every run: weights that nobody seeded decide, once in hundreds."""
     seed = zlib.crc32(request.node.nodeid.encode())
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed asks for every kind of device first, for 1 ms
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # torch leaves it untyped
+        torch.cuda.manual_seed_all(seed)
     np.random.seed(seed)  # noqa: NPY002 - that of code which uses it
     random.seed(seed)
 

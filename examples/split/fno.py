@@ -41,8 +41,8 @@ def main() -> None:
         optimiser.step()
         if grid.rank == 0:
             print(f"step {step}, loss {loss.item()!r}")
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    dist.destroy_process_group()  # what the network holds of it is gone

@@ -11,6 +11,7 @@ tells its address by MPI, in numbers and text: nothing is pickled.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import ipaddress
 import os
@@ -135,11 +136,23 @@ _ON_GPUS = "cpu:gloo,cuda:nccl"
 """Numbers of the host travel by gloo there, too: they are asked for by the host."""
 
 
+_ended: list[Any] = []
+"""The process group that `process_group` ended last.
+
+The reducer of a DistributedDataParallel holds its group, too. If it goes last, gloo's threads are waited for by one
+that has the interpreter's lock, for which they may wait themselves: to free the tensors of the last collective. A job
+that had trained hung so, once in thousands of runs (PyTorch's issue 56297). The group's own object lets go of the lock.
+"""
+atexit.register(_ended.clear)
+
+
 @contextmanager
 def process_group(
     rank: int, world_size: int, *, timeout: timedelta, kind: str = HOST, environ: Mapping[str, str] | None = None
 ) -> Iterator[None]:
     """Initialise torch.distributed for the job's ranks, and end it afterwards; nothing for one rank.
+
+    Threads and connections of a group that was ended go with the next one, or with the process.
 
     What lies on the host travels by gloo and, where ranks compute on a `kind` of device that is no host, what lies
     there by NCCL.
@@ -158,9 +171,11 @@ def process_group(
     )
     method = {"init_method": "env://"} if store is None else {"store": store}
     backend = _ON_HOSTS if kind == HOST else _ON_GPUS
+    _ended.clear()
     dist.init_process_group(backend, rank=rank, world_size=world_size, timeout=timeout, **method)
     try:
         yield
     finally:
         if dist.is_initialized():
+            _ended.append(dist.group.WORLD)
             dist.destroy_process_group()

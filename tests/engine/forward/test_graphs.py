@@ -35,10 +35,10 @@ def _forgets() -> Iterator[None]:
     torch.compiler.reset()
 
 
-def compiled(world: World) -> list[Any]:
+def compiled(world: World, backend: str = "aot_eager") -> list[Any]:
     """Let every rank compile its network as a whole, without kernels of its own; return the networks."""
     for net in world.nets:
-        net.compile(fullgraph=True, backend="aot_eager")
+        net.compile(fullgraph=True, backend=backend)
     return world.nets
 
 
@@ -189,15 +189,16 @@ class Drawing(Net):
 
 @pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
 def test_random_numbers_are_the_same_however_a_volume_is_cut() -> None:
-    """Their seed is one that the ranks agree on in the graph."""
+    """Their seed is one that the ranks agree on in the graph, whoever runs that, with gradients or without."""
     results = []
-    for spatial in (HALVES, (1, 1, 2)):
+    for spatial, backend in ((HALVES, "aot_eager"), ((1, 1, 2), "eager")):
         world, x = World(Drawing().train(), spatial, shape=SHAPE), volume()
-        compiled(world)
+        compiled(world, backend)
 
-        def work(rank: int, world: World = world, x: Tensor = x) -> list[Tensor]:
+        def work(rank: int, world: World = world, x: Tensor = x, *, learns: bool = spatial == HALVES) -> list[Tensor]:
             torch.manual_seed(5)
-            return [world.nets[rank](world.block(rank, x)).detach() for _ in range(2)]
+            with torch.set_grad_enabled(learns):
+                return [world.nets[rank](world.block(rank, x)).detach() for _ in range(2)]
 
         rows = world.loop.run(work)
         whole = torch.full((2, *x.shape), torch.nan, dtype=torch.float64)

@@ -38,10 +38,15 @@ def random_state_kept() -> Iterator[RandomUse]:
         with torch.random.fork_rng(devices=[]):
             yield drawn
     finally:
-        # The text of numpy's leaves out most of its numbers, and has how many of them were drawn.
-        drawn.others = (python, repr(numpy)) != (random.getstate(), repr(np.random.get_state()))  # noqa: NPY002 - as above
+        drawn.others = python != random.getstate() or _comparable(numpy) != _comparable(np.random.get_state())  # noqa: NPY002 - as above
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002 - as above
+
+
+def _comparable(state: Any) -> tuple[Any, ...]:
+    """Return the state of numpy's random numbers with bytes in the place of its array."""
+    name, keys, *others = state
+    return name, keys.tobytes(), *others
 
 
 @contextmanager

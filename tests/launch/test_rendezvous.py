@@ -1,0 +1,46 @@
+"""Process groups: what is left of them when they were ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.ranks import printed_by_ranks
+
+RANKS = 2
+RANK = """
+import gc, json, os
+from datetime import timedelta
+from pathlib import Path
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from voxload.launch import rendezvous
+from voxload.launch.rendezvous import process_group
+
+def threads():
+    return sum("gloo_runloop" in place.read_text() for place in Path("/proc/self/task").glob("*/comm"))
+
+found = [threads()]
+with process_group(int(os.environ["RANK"]), 2, timeout=timedelta(minutes=10)):
+    network = DistributedDataParallel(nn.Linear(1, 1))
+    network(torch.ones(1, 1)).sum().backward()
+    found.append(threads())
+found.append(threads())
+del network
+gc.collect()
+found.append(threads())
+rendezvous._ended.clear()  # as the next group does, and the process's end
+found.append(threads())
+print(json.dumps(found))
+"""
+
+
+def test_a_group_outlives_the_networks_that_hold_it(tmp_path: Path) -> None:
+    """Whoever drops the last reference of a group waits for its threads; only the next group does so without a lock."""
+    script = tmp_path / "rank.py"
+    script.write_text(RANK)
+    for line in printed_by_ranks(script, ranks=RANKS).splitlines():
+        before, within, ended, without_network, after = json.loads(line)
+        assert before == after == 0
+        assert within == ended == without_network > 0
