@@ -24,7 +24,7 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	$(MAKE) --no-print-directory --jobs=3 lint unit wheel
 
-# Matrices and soaks, and all examples of the property tests, of which `make test` draws a third.
+# Matrices and soaks, and all examples of the property tests, of which `make test` draws a quarter.
 test-long: $(VENV)/installed
 	$(PYTEST) -m long
 	VOXLOAD_TEST_THOROUGH=1 $(PYTEST)

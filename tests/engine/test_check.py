@@ -44,7 +44,7 @@ class RandomHead(nn.Module):
     [
         (_normalised(), (9, 4, 10)),
         (UNet3D(2, 3, widths=(2, 4)), (8, 8, 8)),
-        (CosmoFlow(32, 2, 2, dropout=0.5), (32, 32, 32)),
+        pytest.param(CosmoFlow(32, 2, 2, dropout=0.5), (32, 32, 32), marks=pytest.mark.long),
     ],
     ids=["cut", "U-Net", "whole"],
 )
@@ -109,11 +109,12 @@ def test_what_is_not_verified_is_said() -> None:
 
 
 def test_a_network_is_verified_where_it_is_split() -> None:
-    """Over a volume that is smaller than the one that it is for, or the only one that it takes."""
+    """Over a volume that is smaller than the one that it is for, where none is named, or the only one that it takes."""
     grid, exchange = GRID.at(1), NoExchange(GRID.at(1))
+    layers = nn.Sequential(nn.Conv3d(1, 2, 3, padding=1), nn.BatchNorm3d(2), nn.Conv3d(2, 1, 3, padding=1))
     assert shard(UNet3D(1, 2, widths=(2, 4)), grid, shape=(512, 512, 512), verify=True, exchange=exchange) is not None
     assert shard(CosmoFlow(32, 2, 2), grid, verify=True, exchange=exchange) is not None
-    assert shard(UNet3D(1, 2, widths=(2, 4)), grid, verify=True, exchange=exchange) is not None
+    assert shard(layers, grid, verify=True, exchange=exchange) is not None
 
 
 def test_what_cannot_be_compared_says_what_to_do() -> None:

@@ -188,10 +188,11 @@ class Drawing(Net):
 
 
 @pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
-def test_random_numbers_are_the_same_however_a_volume_is_cut() -> None:
+@pytest.mark.parametrize("other", ["eager", pytest.param("aot_eager", marks=pytest.mark.long)])
+def test_random_numbers_are_the_same_however_a_volume_is_cut(other: str) -> None:
     """Their seed is one that the ranks agree on in the graph, whoever runs that, with gradients or without."""
     results = []
-    for spatial, backend in ((HALVES, "aot_eager"), ((1, 1, 2), "eager")):
+    for spatial, backend in ((HALVES, "eager"), ((1, 1, 2), other)):
         world, x = World(Drawing().train(), spatial, shape=SHAPE), volume()
         compiled(world, backend)
 
