@@ -13,6 +13,8 @@ from pathlib import Path
 
 _GROWTH = 2**26
 """Bytes of growth after which there is a full collection."""
+_ARENA_MAX = -8
+"""glibc's M_ARENA_MAX (malloc.h). Of this process alone: those that tests start have as many as a user's."""
 _STATM = Path("/proc/self/statm")
 
 
@@ -28,6 +30,8 @@ class Trimmer:
     def __init__(self) -> None:
         self._least = private_bytes()
         self._libc = ctypes.CDLL(None)
+        # Each thread of a test has an arena of its own otherwise, which stays while anything in it is used.
+        self._libc.mallopt(_ARENA_MAX, 1)
 
     def trim(self) -> None:
         """Collect garbage and give back what is free, if the process has grown by `_GROWTH` since it last did."""
