@@ -2,10 +2,10 @@
 
 A U-Net of functions takes forward and backward passes on one rank and one thread, as it is and split into one block, in
 turns, step by step. Asked for is a median ratio of at most 1.03, by the process's own time, which others on the machine
-do not lengthen. Where weights lie in memory makes steps of one and the same network differ by several per cent: each
-round has networks of its own, and what a second copy of the plain one takes beside the first says how far off a round
-is. Beside it stands what one of eight ranks takes for a block as large, whose messages do not travel: what the engine
-does there for halos, norms and means.
+do not lengthen. Two copies of one and the same network may differ by several per cent: each round has networks of its
+own, and what a second copy of the plain one takes beside the first says how far off the measure is. Beside it stands
+what one of eight ranks takes for a block as large, whose messages do not travel: what the engine does there for halos,
+norms and means.
 
     python bench/dispatch.py [--sizes 16 32 64] [--rounds 15] [--json]
 """
