@@ -8,8 +8,10 @@ import importlib.util
 import json
 import os
 import platform
+import signal
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -20,8 +22,8 @@ from bench.proving.parts import BUDGET, NAMES, Part, chosen
 from bench.proving.running import Ended, run_part, skipped
 
 _CUDA, _HOST = "cuda", "cpu"
-_STOPPED = 130
-"""Status of a program that Ctrl-C ended: 128 and the signal's number."""
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+"""Ctrl-C, and what a batch system sends: the part under way is ended, and what had ended before is told."""
 _TORCH = (2, 6)
 """The oldest that voxload takes."""
 
@@ -52,21 +54,22 @@ def main(words: Sequence[str] | None = None) -> int:
         if why := part.lacks(_is_there, gpus=gpus):
             print(f"{part.name}: skipped, it {why}", flush=True)
     ends: list[Ended] = []
-    is_stopped = False
+    stopped_by: signal.Signals | None = None
     try:
-        for ended in _prove(parts, options, gpus, faults):
-            ends.append(ended)
-            if ended.seconds:  # it was begun
-                report.show(ended)
-    except KeyboardInterrupt:  # what has ended is told all the same
-        is_stopped = True
-        print("\nstopped by Ctrl-C: these are the parts that had ended", flush=True)
+        with _stoppable():
+            for ended in _prove(parts, options, gpus, faults):
+                ends.append(ended)
+                if ended.seconds:  # it was begun
+                    report.show(ended)
+    except KeyboardInterrupt as stop:  # what has ended is told all the same
+        stopped_by = signal.Signals(*stop.args)
+        print(f"\nstopped by {stopped_by.name}: these are the parts that had ended", flush=True)
     report.show_all(ends, options.output)
     found = report.kept(earlier, report.document(ends, machine))
     document.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(f"figures, logs and pictures are in {options.output}/")
-    if is_stopped:
-        return _STOPPED
+    if stopped_by:
+        return 128 + stopped_by  # as shells have it
     return int(any(row.verdict in report.BAD for ended in ends for row in ended.rows))
 
 
@@ -88,6 +91,21 @@ def describe(device: str) -> dict[str, str]:
         "cuda": str(torch.version.cuda),
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if torch.distributed.is_nccl_available() else "none",
     }
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let each signal that ends a run raise KeyboardInterrupt, with its number."""
+
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    before = [(number, signal.signal(number, stop)) for number in _STOPS]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _prove(parts: Sequence[Part], options: argparse.Namespace, gpus: int, faults: dict[str, str]) -> Iterator[Ended]:

@@ -128,27 +128,31 @@ def test_a_part_that_hangs_loses_itself_alone(tmp_path: Path) -> None:
     assert {rows[claim].verdict for claim in _claims("decoding")} == {Verdict.SKIPPED}
 
 
-def test_ctrl_c_tells_what_had_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The parts before keep their rows, the one under way is ended, and the status is that of Ctrl-C."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_who_stops_it_is_told_what_had_ended(
+    number: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The parts before keep their rows, the one under way is ended, and the status is that of the signal."""
     log = tmp_path / running.LOG.format("several")
 
     def stop() -> None:
         until = monotonic() + processes.LIMIT
         while not (log.exists() and log.stat().st_size) and monotonic() < until:  # its first word
             sleep(0.01)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     words = ["--device", "cpu", "--only", "decoding,several", "--output", str(tmp_path), "--fault", "several=hang"]
+    words += ["--limit", str(processes.LIMIT), "--seconds", str(2 * processes.LIMIT)]
     user = threading.Thread(target=stop)
     user.start()
     try:
-        assert command.main([*words, "--limit", str(processes.LIMIT), "--seconds", str(2 * processes.LIMIT)]) == 130
+        assert command.main(words) == 128 + number
     finally:
         user.join()
     assert {name: row.verdict for name, row in _rows(tmp_path).items()} == dict.fromkeys(
         _claims("decoding"), Verdict.SKIPPED
     )
-    assert "stopped by Ctrl-C" in capsys.readouterr().out
+    assert f"stopped by {number.name}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

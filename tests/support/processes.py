@@ -66,7 +66,7 @@ def started(command: Sequence[str | os.PathLike[str]], **words: Any) -> Iterator
 
 def _end(process: subprocess.Popen[Any], before: set[int]) -> None:
     if process.poll() is None:
-        end(descendants(process.pid) | {process.pid})
+        end(_stopped(process.pid))
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -110,6 +110,23 @@ def end(pids: set[int]) -> None:
         time.sleep(0.01)
 
 
+def _stopped(root: int) -> set[int]:
+    """Stop a process and all below it, and return them.
+
+    Each is stopped before its children are looked for: one that runs may start another in between, which nobody ends.
+    """
+    found, left = set[int](), [root]
+    while left:
+        pid = left.pop()
+        found.add(pid)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            while not _is_still(pid):
+                time.sleep(0.001)
+        left += set(_children(pid)) - found
+    return found
+
+
 def ended(pids: set[int], *, patience: float) -> set[int]:
     """Return those of `pids` that do not end by themselves."""
     until = time.monotonic() + patience
@@ -144,13 +161,21 @@ def _is_alive(pid: int) -> bool:
     return _stat(pid, 0) not in (None, "Z", "X")
 
 
+def _is_still(pid: int) -> bool:
+    """Tell whether no thread of a process runs."""
+    with suppress(OSError):
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - as in `_children`
+        return all(_stat(f"{pid}/task/{thread}", 0) in (None, "T", "t", "Z", "X") for thread in threads)
+    return True
+
+
 def _session(pid: int) -> int | None:
     session = _stat(pid, 3)
     return None if session is None else int(session)
 
 
-def _stat(pid: int, field: int) -> str | None:
-    """Return a field of /proc/PID/stat, counted from behind the command's name."""
+def _stat(pid: int | str, field: int) -> str | None:
+    """Return a field of /proc/PID/stat, or of PID/task/THREAD, counted from behind the command's name."""
     try:
         with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 - this runs around every test
             return stat.read().rpartition(")")[2].split()[field]
