@@ -24,167 +24,69 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from voxload.errors import UsageError
 
 
-class Law(Protocol):
-    """A distribution of seconds; immutable, safe to share between threads."""
-
-    @property
-    def asked(self) -> float:
-        """The mean that the parameters name, in seconds."""
-        ...
-
-    @property
-    def mean(self) -> float:
-        """The mean of what is drawn, in seconds."""
-        ...
-
-    def sample(self, source: np.random.Generator) -> float:
-        """Return seconds, 0 or more."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Constant:
-    """Always the same."""
-
-    mean: float
-
-    @property
-    def asked(self) -> float:
-        """The same as `mean`."""
-        return self.mean
-
-    def sample(self, source: np.random.Generator) -> float:
-        """Return the mean."""
-        del source
-        return self.mean
-
-
-@dataclass(frozen=True, slots=True)
-class Normal:
-    """A normal distribution without its part below zero."""
+class Law:
+    """A distribution of seconds, none below zero; immutable, safe to share between threads."""
 
     asked: float
-    """Mean of the whole distribution."""
-    deviation: float
-    """Standard deviation of the whole distribution."""
+    """The mean that the parameters name."""
+    mean: float
+    """The mean of what is drawn."""
+    sample: Callable[[np.random.Generator], float]
+    """Draws seconds, 0 or more."""
 
-    def __post_init__(self) -> None:
-        if self.asked < 0:
-            raise UsageError("normal distribution", found=f"mean {self.asked:g} s", expected="0 or more")
 
-    @property
-    def mean(self) -> float:
-        """That of the part from zero on (mean plus deviation times the hazard at zero)."""
-        if not self.deviation:
-            return self.asked
-        start = -self.asked / self.deviation
-        density = math.exp(-start * start / 2) / math.sqrt(2 * math.pi)
-        return self.asked + self.deviation * density / (math.erfc(start / math.sqrt(2)) / 2)
+def _constant(seconds: float) -> Law:
+    return Law(seconds, seconds, lambda _: seconds)
 
-    def sample(self, source: np.random.Generator) -> float:
-        """Return seconds; with a mean of 0 or more, at least every second draw is kept."""
-        while (found := source.normal(self.asked, self.deviation)) < 0:
-            pass
+
+def _normal(asked: float, deviation: float) -> Law:
+    """Return a normal distribution without its part below zero; `asked` and `deviation` are those of the whole one."""
+
+    def sample(source: np.random.Generator) -> float:
+        while (found := source.normal(asked, deviation)) < 0:
+            pass  # the mean is 0 or more: at least every second draw is kept
         return float(found)
 
-
-@dataclass(frozen=True, slots=True)
-class Uniform:
-    """Every time between two is as likely."""
-
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if self.high < self.low:
-            raise UsageError("uniform distribution", found=f"{self.low:g} s to {self.high:g} s", expected="LOW,HIGH")
-
-    @property
-    def asked(self) -> float:
-        """The same as `mean`."""
-        return self.mean
-
-    @property
-    def mean(self) -> float:
-        """The middle."""
-        return (self.low + self.high) / 2
-
-    def sample(self, source: np.random.Generator) -> float:
-        """Return seconds."""
-        return float(source.uniform(self.low, self.high))
+    if not deviation:
+        return Law(asked, asked, sample)
+    # The mean of what is left: mean plus deviation times the hazard at zero.
+    start = -asked / deviation
+    density = math.exp(-start * start / 2) / math.sqrt(2 * math.pi)
+    return Law(asked, asked + deviation * density / (math.erfc(start / math.sqrt(2)) / 2), sample)
 
 
-@dataclass(frozen=True, slots=True)
-class Gamma:
-    """A gamma distribution."""
-
-    shape: float
-    """A plain number."""
-    scale: float
-    """Seconds."""
-
-    @property
-    def asked(self) -> float:
-        """The same as `mean`."""
-        return self.mean
-
-    @property
-    def mean(self) -> float:
-        """Shape times scale."""
-        return self.shape * self.scale
-
-    def sample(self, source: np.random.Generator) -> float:
-        """Return seconds."""
-        return float(source.gamma(self.shape, self.scale))
+def _uniform(low: float, high: float) -> Law:
+    if high < low:
+        raise UsageError("uniform distribution", found=f"{low:g} s to {high:g} s", expected="LOW,HIGH")
+    mean = (low + high) / 2
+    return Law(mean, mean, lambda source: float(source.uniform(low, high)))
 
 
-@dataclass(frozen=True, slots=True)
-class Exponential:
-    """An exponential distribution."""
-
-    mean: float
-
-    @property
-    def asked(self) -> float:
-        """The same as `mean`."""
-        return self.mean
-
-    def sample(self, source: np.random.Generator) -> float:
-        """Return seconds."""
-        return float(source.exponential(self.mean))
+def _gamma(shape: float, scale: float) -> Law:
+    return Law(shape * scale, shape * scale, lambda source: float(source.gamma(shape, scale)))
 
 
-@dataclass(frozen=True, slots=True)
-class Poisson:
-    """A whole number of units, Poisson distributed."""
+def _exponential(mean: float) -> Law:
+    return Law(mean, mean, lambda source: float(source.exponential(mean)))
 
-    mean: float
-    unit: float
-    """Seconds of one."""
 
-    def __post_init__(self) -> None:
-        if not self.unit:
-            raise UsageError("poisson distribution", found="a unit of 0 s", expected="more, such as 10ms")
-
-    @property
-    def asked(self) -> float:
-        """The same as `mean`."""
-        return self.mean
-
-    def sample(self, source: np.random.Generator) -> float:
-        """Return seconds: a multiple of the unit."""
-        return float(source.poisson(self.mean / self.unit)) * self.unit
+def _poisson(mean: float, unit: float = 1.0) -> Law:
+    """Return a law of multiples of `unit`, in seconds."""
+    if not unit:
+        raise UsageError("poisson distribution", found="a unit of 0 s", expected="more, such as 10ms")
+    return Law(mean, mean, lambda source: float(source.poisson(mean / unit)) * unit)
 
 
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(us|ms|s|)\s*")
+"""A number without a sign, and its unit."""
 _MOVED = 1e-4
 """Share of the mean that may go unsaid."""
 
@@ -226,55 +128,40 @@ def parse_durations(text: str) -> Durations:
     Raises UsageError for anything else, and for parameters that no such distribution has.
     """
     if ":" not in text:
-        return Durations(text, Constant(_time(text, text)))
+        return Durations(text, _constant(_time(text, text)))
     name, _, rest = text.partition(":")
     words = rest.split(",")
     known = _LAWS.get(name.strip())
     if known is None:
         raise _refused(text, f"a distribution {name!r}")
-    fewest, most, make = known
-    if not fewest <= len(words) <= most:
+    make, fewest, kinds = known
+    if not fewest <= len(words) <= len(kinds):
         raise _refused(text, f"{len(words)} parameters")
-    return Durations(text, make(text, words))
-
-
-def _normal(text: str, words: list[str]) -> Law:
-    return Normal(*(_time(text, word) for word in words))
-
-
-def _uniform(text: str, words: list[str]) -> Law:
-    return Uniform(*(_time(text, word) for word in words))
-
-
-def _gamma(text: str, words: list[str]) -> Law:
-    shape, unit = _number(text, words[0])
-    if unit:
-        raise _refused(text, f"a shape in {unit}")
-    return Gamma(shape, _time(text, words[1]))
-
-
-def _exponential(text: str, words: list[str]) -> Law:
-    return Exponential(_time(text, words[0]))
-
-
-def _poisson(text: str, words: list[str]) -> Law:
-    return Poisson(_time(text, words[0]), _time(text, words[1]) if len(words) > 1 else 1.0)
-
-
-_LAWS: dict[str, tuple[int, int, Callable[[str, list[str]], Law]]] = {
-    "normal": (2, 2, _normal),
-    "uniform": (2, 2, _uniform),
-    "gamma": (2, 2, _gamma),
-    "exponential": (1, 1, _exponential),
-    "poisson": (1, 2, _poisson),
-}
-"""By name: fewest and most parameters, and what makes the law of them."""
+    return Durations(text, make(*(parse(text, word) for parse, word in zip(kinds, words, strict=False))))
 
 
 def _time(text: str, word: str) -> float:
     """Return seconds."""
     number, unit = _number(text, word)
     return number * _UNITS[unit]
+
+
+def _shape(text: str, word: str) -> float:
+    """Return a plain number."""
+    number, unit = _number(text, word)
+    if unit:
+        raise _refused(text, f"a shape in {unit}")
+    return number
+
+
+_LAWS: dict[str, tuple[Callable[..., Law], int, tuple[Callable[[str, str], float], ...]]] = {
+    "normal": (_normal, 2, (_time, _time)),
+    "uniform": (_uniform, 2, (_time, _time)),
+    "gamma": (_gamma, 2, (_shape, _time)),
+    "exponential": (_exponential, 1, (_time,)),
+    "poisson": (_poisson, 1, (_time, _time)),
+}
+"""By name: what makes the law, its fewest parameters, and what reads each of them."""
 
 
 def _number(text: str, word: str) -> tuple[float, str]:
