@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from tests.laws.bench_loader import check_loader
 from tests.support import processes
 from voxload.benchmark.loaders import registry
 from voxload.benchmark.loaders.kind import Kind, check_installed
-from voxload.benchmark.loaders.protocol import BenchLoader, Task
+from voxload.benchmark.loaders.protocol import Task
 from voxload.benchmark.loaders.volumes import dataset_of, volumes_of
 from voxload.benchmark.workload.workload import Samples, Share, Supply, Workload
 from voxload.errors import UsageError
@@ -65,6 +67,8 @@ class Loader:
 class Wrong(Loader):
     name = "other"
 """
+NEVER = "nowhere_at_all:Never"
+"""What would make a loader that is refused before that."""
 Install = Callable[..., None]
 
 
@@ -102,6 +106,18 @@ def test_built_in_loaders_have_names() -> None:
         registry.named("pytables")
 
 
+def test_what_makes_a_loader_is_there() -> None:
+    """Names that are looked up when a loader is built are those of its module, whether or not the library is there."""
+    for kind in registry.BUILT_IN:
+        if isinstance(kind, Kind):
+            module, _, name = kind.make.partition(":")
+            spec = find_spec(f"voxload.benchmark.loaders.{module}")
+            assert spec is not None
+            assert spec.origin is not None
+            body = ast.parse(Path(spec.origin).read_text()).body
+            assert name in {node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+
+
 @pytest.mark.long
 def test_libraries_are_not_imported_before_they_are_measured() -> None:
     """Whoever measures one loader does not wait for, or hold, the others."""
@@ -112,11 +128,11 @@ def test_libraries_are_not_imported_before_they_are_measured() -> None:
 
 def test_what_is_missing_is_named_with_what_to_install(tmp_path: Path) -> None:
     """Nothing is left out in silence."""
-    kind = Kind("odd", "odd", ("numpy", "nowhere_at_all", "nowhere.deep"), ("npy",), _never)
+    kind = Kind("odd", "odd", ("numpy", "nowhere_at_all", "nowhere.deep"), ("npy",), NEVER)
     assert registry.missing(kind) == ("nowhere_at_all", "nowhere.deep")
     with pytest.raises(UsageError, match=r"no module nowhere_at_all, nowhere\.deep.*pip install nowhere_at_all"):
         kind.build(_task(store("npy", tmp_path / "samples")))
-    package = Kind("dali", "", ("nvidia.dali",), (), _never)
+    package = Kind("dali", "", ("nvidia.dali",), (), NEVER)
     if registry.missing(package):
         with pytest.raises(UsageError, match="pip install nvidia-dali-cuda120"):
             check_installed(package)
@@ -126,7 +142,7 @@ def test_what_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     """A module that is there and fails is not taken for one that is missing."""
     (tmp_path / "half_installed.py").write_text("import nowhere_at_all")
     monkeypatch.syspath_prepend(str(tmp_path))
-    kind = Kind("odd", "odd", ("half_installed",), ("npy",), _never)
+    kind = Kind("odd", "odd", ("half_installed",), ("npy",), NEVER)
     assert registry.missing(kind) == ()
     with pytest.raises(UsageError, match="half_installed, which does not start: No module named 'nowhere_at_all'"):
         check_installed(kind)
@@ -173,7 +189,7 @@ def test_what_a_loader_cannot_do_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=found):
             kind.build(_with(hdf5, supply))
-    threaded = Kind("odd", "odd", (), ("hdf5",), _never, least_threads=2)
+    threaded = Kind("odd", "odd", (), ("hdf5",), NEVER, least_threads=2)
     with pytest.raises(UsageError, match="threads of loader odd: found 1, expected 2 or more"):
         threaded.build(hdf5)
     if not torch.cuda.is_available():
@@ -188,7 +204,3 @@ def test_what_a_loader_cannot_do_is_refused(tmp_path: Path) -> None:
 
 def _with(task: Task, supply: Supply) -> Task:
     return replace(task, workload=replace(task.workload, supply=supply))
-
-
-def _never(task: Task) -> BenchLoader:
-    raise AssertionError(task)

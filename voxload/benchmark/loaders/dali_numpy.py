@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from voxload.benchmark.loaders.blocks import Cut
-from voxload.benchmark.loaders.delivery import CurrentEpoch, is_on_device
-from voxload.benchmark.loaders.kind import Kind
+from voxload.benchmark.loaders.delivery import Loading, is_on_device
 from voxload.benchmark.loaders.protocol import Task
-from voxload.benchmark.loaders.volumes import NPY
 from voxload.readers.axes import VOLUME_AXES
 
 
-class DaliLoading:
+class DaliLoading(Loading):
     """See BenchLoader.
 
     The reader takes its files in an order that is settled when its pipeline is built, so each epoch has one of its own.
@@ -25,23 +23,10 @@ class DaliLoading:
     """
 
     def __init__(self, task: Task) -> None:
+        super().__init__(task)
         self._dali: Any = importlib.import_module("nvidia.dali")  # its types differ from what it takes
-        self._supply, self._running = task.workload.supply, CurrentEpoch()
         self._paths = [volume.path for volume in task.volumes]
-        self._cut, self._size = Cut.of(task), task.workload.share.batch_size
-
-    def epoch(self, number: int, indices: tuple[int, ...]) -> Iterator[Tensor]:  # noqa: ARG002 - the contract's
-        """See BenchLoader."""
-        self._running.end()
-        return self._running.begin(self._batches(indices))
-
-    def counts(self) -> Mapping[str, Any]:
-        """See BenchLoader."""
-        return {}
-
-    def close(self) -> None:
-        """See BenchLoader."""
-        self._running.end()
+        self._cut = Cut.of(task)
 
     def _batches(self, indices: tuple[int, ...]) -> Generator[Tensor]:
         pipeline = self._pipeline([self._paths[index] for index in indices])
@@ -96,6 +81,3 @@ class DaliLoading:
                     stored[(slice(None), *place)] = voxels[(slice(None), *source)]
         named, axes = (stored, cut.axes) if "C" in cut.axes else (stored.unsqueeze(1), "C" + cut.axes)
         return named.permute(0, *(1 + axes.index(axis) for axis in VOLUME_AXES)).contiguous()
-
-
-KIND = Kind("dali", "DALI numpy reader", ("nvidia.dali",), (NPY,), DaliLoading, least_threads=1, native_only=(NPY,))

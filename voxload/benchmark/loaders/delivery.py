@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import Any
 
 from torch import Tensor
 from torch.utils.data import Sampler
 
+from voxload.benchmark.loaders.protocol import Task
 from voxload.benchmark.workload.workload import Supply
 
 
@@ -23,18 +26,36 @@ class GivenOrder(Sampler[int]):
         return len(self.indices)
 
 
-class CurrentEpoch:
-    """Holds the epoch that was begun last, and ends it; used by one thread."""
+class Loading(ABC):
+    """Holds the epoch that was begun last, and ends it; see BenchLoader.
 
-    def __init__(self) -> None:
+    A subclass says what the batches of an epoch are, and closes what it has opened.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._supply = task.workload.supply
+        self._size = task.workload.share.batch_size
         self._epoch: Generator[Tensor] | None = None
 
-    def begin(self, epoch: Generator[Tensor]) -> Generator[Tensor]:
-        """Note an epoch whose batches are about to be taken, and return it."""
-        self._epoch = epoch
-        return epoch
+    def epoch(self, number: int, indices: tuple[int, ...]) -> Iterator[Tensor]:  # noqa: ARG002 - the contract's
+        """See BenchLoader."""
+        self._end()
+        self._epoch = self._batches(indices)
+        return self._epoch
 
-    def end(self) -> None:
+    def counts(self) -> Mapping[str, Any]:
+        """See BenchLoader; other libraries count nothing."""
+        return {}
+
+    def close(self) -> None:
+        """See BenchLoader; subclasses close what they have opened."""
+        self._end()
+
+    @abstractmethod
+    def _batches(self, indices: tuple[int, ...]) -> Generator[Tensor]:
+        """Return the batches of an epoch, each where it is wanted; the epoch before has ended."""
+
+    def _end(self) -> None:
         """End the epoch under way, if there is one, with all that it holds."""
         epoch, self._epoch = self._epoch, None
         if epoch is not None:

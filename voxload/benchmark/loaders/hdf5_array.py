@@ -1,11 +1,12 @@
-"""Hdf5Array: an HDF5 dataset through h5py, as somebody who knows it well reads blocks of it."""
+"""Hdf5Array: an HDF5 dataset through h5py, as somebody who knows it well reads blocks of it; its loaders."""
 
 from __future__ import annotations
 
 import h5py
 
-from voxload.benchmark.loaders.blocks import Slices, chunk_bytes
-from voxload.benchmark.loaders.protocol import Volume
+from voxload.benchmark.loaders.block_loading import MappedArray, PlainLoading, TorchLoading
+from voxload.benchmark.loaders.blocks import BlockReader, Slices, Stored, chunk_bytes
+from voxload.benchmark.loaders.protocol import Task, Volume
 from voxload.readers.protocol import Volume as Array
 
 
@@ -31,3 +32,24 @@ class Hdf5Array:
     def close(self) -> None:
         """See Stored."""
         self._file.close()
+
+
+def read_whole(volume: Volume) -> Stored:
+    """Open a file, read all of its dataset into a new array, and close it."""
+    with h5py.File(volume.path, "r") as file:
+        return MappedArray(file[volume.dataset][()])
+
+
+def torch_h5py(task: Task) -> TorchLoading:
+    """Return what reads blocks by torch's loader."""
+    return TorchLoading(task, BlockReader(task, Hdf5Array))
+
+
+def torch_h5py_whole(task: Task) -> TorchLoading:
+    """Return what reads whole samples by torch's loader, and cuts blocks out of them."""
+    return TorchLoading(task, BlockReader(task, read_whole, most_open=0))
+
+
+def h5py_alone(task: Task) -> PlainLoading:
+    """Return what reads blocks in the consumer's thread."""
+    return PlainLoading(task, BlockReader(task, Hdf5Array))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import resolve_name
 
 import numpy as np
 import torch
@@ -27,8 +27,8 @@ class Kind:
     title: str
     needs: tuple[str, ...]
     formats: tuple[str, ...]
-    make: Callable[[Task], BenchLoader]
-    """Makes the loader of a task that it can do."""
+    make: str
+    """``module:name``, in this package, of what makes the loader of a task that it can do; imported no earlier."""
     least_threads: int = 0
     """Fewest threads or worker processes that it works with."""
     keeps_memory: bool = False
@@ -41,7 +41,8 @@ class Kind:
         check_installed(self)
         self._check_supply(task)
         self._check_volumes(task.volumes)
-        return self.make(task)
+        loader: BenchLoader = resolve_name(f"{__package__}.{self.make}")(task)
+        return loader
 
     def _check_supply(self, task: Task) -> None:
         supply = task.workload.supply

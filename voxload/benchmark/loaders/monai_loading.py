@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator
 from typing import Any
 
 import monai.transforms
@@ -12,9 +12,9 @@ from monai.data import CacheDataset, ThreadDataLoader
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from voxload.benchmark.loaders.block_loading import open_hdf5
 from voxload.benchmark.loaders.blocks import BlockReader
-from voxload.benchmark.loaders.delivery import CurrentEpoch, GivenOrder, delivered, is_on_device
+from voxload.benchmark.loaders.delivery import GivenOrder, Loading, delivered, is_on_device
+from voxload.benchmark.loaders.hdf5_array import Hdf5Array
 from voxload.benchmark.loaders.protocol import Task
 
 
@@ -29,7 +29,7 @@ class ReadBlock(monai.transforms.Transform):
 
     def __call__(self, data: int) -> Tensor:
         """Return the block; safe to call from many threads, for each call opens the file for itself."""
-        blocks = BlockReader(self._task, open_hdf5)
+        blocks = BlockReader(self._task, Hdf5Array)
         try:
             out = np.zeros(blocks.cut.volume_shape, blocks.cut.dtype)
             blocks.read_into(data, out)
@@ -38,7 +38,7 @@ class ReadBlock(monai.transforms.Transform):
         return torch.from_numpy(out)
 
 
-class MonaiLoading:
+class MonaiLoading(Loading):
     """See BenchLoader.
 
     As many blocks are cached, by threads when it is made, as fit this rank's part of the node's memory. Where all do, a
@@ -46,8 +46,9 @@ class MonaiLoading:
     """
 
     def __init__(self, task: Task) -> None:
-        supply, count = task.workload.supply, len(task.volumes)
-        cut = BlockReader(task, open_hdf5).cut
+        super().__init__(task)
+        supply, count = self._supply, len(task.volumes)
+        cut = BlockReader(task, Hdf5Array).cut
         kept = min(count, supply.memory // task.node_ranks // cut.nbytes)
         workers = 0 if kept == count else supply.threads
         data: Any = CacheDataset(
@@ -58,10 +59,10 @@ class MonaiLoading:
             progress=False,
             copy_cache=False,
         )
-        self._supply, self._asked, self._running = supply, GivenOrder(), CurrentEpoch()
+        self._asked = GivenOrder()
         self._loader: Any = ThreadDataLoader(
             data,
-            batch_size=task.workload.share.batch_size,
+            batch_size=self._size,
             sampler=self._asked,
             collate_fn=default_collate,
             num_workers=workers,
@@ -70,17 +71,11 @@ class MonaiLoading:
             pin_memory=is_on_device(supply),
         )
 
-    def epoch(self, number: int, indices: tuple[int, ...]) -> Iterator[Tensor]:  # noqa: ARG002 - the contract's
-        """See BenchLoader."""
-        self._running.end()
-        self._asked.indices = indices
-        return self._running.begin(delivered(self._loader, self._supply))
-
-    def counts(self) -> Mapping[str, Any]:
-        """See BenchLoader."""
-        return {}
-
     def close(self) -> None:
         """See BenchLoader; worker processes end with the loader."""
-        self._running.end()
+        super().close()
         self._loader = ()
+
+    def _batches(self, indices: tuple[int, ...]) -> Generator[Tensor]:
+        self._asked.indices = indices
+        return delivered(self._loader, self._supply)

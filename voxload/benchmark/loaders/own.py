@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
-from voxload.benchmark.loaders.delivery import CurrentEpoch, is_on_device
+from voxload.benchmark.loaders.delivery import Loading, is_on_device
 from voxload.benchmark.loaders.protocol import Task, epoch_indices, group_sampler
 from voxload.benchmark.loaders.volumes import HDF5, NPY, RAW, ZARR2, ZARR3, dataset_of
 from voxload.data.dataset import VolumeDataset
@@ -46,7 +46,7 @@ _ALONE = ("auto", "none")
 """What may be said of peers where some ranks are absent: nothing comes from any then."""
 
 
-class OwnLoading:
+class OwnLoading(Loading):
     """See BenchLoader.
 
     The order is that of the sampler over sample groups, which the loader can foresee; it refuses others. Where only
@@ -54,8 +54,9 @@ class OwnLoading:
     """
 
     def __init__(self, task: Task) -> None:
+        super().__init__(task)
         workload, data = task.workload, task.data
-        self._task, self._running = task, CurrentEpoch()
+        self._task = task
         self._own: VolumeDataset | None = None
         is_alone = not is_whole(task.grid)
         if is_alone:
@@ -63,7 +64,7 @@ class OwnLoading:
         self._sampler = group_sampler(workload.share, len(data), task.grid)
         self._loader: DataLoader[Any] = DataLoader(
             data,
-            workload.share.batch_size,
+            self._size,
             sampler=self._sampler,
             num_workers=workload.supply.threads,
             prefetch_factor=workload.supply.prefetch,
@@ -73,18 +74,17 @@ class OwnLoading:
 
     def epoch(self, number: int, indices: tuple[int, ...]) -> Iterator[Tensor]:
         """See BenchLoader; raises UsageError for an order that is not the workload's."""
-        self._running.end()
-        share = self._task.workload.share
-        whole = epoch_indices(share, len(self._task.data), self._task.grid, number)
+        self._end()
+        whole = epoch_indices(self._task.workload.share, len(self._task.data), self._task.grid, number)
         is_cut = len(indices) < len(whole)
-        if indices != whole[: len(indices)] or (is_cut and len(indices) % share.batch_size):
+        if indices != whole[: len(indices)] or (is_cut and len(indices) % self._size):
             raise UsageError(
                 f"order of epoch {number}",
                 found="other samples than the seed gives",
                 expected="the first batches of voxload.benchmark.loaders.protocol.epoch_indices",
             )
         self._sampler.set_epoch(number)
-        return self._running.begin(self._batches(-(-len(indices) // share.batch_size)))
+        return super().epoch(number, indices)
 
     def counts(self) -> Mapping[str, Any]:
         """See BenchLoader."""
@@ -97,12 +97,13 @@ class OwnLoading:
 
     def close(self) -> None:
         """See BenchLoader; files of the task's own data set stay open."""
-        self._running.end()
+        super().close()
         self._loader.close()
         if self._own is not None:
             self._own.close()
 
-    def _batches(self, steps: int) -> Generator[Tensor]:
+    def _batches(self, indices: tuple[int, ...]) -> Generator[Tensor]:
+        steps = -(-len(indices) // self._size)
         for (batch,) in islice(self._loader, steps):
             yield batch
             del batch

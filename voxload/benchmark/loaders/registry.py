@@ -1,48 +1,14 @@
-"""Registry: which loaders there are. None of them imports the library that it measures before it is built.
-
-None of them imports the library that it measures before it is built.
-"""
+"""Registry: which loaders there are. None of them imports the library that it measures before it is built."""
 
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
 
-from voxload.benchmark.loaders import (
-    block_loading,
-    dali_numpy,
-    own,
-)
+from voxload.benchmark.loaders import own
 from voxload.benchmark.loaders.kind import Kind, check_installed, missing
-from voxload.benchmark.loaders.protocol import BenchLoader, LoaderKind, Task
-from voxload.benchmark.loaders.volumes import HDF5, ZARR2, ZARR3
+from voxload.benchmark.loaders.protocol import LoaderKind
+from voxload.benchmark.loaders.volumes import HDF5, NPY, RAW, ZARR2, ZARR3
 from voxload.errors import UsageError
-
-
-def _make_monai(task: Task) -> BenchLoader:
-    from voxload.benchmark.loaders.monai_loading import MonaiLoading  # noqa: PLC0415 - imports the library, for seconds
-
-    return MonaiLoading(task)
-
-
-MONAI = Kind(
-    "monai",
-    "MONAI CacheDataset",
-    ("monai", "h5py"),
-    (HDF5,),
-    _make_monai,
-    least_threads=1,
-    keeps_memory=True,
-)
-
-
-def _make_tensorstore(task: Task) -> BenchLoader:
-    from voxload.benchmark.loaders.tensorstore_loading import TensorstoreLoading  # noqa: PLC0415 - imports the library
-
-    return TensorstoreLoading(task)
-
-
-TENSORSTORE = Kind("tensorstore", "tensorstore", ("tensorstore",), (ZARR2, ZARR3), _make_tensorstore, least_threads=1)
-
 
 __all__ = ["BUILT_IN", "ENTRY_POINTS", "check_installed", "kinds", "missing", "named"]
 
@@ -50,15 +16,45 @@ ENTRY_POINTS = "voxload.benchmark"
 """Entry-point group: each entry names a class without arguments that keeps the LoaderKind contract."""
 BUILT_IN: tuple[LoaderKind, ...] = (
     own.KIND,
-    block_loading.TORCH_H5PY,
-    block_loading.TORCH_H5PY_WHOLE,
-    block_loading.H5PY_ALONE,
-    block_loading.TORCH_ZARR,
-    block_loading.TORCH_ZARRS,
-    block_loading.TORCH_NPY,
-    TENSORSTORE,
-    MONAI,
-    dali_numpy.KIND,
+    Kind("torch-h5py", "torch DataLoader, h5py blocks", ("h5py",), (HDF5,), "hdf5_array:torch_h5py"),
+    Kind("torch-h5py-whole", "torch DataLoader, h5py whole samples", ("h5py",), (HDF5,), "hdf5_array:torch_h5py_whole"),
+    Kind("h5py", "h5py, one thread", ("h5py",), (HDF5,), "hdf5_array:h5py_alone"),
+    Kind("torch-zarr", "torch DataLoader, zarr-python", ("zarr",), (ZARR2, ZARR3), "zarr_array:torch_zarr"),
+    Kind(
+        "torch-zarrs",
+        "torch DataLoader, zarrs",
+        ("zarr", "zarrs"),
+        (ZARR2, ZARR3),
+        "zarr_array:torch_zarrs",
+        native_only=(ZARR2,),
+    ),
+    Kind("torch-npy", "torch DataLoader, numpy memory maps", (), (NPY, RAW), "block_loading:torch_npy"),
+    Kind(
+        "tensorstore",
+        "tensorstore",
+        ("tensorstore",),
+        (ZARR2, ZARR3),
+        "tensorstore_loading:TensorstoreLoading",
+        least_threads=1,
+    ),
+    Kind(
+        "monai",
+        "MONAI CacheDataset",
+        ("monai", "h5py"),
+        (HDF5,),
+        "monai_loading:MonaiLoading",
+        least_threads=1,
+        keeps_memory=True,
+    ),
+    Kind(
+        "dali",
+        "DALI numpy reader",
+        ("nvidia.dali",),
+        (NPY,),
+        "dali_numpy:DaliLoading",
+        least_threads=1,
+        native_only=(NPY,),
+    ),
 )
 """Loaders of this package."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from voxload.benchmark.loaders.blocks import MOST_OPEN, Cut
-from voxload.benchmark.loaders.delivery import CurrentEpoch, delivered, is_on_device
+from voxload.benchmark.loaders.delivery import Loading, delivered, is_on_device
 from voxload.benchmark.loaders.protocol import Task
 from voxload.benchmark.loaders.volumes import ZARR2
 from voxload.readers.protocol import Volume as Array
@@ -22,11 +22,11 @@ _CACHE = 16 << 20
 """Bytes of its cache: shard indices stay in it; of chunks, which are needed once an epoch, it can hold few."""
 
 
-class TensorstoreLoading:
+class TensorstoreLoading(Loading):
     """See BenchLoader; as many batches are under way for each thread as torch would have for each worker."""
 
     def __init__(self, task: Task) -> None:
-        self._supply, self._running = task.workload.supply, CurrentEpoch()
+        super().__init__(task)
         threads = self._supply.threads
         self._context = tensorstore.Context(
             {
@@ -36,24 +36,18 @@ class TensorstoreLoading:
             }
         )
         self._volumes, self._cut = task.volumes, Cut.of(task)
-        self._size, self._ahead = task.workload.share.batch_size, self._supply.prefetch * threads
+        self._ahead = self._supply.prefetch * threads
         self._open: OrderedDict[int, Any] = OrderedDict()
-
-    def epoch(self, number: int, indices: tuple[int, ...]) -> Iterator[Tensor]:  # noqa: ARG002 - the contract's
-        """See BenchLoader."""
-        self._running.end()
-        return self._running.begin(delivered(self._batches(indices), self._supply))
-
-    def counts(self) -> Mapping[str, Any]:
-        """See BenchLoader."""
-        return {}
 
     def close(self) -> None:
         """See BenchLoader; its threads are the library's, and last as long as the process."""
-        self._running.end()
+        super().close()
         self._open.clear()
 
-    def _batches(self, indices: tuple[int, ...]) -> Iterator[Tensor]:
+    def _batches(self, indices: tuple[int, ...]) -> Generator[Tensor]:
+        return delivered(self._read(indices), self._supply)
+
+    def _read(self, indices: tuple[int, ...]) -> Iterator[Tensor]:
         batches = iter([indices[at : at + self._size] for at in range(0, len(indices), self._size)])
         under_way = deque(self._ask(batch) for batch in islice(batches, self._ahead))
         while under_way:

@@ -1,15 +1,17 @@
-"""ZarrArray: an array through zarr-python, by its own pipeline of codecs or by that of zarrs."""
+"""ZarrArray: an array through zarr-python, by its own pipeline of codecs or by that of zarrs; its loaders."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import zarr
 from zarr.core.buffer import cpu
 
-from voxload.benchmark.loaders.blocks import Slices
-from voxload.benchmark.loaders.protocol import Volume
+from voxload.benchmark.loaders.block_loading import TorchLoading
+from voxload.benchmark.loaders.blocks import BlockReader, Slices
+from voxload.benchmark.loaders.protocol import Task, Volume
 from voxload.readers.protocol import Volume as Array
 
 _ONE_CORE = {"threading.max_workers": 1}
@@ -53,3 +55,13 @@ class ZarrArray:
 
     def close(self) -> None:
         """See Stored; it holds no files."""
+
+
+def torch_zarr(task: Task) -> TorchLoading:
+    """Return what reads blocks by torch's loader and zarr-python."""
+    return TorchLoading(task, BlockReader(task, partial(ZarrArray, is_zarrs=False)))
+
+
+def torch_zarrs(task: Task) -> TorchLoading:
+    """Return what reads blocks by torch's loader, zarr-python and zarrs."""
+    return TorchLoading(task, BlockReader(task, partial(ZarrArray, is_zarrs=True)))
