@@ -17,6 +17,7 @@ import torch
 
 from voxload.benchmark.dlio.records import Cut, RecordDataset, records_of
 from voxload.benchmark.dlio.settings import Options, Settings
+from voxload.benchmark.loaders.delivery import GivenOrder
 from voxload.errors import InternalError
 from voxload.grid import ProcessGrid
 from voxload.loader.dataloader import DataLoader
@@ -41,19 +42,6 @@ def by_thread(listed: Mapping[int, Sequence[tuple[int, str, int]]], batch_size: 
     """Return the samples that DLIO's iterative sampler lists for each of its threads, batch by batch in turns."""
     orders = [[(path, int(place)) for _, path, place in listed[thread]] for thread in sorted(listed)]
     return in_turns(orders, batch_size)
-
-
-class EpochOrder:
-    """A sampler for torch's loader that yields what was put into it last."""
-
-    def __init__(self) -> None:
-        self.indices: Sequence[int] = ()
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.indices)
-
-    def __len__(self) -> int:
-        return len(self.indices)
 
 
 def _pieces(order: Sequence[Any], size: int) -> Iterator[tuple[Any, ...]]:
@@ -107,7 +95,7 @@ class Supply:
         self._data = RecordDataset(sorted(set(files)), records, Cut.of(plan.options, plan.grid))
         self._number = {path: number for number, path in enumerate(self._data.files)}
         self._per_file = settings.per_file
-        self._order = EpochOrder()
+        self._order = GivenOrder()
         self._loader: DataLoader[list[Item]] = DataLoader(
             self._data,
             batch_size=plan.group_batch,
@@ -128,7 +116,7 @@ class Supply:
         """Return an iterator over the batches of an epoch; raises InternalError for files that are not known."""
         if not self.has(order):
             raise InternalError("order of an epoch", found="files that are not the supply's", expected="those alone")
-        self._order.indices = [self._number[path] * self._per_file + place for path, place in order]
+        self._order.indices = tuple(self._number[path] * self._per_file + place for path, place in order)
         return iter(self._loader)
 
     def counts(self) -> Mapping[str, Any]:
