@@ -19,7 +19,7 @@ from voxload.benchmark.generate.storage import Codec, Storage, StoreFormat
 from voxload.benchmark.measure.document import Document
 from voxload.benchmark.measure.rank_group import RankGroup
 from voxload.benchmark.run.job import Request, fit, run_benchmark
-from voxload.benchmark.run.launch import launch_benchmark
+from voxload.benchmark.run.launch import launch_benchmark, request_json, request_of
 from voxload.benchmark.workload.workload import Coldness, Emulation, Length, Samples, Share, Supply, Workload
 from voxload.errors import DataError, UsageError
 
@@ -165,3 +165,8 @@ def test_what_does_not_fit_is_refused(data: Path) -> None:
     with pytest.raises(DataError, match="workload"):
         Workload.from_json("{}")
     assert Workload.from_json(_workload(data).to_json()) == _workload(data)
+    request = Request(_workload(data, length=Length(seconds=3)), repeats=2, command=("voxload", "bench"))
+    assert request_of(request_json(request)) == request
+    for text in ("{}", "torn", request_json(request).replace("repeats", "times")):
+        with pytest.raises(DataError, match="expected JSON of Request"):
+            request_of(text)

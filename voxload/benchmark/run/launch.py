@@ -15,11 +15,10 @@ from typing import Any
 from voxload.benchmark.measure.document import Document
 from voxload.benchmark.measure.rank_group import rank_group
 from voxload.benchmark.run.job import Request, fit, run_benchmark
-from voxload.benchmark.workload.workload import Workload
-from voxload.errors import DataError, InternalError, UsageError
-from voxload.files.regular import parse_json
+from voxload.errors import InternalError, UsageError
 from voxload.grid import launched_as
 from voxload.launch.processes import Hear, emit, launch_ranks, run_rank
+from voxload.launch.wire import decode, encode
 
 
 def launch_benchmark(
@@ -83,17 +82,12 @@ def work(text: str) -> None:
 
 def request_json(request: Request) -> str:
     """Return a request as JSON."""
-    workload = json.loads(request.workload.to_json())
-    return json.dumps({"workload": workload, "repeats": request.repeats, "command": list(request.command)})
+    return encode(request).decode()
 
 
 def request_of(text: str) -> Request:
     """Return the request that `request_json` wrote; raises DataError on anything else."""
-    try:
-        values: dict[str, Any] = parse_json(text)
-        return Request(Workload.from_dict(values["workload"]), values["repeats"], tuple(values["command"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError("benchmark request", found=str(error), expected="JSON as request_json writes it") from error
+    return decode(text.encode(), Request)
 
 
 if __name__ == "__main__":
