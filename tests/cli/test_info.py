@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,17 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from tests.support import processes
 from voxload.cli.main import run
 from voxload.convert import convert
+
+LOADED = """
+import sys
+from voxload.cli.main import run
+status = run(sys.argv[1:])
+print("loaded", *sorted({"matplotlib", "torch"} & sys.modules.keys()))
+sys.exit(status)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +124,11 @@ def test_a_picture_is_drawn(universe: Path, tmp_path: Path, capsys: pytest.Captu
     assert pixels.shape[1] > 2 * pixels.shape[0]
     thirds = np.array_split(pixels[..., :3], 3, axis=1)
     assert all(third.std() > 0.1 for third in thirds)
+
+
+def test_only_a_picture_waits_for_what_draws(universe: Path, tmp_path: Path) -> None:
+    """What draws takes a second: it is loaded with --plot and not before; torch is not loaded at all."""
+    call = ["info", str(universe / "converted" / "u.zarr")]
+    for arguments, loaded in ((call, "loaded"), ([*call, "--plot", str(tmp_path / "p.png")], "loaded matplotlib")):
+        done = processes.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1] == loaded

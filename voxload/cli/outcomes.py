@@ -8,12 +8,10 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from voxload.files.atomic import replacing
+from voxload.files.pictures import blank, write_png
 from voxload.prefetch.events import SourceKind
 from voxload.prefetch.simulate import Outcome
 from voxload.prefetch.simulation.bound import Bound
@@ -88,7 +86,7 @@ def draw_policies(panels: Sequence[Panel], path: Path, *, title: str) -> None:
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     most = max(len(panel.outcomes) for panel in panels)
-    figure = Figure(figsize=(6.8 * columns, 1.2 + rows * (1.5 + 0.36 * most)), layout="constrained")
+    figure = blank(6.8 * columns, 1.2 + rows * (1.5 + 0.36 * most))
     figure.suptitle(title, fontsize=12)
     places = np.atleast_1d(figure.subplots(rows, columns)).ravel()
     for axes, panel in zip(places, panels, strict=False):
@@ -97,9 +95,7 @@ def draw_policies(panels: Sequence[Panel], path: Path, *, title: str) -> None:
         axes.set_visible(False)
     handles, labels = places[0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, ncols=3, fontsize=9, loc="outside lower center")
-    FigureCanvasAgg(figure)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=130)
+    write_png(figure, path)
 
 
 def _draw(axes: Axes, panel: Panel) -> None:

@@ -1,30 +1,24 @@
-"""Plots: the pictures of samples and of training runs, drawn without a display.
+"""Plots: the pictures of samples and of training runs, drawn without a display, in any thread.
 
-matplotlib's object interface only, no pyplot: nothing here touches its global state, so reports may be drawn
-from any thread. Each function writes one PNG that appears whole or not at all.
+Each function writes one PNG that appears whole or not at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
-from voxload.files.atomic import replacing
-from voxload.geometry import SPATIAL_AXES, Box
+from voxload.files.pictures import Plane, blank, draw_slices, scale_label, show_plane, write_png
+from voxload.geometry import Box
 from voxload.grid import ProcessGrid
 from voxload.text import drawn
 from voxload.training.result import DiceBaseline, TrainingResult
 
-Plane = npt.NDArray[Any]
-"""A two-dimensional cut through a volume."""
+__all__ = ["draw_blocks", "draw_classes", "draw_learning", "draw_slices", "draw_timeline"]
 
 _BLUE, _ORANGE, _GREY = "#1f5fa8", "#e07b20", "#8a8f98"
 _EDGE = "#21e0d6"
@@ -32,19 +26,6 @@ _BINS = 240
 """Bins of a timeline: steps are shorter than a pixel, so their shares of a few pixels are drawn."""
 _ROW = 0.76
 """Height of a rank's row in a timeline."""
-
-
-def draw_slices(planes: Sequence[Plane], path: Path, *, title: str) -> None:
-    """Draw the three central planes of a volume, normal to D, H and W."""
-    figure = Figure(figsize=(12.5, 4.6), layout="constrained")
-    panels = figure.subplots(1, len(planes))
-    figure.suptitle(drawn(title), fontsize=11)
-    for axis, (panel, plane) in enumerate(zip(np.atleast_1d(panels), planes, strict=True)):
-        rows, columns = (letter for letter in SPATIAL_AXES if letter != SPATIAL_AXES[axis])
-        image = _show(panel, plane)
-        panel.set(title=f"centre of {SPATIAL_AXES[axis]}", xlabel=f"{columns} (voxels)", ylabel=f"{rows} (voxels)")
-        figure.colorbar(image, ax=panel, shrink=0.85, label=_scale_label(plane))
-    _save(figure, path)
 
 
 def draw_blocks(plane: Plane, path: Path, *, grid: ProcessGrid, shape: Sequence[int], depth: int) -> None:
@@ -63,9 +44,9 @@ def draw_blocks(plane: Plane, path: Path, *, grid: ProcessGrid, shape: Sequence[
     depth
         Index of the plane along W.
     """
-    figure = Figure(figsize=(6.6, 5.8), layout="constrained")
+    figure = blank(6.6, 5.8)
     panel = figure.subplots()
-    image = _show(panel, plane)
+    image = show_plane(panel, plane)
     at_plane = Box((0, 0, depth), (shape[0], shape[1], depth + 1))
     for rank in grid.group_ranks:
         part = grid.at(rank).block(shape).intersect(at_plane)
@@ -92,13 +73,13 @@ def draw_blocks(plane: Plane, path: Path, *, grid: ProcessGrid, shape: Sequence[
         xlim=(-1, plane.shape[1]),
         ylim=(plane.shape[0], -1),
     )
-    figure.colorbar(image, ax=panel, shrink=0.9, label=_scale_label(plane))
-    _save(figure, path)
+    figure.colorbar(image, ax=panel, shrink=0.9, label=scale_label(plane))
+    write_png(figure, path)
 
 
 def draw_learning(result: TrainingResult, path: Path) -> None:
     """Draw loss by epoch, and each target's error, or class's Dice, on held-out samples beside what is not learnt."""
-    figure = Figure(figsize=(11, 4.4), layout="constrained")
+    figure = blank(11, 4.4)
     losses, judged = figure.subplots(1, 2)
     numbers = range(1, len(result.epochs) + 1)
     losses.plot(numbers, [epoch.training_loss for epoch in result.epochs], "o-", color=_BLUE, label="training")
@@ -113,7 +94,7 @@ def draw_learning(result: TrainingResult, path: Path) -> None:
     for panel in (losses, judged):
         panel.xaxis.get_major_locator().set_params(integer=True)
         _tidy(panel)
-    _save(figure, path)
+    write_png(figure, path)
 
 
 def _draw_errors(panel: Axes, result: TrainingResult) -> None:
@@ -156,24 +137,24 @@ def draw_classes(volume: Plane, maps: Mapping[str, Plane], path: Path, *, title:
     title
         What stands above all.
     """
-    figure = Figure(figsize=(4.1 * (1 + len(maps)), 4.4), layout="constrained")
+    figure = blank(4.1 * (1 + len(maps)), 4.4)
     first, *others = np.atleast_1d(figure.subplots(1, 1 + len(maps)))
     figure.suptitle(drawn(title), fontsize=11)
-    image = _show(first, volume)
+    image = show_plane(first, volume)
     first.set(title="volume", xlabel="voxels", ylabel="voxels")
-    figure.colorbar(image, ax=first, shrink=0.8, label=_scale_label(volume))
+    figure.colorbar(image, ax=first, shrink=0.8, label=scale_label(volume))
     most = max(int(plane.max()) for plane in maps.values()) or 1
     colours = colormaps["viridis"].resampled(most + 1)
     for panel, (name, plane) in zip(others, maps.items(), strict=True):
         image = panel.imshow(plane, cmap=colours, vmin=-0.5, vmax=most + 0.5, interpolation="nearest")
         panel.set(title=drawn(name), xlabel="voxels")
     figure.colorbar(image, ax=others, shrink=0.8, label="class", ticks=range(most + 1))
-    _save(figure, path)
+    write_png(figure, path)
 
 
 def draw_timeline(result: TrainingResult, path: Path) -> None:
     """Draw, for each rank, which share of the time it computed and which it waited for data."""
-    figure = Figure(figsize=(11, 1.8 + 0.72 * len(result.ranks)), layout="constrained")
+    figure = blank(11, 1.8 + 0.72 * len(result.ranks))
     panel = figure.subplots()
     end = max((asked + stall + compute for rank in result.ranks for asked, stall, compute in rank.steps), default=1.0)
     edges = np.linspace(0, end, _BINS + 1)
@@ -197,7 +178,7 @@ def draw_timeline(result: TrainingResult, path: Path) -> None:
     panel.set(title="Share of the time, per rank; white: other ranks, validation", xlabel="seconds", xlim=(0, end))
     panel.legend(frameon=False, ncols=2, fontsize=8, loc="upper right", bbox_to_anchor=(1, 1.14))
     _tidy(panel)
-    _save(figure, path)
+    write_png(figure, path)
 
 
 def _share(spans: Sequence[tuple[float, float]], edges: Plane) -> Plane:
@@ -213,26 +194,6 @@ def _share(spans: Sequence[tuple[float, float]], edges: Plane) -> Plane:
     return share
 
 
-def _show(panel: Axes, plane: Plane) -> Any:
-    """Draw a plane; counts that span decades are shown as log(1 + x)."""
-    values = np.log1p(plane.astype(np.float64)) if _is_count(plane) else plane
-    return panel.imshow(values, cmap="magma", interpolation="nearest")
-
-
-def _scale_label(plane: Plane) -> str:
-    return "log(1 + voxel)" if _is_count(plane) else "voxel"
-
-
-def _is_count(plane: Plane) -> bool:
-    return plane.dtype.kind in "iu" and plane.size > 0 and int(plane.min()) >= 0
-
-
 def _tidy(panel: Axes) -> None:
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(alpha=0.25)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    FigureCanvasAgg(figure)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=130)

@@ -1,6 +1,6 @@
 """Picture: one plot with its words and colours, as SVG inside a page or as a PNG file.
 
-matplotlib's object interface only, as in `voxload.training.plots`: nothing here touches its global state.
+matplotlib's object interface only, as in `voxload.files.pictures`: nothing here touches its global state.
 """
 
 from __future__ import annotations

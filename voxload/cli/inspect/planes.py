@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from voxload.convert.sources.protocol import RawCube, ReadInto, volume_view
+from voxload.files.pictures import draw_slices
 from voxload.geometry import Box
 from voxload.readers import Volume, VolumeInfo
 from voxload.readers.axes import AxisOrder
@@ -71,8 +72,6 @@ def central_planes(cube: Cube, read_into: ReadInto) -> list[Volume]:
 
 def draw_planes(planes: Sequence[Volume], path: Path, *, cube: Cube, name: str) -> None:
     """Draw the central planes of a cube; the title says where not every voxel is shown."""
-    from voxload.training.plots import draw_slices  # noqa: PLC0415 - a second to import, and most calls draw nothing
-
     steps = ",".join(map(str, cube.steps))
     thinned = f"; every {steps}-th voxel along D,H,W, which the axes count" if max(cube.steps) > 1 else ""
     draw_slices(planes, path, title=f"{name}, channel 0 of {cube.shape[0]}{thinned}")

@@ -1,0 +1,67 @@
+"""Pictures: figures of matplotlib's and planes of voxels in them, written as PNG files that appear whole.
+
+matplotlib's object interface only, no pyplot: nothing here touches its global state, so reports may be drawn from any
+thread. It is imported with the first figure, which takes a second: most commands draw nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from voxload.files.atomic import replacing
+from voxload.geometry import SPATIAL_AXES
+from voxload.text import drawn
+
+if TYPE_CHECKING:  # see above
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Plane = npt.NDArray[Any]
+"""A two-dimensional cut through a volume."""
+
+
+def blank(width: float, height: float) -> Figure:
+    """Return a figure of so many inches that lays out its panels by itself."""
+    figure: Figure = import_module("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
+    return figure
+
+
+def write_png(figure: Figure, path: Path) -> None:
+    """Write a figure; the file appears whole or not at all."""
+    import_module("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=130)
+
+
+def draw_slices(planes: Sequence[Plane], path: Path, *, title: str) -> None:
+    """Draw the three central planes of a volume, normal to D, H and W."""
+    figure = blank(12.5, 4.6)
+    panels = figure.subplots(1, len(planes))
+    figure.suptitle(drawn(title), fontsize=11)
+    for axis, (panel, plane) in enumerate(zip(np.atleast_1d(panels), planes, strict=True)):
+        rows, columns = (letter for letter in SPATIAL_AXES if letter != SPATIAL_AXES[axis])
+        image = show_plane(panel, plane)
+        panel.set(title=f"centre of {SPATIAL_AXES[axis]}", xlabel=f"{columns} (voxels)", ylabel=f"{rows} (voxels)")
+        figure.colorbar(image, ax=panel, shrink=0.85, label=scale_label(plane))
+    write_png(figure, path)
+
+
+def show_plane(panel: Axes, plane: Plane) -> Any:
+    """Draw a plane and return the image; counts that span decades are shown as log(1 + x)."""
+    values = np.log1p(plane.astype(np.float64)) if _is_count(plane) else plane
+    return panel.imshow(values, cmap="magma", interpolation="nearest")
+
+
+def scale_label(plane: Plane) -> str:
+    """Return what the colours of `show_plane` stand for."""
+    return "log(1 + voxel)" if _is_count(plane) else "voxel"
+
+
+def _is_count(plane: Plane) -> bool:
+    return plane.dtype.kind in "iu" and plane.size > 0 and int(plane.min()) >= 0
