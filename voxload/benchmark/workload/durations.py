@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -97,7 +97,7 @@ class Durations:
 
     text: str
     """As it was written."""
-    law: Law
+    law: Law = field(compare=False, repr=False)
 
     @property
     def mean(self) -> float:
