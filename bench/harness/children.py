@@ -72,29 +72,29 @@ def started(function: str, *words: Any) -> Iterator[Child]:
     words
         What the function is given, as JSON has it.
     """
-    command = _command("bench.harness.children", function, *map(json.dumps, words))
+    command = [sys.executable, "-m", "bench.harness.children", function, *map(json.dumps, words)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with processes.started(command, env=_environ(), **pipes) as process:
         yield Child(process)
         process.communicate()
 
 
-def run(module: str, *words: str, limit: float) -> tuple[str, str]:
+def run(
+    module: str, *words: str, limit: float, python: str = sys.executable, must_succeed: bool = False
+) -> tuple[str, str]:
     """Run a module and return what it printed, and what it said of errors.
 
-    Raises TimeoutError when it takes more than `limit` seconds.
+    Raises TimeoutError when it takes more than `limit` seconds, and RuntimeError when it `must_succeed` and fails.
     """
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with processes.started(_command(module, *words), env=_environ(), **pipes) as process:
+    with processes.started([python, "-m", module, *words], env=_environ(), **pipes) as process:
         try:
             printed, said = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"no end within {limit:g} s") from None
+    if must_succeed and process.returncode:
+        raise RuntimeError(f"{module} {' '.join(words)}: ended with status {process.returncode}\n{said}")
     return printed, said
-
-
-def _command(module: str, *words: str) -> list[str]:
-    return [sys.executable, "-m", module, *words]
 
 
 def _environ() -> dict[str, str]:
