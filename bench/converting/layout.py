@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from bench.converting.task import Task
-from bench.converting.turn import remove
+from bench.converting.samples import make_cubes
+from bench.converting.turn import Task, remove, size_of
 from bench.engining.outcome import Outcome, Sheet
 from bench.harness.findings import Finding, at_least, at_most
 from voxload.convert import Compression, ConvertOptions, Readers, convert
@@ -24,12 +25,12 @@ LARGE = 512
 """Extent that the claim is about: a smaller universe fills no file, and its halo is a larger part of a block."""
 
 
-def layout(source: Path, task: Task) -> Outcome:
+def layout(folder: Path, task: Task) -> Outcome:
     """Convert for both halos and count."""
+    source, scratch = make_cubes(folder, 1, task.extent), folder / "laid-out"
     findings: list[Finding] = []
     rows: list[tuple[str, ...]] = []
     document: dict[str, Any] = {}
-    scratch = source.parent / "laid-out"
     for halo, wanted in AMPLIFICATION.items():
         remove(scratch)
         for boundary in (Boundary.ZERO, Boundary.PERIODIC) if halo else (Boundary.ZERO,):
@@ -47,9 +48,8 @@ def layout(source: Path, task: Task) -> Outcome:
             rows.append((name, f"{max(factors):.4f}", f"{len(sizes)}", f"{min(sizes):.0f} to {max(sizes):.0f} MiB"))
             document[name] = {"amplification": factors, "files": sizes}
             remove(scratch)
-    whole = sum(path.stat().st_size for path in source.iterdir())
     caption = "" if task.extent >= LARGE else f"nothing is asked of universes below {LARGE}^3"
-    title = f"layout: {format_bytes(whole)} for a grid of (2, 2, 2)"
+    title = f"layout: {format_bytes(size_of(source))} for a grid of (2, 2, 2)"
     sheet = Sheet(title, caption, ("readers", "amplification", "files", "sizes"), tuple(rows))
     return Outcome(tuple(findings), (sheet,), document)
 
@@ -57,14 +57,11 @@ def layout(source: Path, task: Task) -> Outcome:
 def _amplification(volume: Path, readers: Readers) -> float:
     """Return the decoded bytes of the chunks that all ranks touch over those of their blocks with halo."""
     decoded = needed = 0
-    reader = open_reader(Location(str(volume), dataset="full"))
-    try:
+    with closing(open_reader(Location(str(volume), dataset="full"))) as reader:
         info = reader.describe()
         for rank in range(prod(SPATIAL)):
             grid = ProcessGrid(spatial=SPATIAL, world_size=prod(SPATIAL), rank=rank)
             box = grid.block(info.spatial).expand(readers.halo)
             decoded += block_cost(reader, box, boundary=readers.boundary).decoded_bytes
             needed += box.size * info.shape[0] * info.native_dtype.itemsize
-    finally:
-        reader.close()
     return decoded / needed

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bench.converting.copying import MEMORY, table
-from bench.converting.task import Task
-from bench.converting.turn import Contender, Turn, rounds
+from bench.converting.samples import make_cubes
+from bench.converting.turn import Contender, Task, document, in_rounds, seconds, size_of
 from bench.engining.outcome import Outcome, Sheet
 from bench.harness.findings import Finding, at_least
 from voxload.convert import ConvertOptions, plan_conversion
@@ -20,30 +20,28 @@ FASTER = 2.0
 CHUNK = 64
 
 
-def rechunking(source: Path, task: Task) -> Outcome:
+def rechunking(folder: Path, task: Task) -> Outcome:
     """Measure both formats."""
+    source = make_cubes(folder, 1, task.extent)
+    whole = size_of(source)
     findings: list[Finding] = []
     sheets: list[Sheet] = []
-    document: dict[str, object] = {}
+    figures: dict[str, Any] = {}
+    others: tuple[float, ...] = ()
     for stored, codec in (("hdf5", "gzip"), ("zarr", "lz4")):
         own = Contender(f"voxload to {stored}", "converting", (stored, str(CHUNK), codec, str(MEMORY)))
         peers, missing = _repack() if stored == "hdf5" else _zarr_peers(source, task)
-        found = rounds([own, *peers], source, task.rounds, is_cold=task.is_cold)
-        whole = sum(path.stat().st_size for path in source.iterdir())
+        found = in_rounds([own, *peers], source, task)
         sheet = table(f"rechunk: {format_bytes(whole)} into {stored}, chunks of {CHUNK}^3, {codec}", found, whole, task)
-        sheets.append(Sheet(sheet.title, "; ".join([sheet.caption, *missing]), sheet.columns, sheet.rows))
-        document[stored] = {name: [asdict(turn) for turn in turns] for name, turns in found.items()} | {
-            "not run": missing
-        }
-        if peers:
-            ratios = _ratios(found[own.name], [found[peer.name] for peer in peers])
+        sheets.append(replace(sheet, caption="; ".join([sheet.caption, *missing])))
+        figures[stored] = document(found) | {"not run": missing}
+        others += found.others
+        if peers:  # the fastest one's time over ours, round by round
+            times = found.figures(seconds)
+            each = (times.ratios(peer.name, own.name) for peer in peers)
+            ratios = tuple(map(min, zip(*each, strict=True)))
             findings.append(at_least(f"rechunk to {stored}: faster than the fastest", FASTER, ratios))
-    return Outcome(tuple(findings), tuple(sheets), document)
-
-
-def _ratios(own: Sequence[Turn], peers: Sequence[Sequence[Turn]]) -> tuple[float, ...]:
-    """Return the fastest one's time over ours, round by round."""
-    return tuple(min(turn.seconds for turn in turns) / mine.seconds for mine, *turns in zip(own, *peers, strict=True))
+    return Outcome(tuple(findings), tuple(sheets), figures, others)
 
 
 def _repack() -> tuple[list[Contender], list[str]]:

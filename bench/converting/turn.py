@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from bench.harness import children
 from bench.reading import pagecache
+from voxload.benchmark.measure.turns import Turns, in_turns
 
-_ROOT = Path(__file__).resolve().parents[2]
 _LIMIT = 3600.0
 """Seconds that a turn may take before it is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a run is asked for: choices that all measurements share."""
+
+    cubes: int
+    """Universes of the copy."""
+    extent: int
+    """Voxels along each axis of a universe."""
+    rounds: int
+    """Turns of each contender."""
+    is_cold: bool
+    """Whether the page cache forgets the sources before each turn."""
+    compression: str
+    """Codec of Zarr chunks."""
+    rechunker: str = ""
+    """A Python that has rechunker; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,38 +63,25 @@ class Contender:
     """A way to do the work."""
 
     name: str
-    script: str
-    """Module among the turns; called with the source, the result, and the words."""
+    turn: str
+    """Function among the turns; called with the source, the result, and the words."""
     words: tuple[str, ...] = ()
     python: str = sys.executable
     """What runs it."""
 
     def run(self, source: Path, result: Path, *, is_cold: bool) -> Turn:
-        """Do it once and leave the result; a process that fails raises CalledProcessError."""
-        files = [path for path in source.iterdir() if path.is_file()] if source.is_dir() else [source]
-        (pagecache.drop if is_cold else pagecache.warm)(files)
-        module = ["-m", f"bench.converting.turns.{self.script}"]
-        command = [self.python, *module, str(source), str(result), *self.words]
-        environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
-        child = subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, text=True, timeout=_LIMIT, env=environment, cwd=result.parent
-        )
-        told = json.loads(child.stdout.splitlines()[-1])
-        moved = told["moved"]
-        return Turn(
-            told["seconds"],
-            told["cpu"],
-            told["peak"],
-            moved["rchar"],
-            moved["wchar"],
-            moved["read_bytes"],
-            moved["write_bytes"],
-            sum(path.stat().st_size for path in _files(result)),
-        )
+        """Do it once and leave the result, in place of an earlier one; raises RuntimeError when it fails."""
+        remove(result)
+        (pagecache.drop if is_cold else pagecache.warm)(source.iterdir())
+        words = (self.turn, str(source), str(result), *self.words)
+        printed, _ = children.run("bench.converting.turns", *words, limit=_LIMIT, python=self.python, must_succeed=True)
+        return Turn(**json.loads(printed.splitlines()[-1]), stored=size_of(result))
 
 
-def _files(path: Path) -> list[Path]:
-    return [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all below a folder."""
+    files = path.rglob("*") if path.is_dir() else (path,)
+    return sum(one.stat().st_size for one in files if one.is_file())
 
 
 def remove(path: Path) -> None:
@@ -87,14 +92,20 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def rounds(contenders: Sequence[Contender], source: Path, times: int, *, is_cold: bool) -> dict[str, list[Turn]]:
-    """Let contenders take turns, in another order each round; the first one's compiled code is made before."""
-    scratch = source.parent / "result"
-    found: dict[str, list[Turn]] = {contender.name: [] for contender in contenders}
-    for number in range(times):
-        first = number % len(contenders)
-        for contender in (*contenders[first:], *contenders[:first]):
-            remove(scratch)
-            found[contender.name].append(contender.run(source, scratch, is_cold=is_cold))
-    remove(scratch)
+def in_rounds(contenders: Sequence[Contender], source: Path, task: Task) -> Turns[str, Turn]:
+    """Let contenders take turns, by their names, and leave no result."""
+    result = source.parent / "result"
+    named = {contender.name: contender for contender in contenders}
+    found = in_turns(tuple(named), task.rounds, lambda name: named[name].run(source, result, is_cold=task.is_cold))
+    remove(result)
     return found
+
+
+def seconds(turn: Turn) -> float:
+    """Return the time of a turn."""
+    return turn.seconds
+
+
+def document(found: Turns[str, Turn]) -> dict[str, Any]:
+    """Return all turns as plain values."""
+    return {name: [asdict(turn) for turn in turns] for name, turns in found.results.items()}

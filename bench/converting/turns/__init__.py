@@ -1,1 +1,0 @@
-"""What runs in a process of its own; each module is called with a source and a result."""
