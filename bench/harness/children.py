@@ -74,7 +74,7 @@ def started(function: str, *words: Any) -> Iterator[Child]:
     """
     command = [sys.executable, "-m", "bench.harness.children", function, *map(json.dumps, words)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with processes.started(command, env=_environ(), **pipes) as process:
+    with processes.started(command, env=environ(), **pipes) as process:
         yield Child(process)
         process.communicate()
 
@@ -87,7 +87,7 @@ def run(
     Raises TimeoutError when it takes more than `limit` seconds, and RuntimeError when it `must_succeed` and fails.
     """
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with processes.started([python, "-m", module, *words], env=_environ(), **pipes) as process:
+    with processes.started([python, "-m", module, *words], env=environ(), **pipes) as process:
         try:
             printed, said = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
@@ -97,7 +97,7 @@ def run(
     return printed, said
 
 
-def _environ() -> dict[str, str]:
+def environ() -> dict[str, str]:
     """Return an environment where a child finds what this process finds, in whatever folder it is."""
     places = (str(ROOT), os.environ.get("PYTHONPATH"))
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places))}

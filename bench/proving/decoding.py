@@ -6,7 +6,6 @@ Neither is a part of voxload: these are measured options. Both are called as the
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,8 @@ import numpy as np
 import torch
 from numcodecs import Zstd
 
-from bench.ondevice.clock import seconds
+from bench.proving.clock import seconds
+from bench.proving.parts import is_there
 from bench.proving.told import Setting, Teller
 
 _CHUNK = 2**19
@@ -24,7 +24,7 @@ _CHUNK = 2**19
 _ROUNDS = 5
 
 
-def prove(setting: Setting, tell: Teller) -> None:
+def prove_decoding(setting: Setting, tell: Teller) -> None:
     """Measure each that is here; on the host alone there is none."""
     count = 4 if setting.is_small else 512
     chunks = np.random.default_rng(0).integers(0, 12, (count, _CHUNK // 2), np.int16)
@@ -57,11 +57,7 @@ _CLAIMS = {
 def _lack(module: str, device: torch.device) -> str:
     if device.type != "cuda":
         return "needs a GPU"
-    try:
-        is_there = importlib.util.find_spec(module) is not None
-    except ImportError:
-        is_there = False
-    return "" if is_there else f"needs {module}"
+    return "" if is_there(module) else f"needs {module}"
 
 
 def _nvcomp(chunks: np.ndarray[Any, Any], device: torch.device) -> tuple[list[float], list[float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -30,7 +31,7 @@ class Part:
     """One process of the run."""
 
     name: str
-    """Also that of its module in this folder."""
+    """That of its function as well, behind ``prove_``."""
     limit: int
     """Seconds that it may take; what is left of the whole run may be less."""
     claims: tuple[Claim, ...]
@@ -40,6 +41,8 @@ class Part:
     """Modules of which one must be."""
     gpus: int = 1
     """How many it needs; on the host it runs as many processes."""
+    home: str = ""
+    """Module in this folder that has its function; empty for one of its own name."""
 
     def lacks(self, is_there: Callable[[str], bool], *, gpus: int) -> str:
         """Return what is missing here, as text; empty where nothing is.
@@ -67,6 +70,15 @@ def _at_least(name: str, wanted: float) -> Claim:
     return Claim(name, wanted, is_least=True)
 
 
+def _stalls(title: str) -> tuple[Claim, ...]:
+    """Return what is claimed of a network that trains."""
+    return (
+        _at_most(f"{title}: share of an epoch that is stall", 0.01),
+        Claim(f"{title}: seconds of an epoch beyond its steps on resident batches"),
+        Claim(f"{title}: samples a second"),
+    )
+
+
 PARTS = (
     Part("tests", 240, (_at_most("tests marked gpu: failures", 0), Claim("tests marked gpu: passed")), _TESTS),
     Part(
@@ -86,24 +98,8 @@ PARTS = (
             Claim("transforms: one call by itself, its launch and end included, over the floor"),
         ),
     ),
-    Part(
-        "cosmoflow",
-        75,
-        (
-            _at_most("CosmoFlow: share of an epoch that is stall", 0.01),
-            Claim("CosmoFlow: seconds of an epoch beyond its steps on resident batches"),
-            Claim("CosmoFlow: samples a second"),
-        ),
-    ),
-    Part(
-        "unet3d",
-        75,
-        (
-            _at_most("U-Net: share of an epoch that is stall", 0.01),
-            Claim("U-Net: seconds of an epoch beyond its steps on resident batches"),
-            Claim("U-Net: samples a second"),
-        ),
-    ),
+    Part("cosmoflow", 75, _stalls("CosmoFlow"), home="training"),
+    Part("unet3d", 75, _stalls("U-Net"), home="training"),
     Part(
         "engine",
         75,
@@ -122,6 +118,7 @@ PARTS = (
             Claim("halos: share of a padded step that copies and the engine's operators take"),
         ),
         _ENGINE,
+        home="engine",
     ),
     Part(
         "decoding",
@@ -145,12 +142,21 @@ PARTS = (
         ),
         _ENGINE,
         gpus=2,
+        home="engine",
     ),
 )
 """In the order of what is to be known first: the time for all may be over before the last."""
 NAMES = tuple(part.name for part in PARTS)
 BUDGET = 9 * 60
 """Seconds of a whole run at most."""
+
+
+def is_there(name: str) -> bool:
+    """Tell whether a module can be imported, without importing more than the packages around it."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:  # a package around it is not there
+        return False
 
 
 def chosen(names: Sequence[str]) -> tuple[Part, ...]:

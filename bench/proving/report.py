@@ -17,11 +17,6 @@ _TAIL = 12
 """Lines of a failed part's log that are shown."""
 
 
-def show(ended: Ended) -> None:
-    """Print the rows of a part, once it has ended."""
-    print(f"{ended.part.name}: {ended.seconds:.0f} s", flush=True)
-
-
 def show_all(ends: Sequence[Ended], output: Path) -> None:
     """Print the table of all claims, and the end of the log of each part that failed."""
     rows = [row for ended in ends for row in ended.rows]

@@ -1,29 +1,36 @@
-"""Running: parts as processes, each within its limit; what they said becomes rows of the table."""
+"""Running: parts as processes, each within its limit; what they said becomes rows of the table.
+
+A process is ``python -m bench.proving.running PART DEVICE OUTPUT LIMIT [FAULT]``.
+"""
 
 from __future__ import annotations
 
-import os
+import faulthandler
+import importlib
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from bench.harness import children
+from bench.harness.script import ROOT
 from bench.proving import told
-from bench.proving.child import TOLD
 from bench.proving.claim import Row, Verdict
-from bench.proving.parts import Part
+from bench.proving.parts import Part, chosen
 from tests.support import processes
 
-ROOT = Path(__file__).resolve().parents[2]
-LOG = "{}.log"
-"""Name of the file in the output folder that holds what a part printed."""
+LOG, _TOLD = "{}.log", "told-{}.jsonl"
+"""Names of the files in the output folder that hold what a part printed, and what it said."""
 _PLACE = re.compile(r'File "(.+?)", line (\d+)')
 _SHORTEST = 5.0
 """Seconds below which no part is begun."""
+_EARLIER = 2.0
+"""Seconds before its limit at which a part that hangs says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +61,14 @@ def run_part(part: Part, device: str, output: Path, *, limit: float, fault: str 
     """
     if limit < _SHORTEST:
         return Ended(part, _all(part, Verdict.SKIPPED, "no time was left"))
-    said, log = output / TOLD.format(part.name), output / LOG.format(part.name)
+    said, log = output / _TOLD.format(part.name), output / LOG.format(part.name)
     said.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "bench.proving.child", part.name, device, str(output), f"{limit:g}"]
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "bench.proving.running", part.name, device, str(output), f"{limit:g}"]
     start = monotonic()
     # A part that is killed removes no temporary file of its own.
     with tempfile.TemporaryDirectory(prefix="voxload-gpu-") as folder, log.open("wb") as written:
         words = {"stdin": subprocess.DEVNULL, "stdout": written, "stderr": subprocess.STDOUT}
-        environ = os.environ | {"PYTHONPATH": path, "PYTHONFAULTHANDLER": "1", "TMPDIR": folder}
+        environ = children.environ() | {"PYTHONFAULTHANDLER": "1", "TMPDIR": folder}
         with processes.started([*command, *filter(None, [fault])], cwd=ROOT, env=environ, **words) as process:
             try:
                 status = process.wait(timeout=limit)
@@ -126,3 +132,24 @@ def place_of(log: Path) -> str:
         return ""
     path, line = ours[0 if of_faults else -1]
     return f" at {Path(path).relative_to(ROOT)}:{line}"
+
+
+def prover(part: Part) -> Callable[[told.Setting, told.Teller], None]:
+    """Return what proves a part."""
+    module = importlib.import_module(f"bench.proving.{part.home or part.name}")
+    found: Callable[[told.Setting, told.Teller], None] = getattr(module, f"prove_{part.name}")
+    return found
+
+
+def main(name: str, device: str, output: str, limit: str, fault: str = "") -> None:
+    """Run a part in this process; what it raises ends it."""
+    print(f"{name} on {device}, for at most {limit} s", flush=True)
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(max(0.1, float(limit) - _EARLIER))
+    setting = told.Setting(device, Path(output), is_small=device == "cpu", limit=float(limit))
+    (part,) = chosen([name])
+    prover(part)(setting, told.Teller(setting.output / _TOLD.format(name), fault))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from bench.harness.script import ROOT
 from bench.proving.told import Setting, Teller
 
-ROOT = Path(__file__).resolve().parents[2]
 _FAILED = ("failure", "error")
 _MARK = "pytest.mark.gpu"
 _ENDED = (0, 1)
@@ -21,7 +21,7 @@ _EARLIER = 10.0
 """Seconds before the part's limit at which pytest is told to stop, so that it says what has failed until then."""
 
 
-def prove(setting: Setting, tell: Teller) -> None:
+def prove_tests(setting: Setting, tell: Teller) -> None:
     """Run them, and say how many failed; each one's outcome is a detail."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"

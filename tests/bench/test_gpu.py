@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from bench import gpu_page
-from bench.proving import command, report, running, told
+from bench import gpu, gpu_page
+from bench.harness.script import ROOT
+from bench.proving import report, running, told
 from bench.proving.claim import Claim, Row, Verdict
 from bench.proving.parts import BUDGET, NAMES, PARTS, chosen
 from bench.proving.running import rows_of
@@ -29,7 +30,7 @@ def test_without_a_gpu_one_line_says_so(
     """The command ends with the status of what cannot be done, and writes nothing."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.chdir(tmp_path)
-    assert command.main([]) == 2
+    assert gpu.main([]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "found no GPU that torch can use" in line
     assert list(tmp_path.iterdir()) == []
@@ -38,7 +39,7 @@ def test_without_a_gpu_one_line_says_so(
 def test_an_old_torch_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What voxload does not take is named before anything is run."""
     monkeypatch.setattr(torch, "__version__", "2.5.1+cu121")
-    assert command.main(["--device", "cpu"]) == 2
+    assert gpu.main(["--device", "cpu"]) == 2
     assert "found torch 2.5.1+cu121, expected 2.6 or newer" in capsys.readouterr().err
 
 
@@ -58,6 +59,12 @@ def test_the_parts_fit_into_nine_minutes() -> None:
     assert sum(part.limit for part in PARTS if part.gpus == 1) - max(part.limit for part in PARTS) < BUDGET
     names = [claim.name for part in PARTS for claim in part.claims]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_part_is_there(name: str) -> None:
+    """What is run in its process is found, without running it."""
+    assert callable(running.prover(chosen([name])[0]))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +116,7 @@ def test_every_fault_is_a_row_and_stops_nothing(tmp_path: Path, capsys: pytest.C
     """A part that raises fails alone, and says what went wrong and where."""
     words = ["--device", "cpu", "--only", "transfer,decoding", "--output", str(tmp_path)]
     words += ["--limit", str(processes.LIMIT), "--seconds", str(3 * processes.LIMIT)]
-    assert command.main([*words, "--fault", "transfer=raise"]) == 1
+    assert gpu.main([*words, "--fault", "transfer=raise"]) == 1
     rows = _rows(tmp_path)
     assert {rows[claim].verdict for claim in _claims("transfer")} == {Verdict.FAILED}
     assert rows[FIRST].why.startswith("RuntimeError: a fault that was asked for at bench/proving/told.py:")
@@ -121,7 +128,7 @@ def test_every_fault_is_a_row_and_stops_nothing(tmp_path: Path, capsys: pytest.C
 def test_a_part_that_hangs_loses_itself_alone(tmp_path: Path) -> None:
     """It is ended at its limit, with all that it started, and the next one has its turn."""
     words = ["--device", "cpu", "--only", "transfer,decoding", "--output", str(tmp_path), "--fault", "transfer=hang"]
-    assert command.main([*words, "--limit", "6"]) == 1
+    assert gpu.main([*words, "--limit", "6"]) == 1
     rows = _rows(tmp_path)
     assert rows[FIRST].verdict is Verdict.FAILED
     assert rows[FIRST].why.startswith("was not done after 6 s")
@@ -146,7 +153,7 @@ def test_who_stops_it_is_told_what_had_ended(
     user = threading.Thread(target=stop)
     user.start()
     try:
-        assert command.main(words) == 128 + number
+        assert gpu.main(words) == 128 + number
     finally:
         user.join()
     assert {name: row.verdict for name, row in _rows(tmp_path).items()} == dict.fromkeys(
@@ -174,7 +181,7 @@ def test_who_stops_it_is_told_what_had_ended(
 def test_what_fails_points_at_its_line(printed: str, place: str, tmp_path: Path) -> None:
     """The innermost line of our own, of a traceback and of what is printed of a process that hangs."""
     log = tmp_path / "log"
-    log.write_text(printed.replace("{root}", str(running.ROOT)))
+    log.write_text(printed.replace("{root}", str(ROOT)))
     assert running.place_of(log) == place
 
 
@@ -184,7 +191,7 @@ def test_any_part_may_be_killed(name: str, tmp_path: Path) -> None:
     """Each part, killed before its first word, is a row that failed."""
     part = chosen([name])[0]
     words = ["--device", "cpu", "--only", name, "--output", str(tmp_path), "--fault", f"{name}=kill"]
-    assert command.main([*words, "--limit", "1800", "--seconds", "1800"]) in {0, 1}
+    assert gpu.main([*words, "--limit", "1800", "--seconds", "1800"]) in {0, 1}
     verdicts = {row.verdict: row.why for row in _rows(tmp_path).values()}
     if part.options:  # on the host it has nothing to measure, and is not begun
         assert set(verdicts) == {Verdict.SKIPPED}
@@ -198,7 +205,7 @@ def test_any_part_may_be_killed(name: str, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_all_parts_run_on_the_host(tmp_path: Path) -> None:
     """At small sizes, by the same code: every claim has a figure, or says what it needs."""
-    assert command.main(["--device", "cpu", "--output", str(tmp_path), "--limit", "300", "--seconds", "1800"]) in {0, 1}
+    assert gpu.main(["--device", "cpu", "--output", str(tmp_path), "--limit", "300", "--seconds", "1800"]) in {0, 1}
     rows = _rows(tmp_path)
     assert set(rows) == {claim for name in NAMES for claim in _claims(name)}
     for name, row in rows.items():
@@ -234,7 +241,7 @@ def test_figures_that_cannot_be_kept_are_told_before_anything_runs(
     """A torn or strange gpu.json costs no run."""
     (tmp_path / "gpu.json").write_text(torn)
     with pytest.raises(SystemExit, match="2"):
-        command.main(["--device", "cpu", "--only", "decoding", "--output", str(tmp_path)])
+        gpu.main(["--device", "cpu", "--only", "decoding", "--output", str(tmp_path)])
     assert "remove it, or name another folder" in capsys.readouterr().err
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from bench.ondevice.clock import Span
+from bench.proving.clock import Span
 from voxload.files.atomic import replacing
 
 _ROWS = {"compute": ("#1f5fa8", "white"), "copy": ("#e07b20", "#e07b20")}

@@ -1,1 +1,0 @@
-"""What bench/device.py is made of."""
