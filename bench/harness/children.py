@@ -2,7 +2,8 @@
 
 ``python -m bench.harness.children MODULE:FUNCTION WORD...``, with each word as JSON, calls the function, which makes
 ready what is measured and returns what answers: a function that is given a request's words. Requests and answers are
-lines of JSON. Whatever ends a child, nothing that it started outlives it.
+lines of JSON; what libraries print beside them goes where errors go. Whatever ends a child, nothing that it started
+outlives it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ class Child:
         self.pid = process.pid
         self._process = process
         self._answers = cast("IO[str]", process.stdout)
-        self.answer()
 
     def ask(self, *words: Any) -> Any:
         """Send a request and return its answer."""
@@ -43,16 +43,25 @@ class Child:
         """Send a request."""
         print(json.dumps(words), file=self._process.stdin, flush=True)
 
-    def has_answered(self) -> bool:
-        """Tell whether the answer is there; it waits for its next request then."""
-        return bool(select.select([self._answers], [], [], 0)[0])
+    def has_answered(self, patience: float | None = 0.0) -> bool:
+        """Tell whether the answer comes within so many seconds, or at all; the child waits for a request then."""
+        return bool(select.select([self._answers], [], [], patience)[0])
 
-    def answer(self) -> Any:
-        """Wait for the answer; raises RuntimeError when the process has ended instead."""
+    def answer(self, patience: float | None = None) -> Any:
+        """Wait for the answer, no longer than so many seconds where they are given.
+
+        Raises RuntimeError when the process has ended instead, and TimeoutError when there is no answer in time.
+        """
+        if not self.has_answered(patience):
+            raise TimeoutError("no answer in time")
         line = self._answers.readline()
         if not line:
             raise RuntimeError(f"a child has ended with status {self._process.wait()} and no answer")
         return json.loads(line)
+
+    def end(self) -> None:
+        """Tell it that there are no more requests, and wait until it has ended."""
+        self._process.communicate()
 
     def figure(self, file: str, name: str) -> int:
         """Return a number that the system says of it: that of `name` in /proc/PID/`file`, in the unit of that file."""
@@ -72,11 +81,31 @@ def started(function: str, *words: Any) -> Iterator[Child]:
     words
         What the function is given, as JSON has it.
     """
+    with begun(function, *words) as child:
+        child.answer()
+        yield child
+        child.end()
+
+
+@contextmanager
+def begun(
+    function: str, *words: Any, variables: dict[str, str] | None = None, errors: IO[bytes] | None = None
+) -> Iterator[Child]:
+    """Start a process, yield it at once, and kill it at the end; its first answer says that it is ready to answer.
+
+    Parameters
+    ----------
+    function, words
+        As for `started`.
+    variables
+        Of its environment, beside those of this process.
+    errors
+        File for what it says of errors; this process's own by default.
+    """
     command = [sys.executable, "-m", "bench.harness.children", function, *map(json.dumps, words)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with processes.started(command, env=environ(), **pipes) as process:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors, "text": True}
+    with processes.started(command, env=environ() | (variables or {}), **pipes) as process:
         yield Child(process)
-        process.communicate()
 
 
 def run(
@@ -105,11 +134,13 @@ def environ() -> dict[str, str]:
 
 def main(function: str, *words: str) -> None:
     """Make ready, and answer until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     module, name = function.split(":")
     answer: Answer = getattr(importlib.import_module(module), name)(*map(json.loads, words))
-    print(json.dumps("ready"), flush=True)
+    print(json.dumps("ready"), file=answers, flush=True)
     for line in sys.stdin:
-        print(json.dumps(answer(*json.loads(line))), flush=True)
+        print(json.dumps(answer(*json.loads(line))), file=answers, flush=True)
 
 
 if __name__ == "__main__":

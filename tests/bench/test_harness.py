@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,7 @@ def adding(start: int, path: str) -> Callable[[int], list[int]]:
     Path(path).touch()
 
     def add(number: int) -> list[int]:
+        sys.stdout.write("a library's own words\n")  # which are no answer
         found[0] += number
         return found
 
@@ -91,6 +93,26 @@ def test_a_child_answers_and_ends(tmp_path: Path) -> None:
         while not child.has_answered():
             assert child.figure("status", "Pid") == child.pid
         assert child.answer() == [10, child.pid]
+    assert child.pid not in processes.descendants()
+
+
+def opening(path: str) -> Callable[[], str]:
+    """Return what answers, once somebody has written to a pipe."""
+    text = Path(path).read_text()
+    return lambda: text
+
+
+def test_an_answer_that_does_not_come_in_time_is_no_answer(tmp_path: Path) -> None:
+    """It can be waited for again."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with children.begun("tests.bench.test_harness:opening", str(pipe), variables={"KNOWN": "1"}) as child:
+        with pytest.raises(TimeoutError, match="no answer in time"):
+            child.answer(0.01)
+        pipe.write_text("words")
+        assert child.answer(processes.LIMIT) == "ready"
+        assert child.ask() == "words"
+        assert "KNOWN=1" in Path(f"/proc/{child.pid}/environ").read_text().split("\0")
     assert child.pid not in processes.descendants()
 
 
