@@ -25,7 +25,6 @@ with --rechunker VENV/bin/python.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -40,10 +39,8 @@ from bench.converting.layout import layout
 from bench.converting.memory import memory
 from bench.converting.rechunking import rechunking
 from bench.converting.turn import Task
-from bench.engining.outcome import Outcome
-from bench.engining.report import show
 from bench.harness import script
-from bench.harness.findings import show_findings
+from bench.harness.findings import Outcome, conclude
 from bench.reading import machine
 
 _TASKS: Mapping[str, Callable[[Path, Task], Outcome]] = {
@@ -67,22 +64,8 @@ def main(words: Sequence[str] | None = None) -> int:
     with script.folder(options.folder) as folder:
         for name in options.task:
             outcomes[name] = _TASKS[name](folder, task)
-            show(console, outcomes[name])
-    found = [finding for outcome in outcomes.values() for finding in outcome.findings]
-    wrong = [line for outcome in outcomes.values() for line in outcome.wrong]
-    show_findings(console, found, wrong)
-    if options.json:
-        document = {
-            "machine": facts,
-            "task": asdict(task),
-            "goals": [one.document() for one in found],
-            "measured": {
-                name: {"figures": outcome.document, "others": outcome.others, "wrong": outcome.wrong}
-                for name, outcome in outcomes.items()
-            },
-        }
-        options.json.write_text(json.dumps(document, indent=1))
-    return int(bool(wrong) or not all(finding.is_met for finding in found))
+            outcomes[name].show(console)
+    return conclude(console, outcomes, {"machine": facts, "task": asdict(task)}, options.json)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,8 +8,7 @@ import numpy as np
 
 from bench.converting.samples import make_cubes
 from bench.converting.turn import Contender, Task, Turn, document, in_rounds, seconds, size_of
-from bench.engining.outcome import Outcome, Sheet
-from bench.harness.findings import at_least, at_most
+from bench.harness.findings import Outcome, Sheet, at_least, at_most
 from voxload.benchmark.measure.turns import Turns
 from voxload.units import format_bytes
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from bench.converting.samples import make_cubes
 from bench.converting.turn import Task, remove, size_of
-from bench.engining.outcome import Outcome, Sheet
-from bench.harness.findings import Finding, at_least, at_most
+from bench.harness.findings import Finding, Outcome, Sheet, at_least, at_most
 from voxload.convert import Compression, ConvertOptions, Readers, convert
 from voxload.geometry import Boundary, Halo
 from voxload.grid import ProcessGrid

@@ -12,8 +12,7 @@ import zarr
 
 from bench.converting.samples import make_cubes
 from bench.converting.turn import Contender, Task, remove, size_of
-from bench.engining.outcome import Outcome, Sheet
-from bench.harness.findings import Finding, at_most
+from bench.harness.findings import Finding, Outcome, Sheet, at_most
 from voxload.convert import ConvertOptions
 from voxload.units import format_bytes
 

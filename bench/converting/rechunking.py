@@ -11,8 +11,7 @@ from typing import Any
 from bench.converting.copying import MEMORY, table
 from bench.converting.samples import make_cubes
 from bench.converting.turn import Contender, Task, document, in_rounds, seconds, size_of
-from bench.engining.outcome import Outcome, Sheet
-from bench.harness.findings import Finding, at_least
+from bench.harness.findings import Finding, Outcome, Sheet, at_least
 from voxload.convert import ConvertOptions, plan_conversion
 from voxload.units import format_bytes
 

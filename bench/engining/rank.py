@@ -1,30 +1,25 @@
-"""One rank: ``python -m bench.engining.rank JOB RANK``. It answers requests, a line of JSON each, until there are none.
-
-A request names a method of Rank and its arguments; the answer is what it returns.
-"""
+"""Rank: runs networks on its block of one sample, and says what that took; `answering` is its process."""
 
 from __future__ import annotations
 
 import faulthandler
-import json
-import os
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.engining.held import peak_bytes, saved_bytes
-from bench.engining.job import ALL_TO_ALL, AUTO, CHANNELS, NONE, P2P, PLAIN, SHARD, SPATIAL, TARGETS, Job, Way
-from bench.engining.shares import seconds_by_kind
+from bench.engining.step_profile import peak_bytes, saved_bytes, seconds_by_kind
 from bench.engining.watched import Watched
+from bench.engining.world import ALL_TO_ALL, AUTO, CHANNELS, NONE, P2P, PLAIN, SHARD, SPATIAL, TARGETS, Job, Way
+from bench.harness.children import Answer
 from voxload import engine
 from voxload.grid import ProcessGrid
 from voxload.models import CosmoFlow
@@ -37,8 +32,6 @@ _EXCHANGES: dict[str, Callable[[ProcessGrid], engine.Exchange]] = {
     P2P: engine.P2P,
     ALL_TO_ALL: engine.AllToAll,
 }
-
-
 _TRIES = 10
 """Steps after which ``join="auto"`` has made up its mind."""
 
@@ -63,11 +56,13 @@ class Rank:
     ----------
     job, rank
         The world, and the place in it.
+    folder
+        Where the ranks meet.
     """
 
-    def __init__(self, job: Job, rank: int) -> None:
+    def __init__(self, job: Job, rank: int, folder: Path) -> None:
         self._job = job
-        self._rank = rank
+        self._grid = ProcessGrid(SPATIAL[job.ranks], job.ranks, rank)
         on_gpu = job.device == "cuda"
         self._device = torch.device("cuda", rank) if on_gpu else torch.device("cpu")
         self._dtype = torch.bfloat16 if on_gpu else torch.float32
@@ -77,7 +72,7 @@ class Rank:
         if job.ranks > 1:
             dist.init_process_group(
                 "nccl" if on_gpu else "gloo",
-                init_method=f"file://{Path(job.folder) / 'rendezvous'}",
+                init_method=f"file://{folder / 'rendezvous'}",
                 rank=rank,
                 world_size=job.ranks,
                 timeout=timedelta(seconds=job.limit),
@@ -167,10 +162,6 @@ class Rank:
             self._networks[key] = Network(outer, x, watch, optimizer, prediction)
         return self._networks[key]
 
-    @property
-    def _grid(self) -> ProcessGrid:
-        return ProcessGrid(SPATIAL[self._job.ranks], self._job.ranks, self._rank)
-
     def _placed(self, what: Any) -> Any:
         """Return a tensor or a network on the device, in its type and layout."""
         if isinstance(what, Tensor):
@@ -217,28 +208,24 @@ def _made(way: Way, grid: ProcessGrid, model: nn.Module) -> tuple[nn.Module, Wat
     return engine.shard(model, grid, join=way.join, exchange=watch), watch
 
 
-def main(words: Sequence[str]) -> None:
-    """Answer requests until there are no more."""
-    answers = _answers()
-    job = Job.read(Path(words[0]))
-    faulthandler.dump_traceback_later(job.limit, exit=True)
+def answering(job: dict[str, Any], place: int, folder: str) -> Answer:
+    """Return what carries out requests: the name of a method of Rank, the fields of a Way, and the other words."""
+    told = Job(**job)
     torch.set_num_threads(1)
-    rank = Rank(job, int(words[1]))
+    with _watchdog(told.limit):
+        rank = Rank(told, place, Path(folder))
+
+    def answer(call: str, way: dict[str, Any], words: dict[str, Any]) -> Any:
+        """Carry out one."""
+        with _watchdog(told.limit):
+            return getattr(rank, call)(Way(**way), **words)
+
+    return answer
+
+
+@contextmanager
+def _watchdog(limit: float) -> Iterator[None]:
+    """End the process, which says where it is, when what is done inside takes longer, or fails and hangs at its end."""
+    faulthandler.dump_traceback_later(limit, exit=True)
+    yield
     faulthandler.cancel_dump_traceback_later()
-    for line in sys.stdin:
-        request = json.loads(line)
-        faulthandler.dump_traceback_later(job.limit, exit=True)
-        answer = getattr(rank, request.pop("call"))(Way(**request.pop("way")), **request)
-        faulthandler.cancel_dump_traceback_later()
-        print(json.dumps(answer), file=answers, flush=True)
-
-
-def _answers() -> IO[str]:
-    """Return the standard output for answers alone: what libraries print there goes to the messages."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    return answers
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

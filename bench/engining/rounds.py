@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from bench.engining.job import Way
-from bench.engining.launch import Worlds
+from bench.engining.world import Way, Worlds
 from voxload.benchmark.measure.turns import Turns, in_turns
 
 
@@ -42,25 +42,15 @@ class Run:
     waits: tuple[float, ...]
     """In the exchange, of each rank: one that comes late does not wait."""
 
+    @property
+    def shortest_wait(self) -> float:
+        """Of the rank that waits least: what messages cost, more than late peers."""
+        return min(self.waits)
 
-def seconds(run: Run) -> float:
-    """Return the time of a step."""
-    return run.seconds
-
-
-def cpu(run: Run) -> float:
-    """Return the time of the busiest rank's threads."""
-    return run.cpu
-
-
-def shortest_wait(run: Run) -> float:
-    """Return the time in the exchange of the rank that waits least: what messages cost, more than late peers."""
-    return min(run.waits)
-
-
-def longest_wait(run: Run) -> float:
-    """Return the time in the exchange of the rank that waits most."""
-    return max(run.waits)
+    @property
+    def longest_wait(self) -> float:
+        """Of the rank that waits most."""
+        return max(self.waits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +83,18 @@ class Kind:
 class Rounds:
     """All runs of some trials."""
 
-    trials: tuple[Trial, ...]
     turns: Turns[str, Run]
     """By name of a trial."""
     wrong: tuple[str, ...]
     """Trials that predicted something else than the first one."""
 
-    def median(self, name: str, figure: Callable[[Run], float] = seconds) -> float:
-        """Return the middle figure of a trial, seconds by default."""
-        return self.turns.figures(figure).median(name)
+    def median(self, name: str, figure: str = "seconds") -> float:
+        """Return the middle one of a figure of Run, seconds by default."""
+        return self.turns.figures(attrgetter(figure)).median(name)
 
-    def ratios(self, name: str, other: str, figure: Callable[[Run], float] = seconds) -> tuple[float, ...]:
+    def ratios(self, name: str, other: str, figure: str = "seconds") -> tuple[float, ...]:
         """Return one trial's figure as a multiple of another's, for each round."""
-        return self.turns.figures(figure).ratios(name, other)
+        return self.turns.figures(attrgetter(figure)).ratios(name, other)
 
     def document(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -130,7 +119,7 @@ def run_rounds(worlds: Worlds, trials: Sequence[Trial], pace: Pace) -> Rounds:
     turns = in_turns(
         tuple(by_name), pace.rounds, lambda name: _time(worlds, by_name[name], pace.steps), patience=pace.patience
     )
-    return Rounds(tuple(trials), turns, tuple(wrong))
+    return Rounds(turns, tuple(wrong))
 
 
 def _prepared(worlds: Worlds, trial: Trial) -> list[list[float]]:
@@ -152,3 +141,8 @@ def _time(worlds: Worlds, trial: Trial, steps: int) -> Run:
 def _differs(found: Sequence[float], wanted: Sequence[float], tolerance: float) -> bool:
     error = np.abs(np.subtract(found, wanted)).max() / np.abs(wanted).max()
     return not error <= tolerance  # not a number differs, too
+
+
+def milliseconds(seconds: float) -> str:
+    """Return a time as text."""
+    return f"{seconds * 1e3:.1f}"

@@ -16,7 +16,7 @@ from voxload.engine.exchange.protocol import registered
 WAIT, SEND = "exchange: wait", "exchange: send"
 """Labels in a profile."""
 
-Replay = Callable[[Exchange], None]
+Replay = Callable[[Exchange], object]
 """One call of an exchange, made again with tensors like those of the first time."""
 
 
@@ -46,7 +46,8 @@ class Watched:
         """Hand on; see Exchange."""
         self.received += sum(tensor.nbytes for tensor in incoming.values())
         if self._calls is not None:
-            self._calls.append(_message(axis, _like(outgoing), _like(incoming)))
+            again = _like(outgoing), _like(incoming)
+            self._calls.append(lambda exchange: exchange.start(axis, *again).wait())
         with self.clock(SEND):
             pending = self._inner.start(axis, outgoing, incoming)
         return WatchedPending(self, pending)
@@ -54,14 +55,16 @@ class Watched:
     def reduce(self, tensor: Tensor, *, world: bool) -> None:
         """Hand on; see Exchange."""
         if self._calls is not None:
-            self._calls.append(_sum(torch.zeros_like(tensor), world=world))
+            again = torch.zeros_like(tensor)
+            self._calls.append(lambda exchange: exchange.reduce(again, world=world))
         with self.clock(WAIT):
             self._inner.reduce(tensor, world=world)
 
     def share(self, numbers: Sequence[int]) -> list[tuple[int, ...]]:
         """Hand on; see Exchange."""
         if self._calls is not None:
-            self._calls.append(_numbers(tuple(numbers)))
+            again = tuple(numbers)
+            self._calls.append(lambda exchange: exchange.share(again))
         with self.clock(WAIT):
             return self._inner.share(numbers)
 
@@ -98,22 +101,6 @@ class WatchedPending:
         """Wait, and count the time."""
         with self._exchange.clock(WAIT):
             self._inner.wait()
-
-
-def _message(axis: int, outgoing: dict[int, Tensor], incoming: dict[int, Tensor]) -> Replay:
-    return lambda exchange: exchange.start(axis, outgoing, incoming).wait()
-
-
-def _sum(tensor: Tensor, *, world: bool) -> Replay:
-    return lambda exchange: exchange.reduce(tensor, world=world)
-
-
-def _numbers(numbers: tuple[int, ...]) -> Replay:
-    def share(exchange: Exchange) -> None:
-        """Share them, for no use."""
-        exchange.share(numbers)
-
-    return share
 
 
 def _like(tensors: Mapping[int, Tensor]) -> dict[int, Tensor]:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.engining.job import NONE, P2P, PAD, PLAIN, Way
-from bench.engining.launch import worlds
+from bench.engining.measurements import one_rank
 from bench.engining.rounds import Pace, Trial, run_rounds
-from bench.engining.speed import ONE_RANK, one_rank
+from bench.engining.world import NONE, P2P, PAD, PLAIN, Way, worlds
 from bench.proving.parts import JOINS
 from bench.proving.told import Setting, Teller
 
@@ -32,7 +31,7 @@ def prove_engine(setting: Setting, tell: Teller) -> None:
     """Time forward and backward passes on one rank beside plain torch, in turns."""
     pace = _pace(setting, 256)
     with worlds(pace.size, setting.device, limit=_LIMIT) as running:
-        outcome = one_rank(running, pace, wanted=ONE_RANK[setting.device])
+        outcome = one_rank(running, pace)
     if outcome.wrong:
         raise RuntimeError("; ".join(outcome.wrong))
     model, engine = outcome.findings

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.engining import command
-from bench.engining.planned import received_bytes
+from bench import engine
+from bench.engining.messages import received_bytes
+from bench.engining.world import Way, worlds
 from bench.harness.findings import at_least, at_most
+from tests.support import processes
 
 
 def _children() -> set[str]:
@@ -43,7 +45,7 @@ def test_without_a_gpu_there_is_no_measurement(
     """The command says what it lacks, and ends with the status of a wrong call."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit) as caught:
-        command.main(["--device", "cuda"])
+        engine.main(["--device", "cuda"])
     assert caught.value.code == 2
     assert "found no GPU" in capsys.readouterr().err
 
@@ -56,7 +58,7 @@ def test_a_small_run_tells_what_it_saw(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     before = _children()
     words = "--size 32 --rounds 1 --steps 1 --joins pad --only two-ranks,memory,hidden"
-    status = command.main([*words.split(), "--json", str(out)])
+    status = engine.main([*words.split(), "--json", str(out)])
     document = json.loads(out.read_text())
     goals = {goal["name"]: goal for goal in document["goals"]}
     assert status == int(not all(goal["is_met"] for goal in goals.values()))
@@ -69,3 +71,15 @@ def test_a_small_run_tells_what_it_saw(tmp_path: Path, monkeypatch: pytest.Monke
     assert all(answer["seconds"] > 0 for each in alone.values() for answer in each)
     assert _children() == before
     assert list(folder.glob("voxload-*")) == []
+
+
+@pytest.mark.long
+def test_a_rank_that_fails_is_told_of() -> None:
+    """By its own words; nothing is left of it."""
+    before = _children()
+    with (
+        worlds(32, "cpu", limit=processes.LIMIT) as running,
+        pytest.raises(RuntimeError, match=r"(?s)1 ranks, weigh .*: a child has ended .*KeyError: 'pigeons'"),
+    ):
+        running.of(1).ask("weigh", Way("pigeons"))
+    assert _children() == before
