@@ -263,7 +263,10 @@ class Acceptor:
         if len(self._peers) >= PEERS:
             # Who has just come in is about to ask, or has asked and was not looked at yet.
             served = (each for each, served in self._peers.items() if served)
-            oldest = next(served, next(iter(self._peers)))
+            oldest = next(served, channel if was_served else next(iter(self._peers)))
+            if oldest is channel:
+                channel.close()
+                return
             del self._peers[oldest]
             self._selector.unregister(oldest)
             oldest.close()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import select
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +22,7 @@ from tests.support import processes
 from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.peer import acceptor, messages, server
 from voxload.cache.peer.address import job_token
+from voxload.cache.peer.channel import Channel
 from voxload.cache.peer.client import TcpPeers
 from voxload.cache.peer.messages import Request, receive_head, send_request
 from voxload.cache.peer.node import NodePeers
@@ -207,6 +211,26 @@ def test_who_has_not_asked_yet_is_not_sent_away(
                 assert peers.get_into(0, key, np.empty_like(block), wait=0) is Answer.GOT
             send_request(fresh, Request(key, block.dtype, block.shape, 0), until)
             assert receive_head(fresh, until)[0] is Answer.GOT
+
+
+def test_who_comes_back_makes_no_room_among_those_who_have_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only fresh ones are left, the one that was served goes: it may come again."""
+    monkeypatch.setattr(acceptor, "PEERS", 2)
+    token, until = job_token(), time.monotonic() + processes.LIMIT
+    asked = SimpleQueue[Channel]()
+    listener = socket.create_server(("127.0.0.1", 0))
+    location = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+    with (
+        closing(TcpPeers({0: location}, token=token)) as peers,
+        ExitStack() as stack,
+        closing(acceptor.Acceptor(listener, token, None, asked.put)) as door,
+    ):
+        served = stack.enter_context(closing(peers._connect(0, until)))
+        served.write(b"a request", until)
+        theirs = asked.get(timeout=processes.LIMIT)
+        fresh = [stack.enter_context(closing(peers._connect(0, until))) for _ in range(2)]
+        door.welcome(theirs)
+        assert select.select([served, *fresh], [], [], processes.LIMIT)[0] == [served]
 
 
 @pytest.mark.few_cases(2)
