@@ -27,7 +27,7 @@ import voxload.readers  # noqa: F401 - compiles its kernels once in a fresh clon
 from tests.support import devices, processes
 from tests.support.examples import choose_few, draw_few
 from tests.support.leftovers import Snapshot, open_what_lasts
-from tests.support.memory import Trimmer
+from tests.support.memory import ARENA_MAX, Trimmer
 from voxload.prefetch import policies
 
 settings.register_profile(
@@ -49,6 +49,11 @@ _trimmer = Trimmer()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Become the parent of whatever tests leave behind; a process that is told to end ends that, too."""
+    # For workers, which this process is about to start: only a process that starts with it has one arena, and neither
+    # users nor what tests start have it, see tests.support.memory.
+    os.environ.pop(ARENA_MAX, None)
+    if config.getoption("numprocesses", None):
+        os.environ[ARENA_MAX] = "1"
     torch.manual_seed(0)  # models among parameters are made when tests are collected
     gc.disable()  # until all is imported: a fifth of the collection's time went into looking through what stays
     processes.adopt()

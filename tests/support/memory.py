@@ -13,8 +13,10 @@ from pathlib import Path
 
 _GROWTH = 2**26
 """Bytes of growth after which there is a full collection."""
+ARENA_MAX = "MALLOC_ARENA_MAX"
+"""Environment variable by which a process has so many of glibc's arenas from its start."""
 _ARENA_MAX = -8
-"""glibc's M_ARENA_MAX (malloc.h). Of this process alone: those that tests start have as many as a user's."""
+"""The same for this process alone (malloc.h): those that tests start have as many as a user's."""
 _STATM = Path("/proc/self/statm")
 
 
