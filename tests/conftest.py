@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.util import Finalize
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,10 +26,11 @@ from hypothesis import HealthCheck, settings
 
 import voxload.readers  # noqa: F401 - compiles its kernels once in a fresh clone, before workers begin that all need them
 from tests.support import devices, processes
-from tests.support.examples import choose_few, draw_few
+from tests.support.examples import IS_THOROUGH, choose_few, draw_few
 from tests.support.leftovers import Snapshot, open_what_lasts
-from tests.support.memory import ARENA_MAX, Trimmer
+from tests.support.memory import ARENA_MAX, LIMIT, Trimmer
 from voxload.prefetch import policies
+from voxload.units import format_bytes
 
 settings.register_profile(
     "fast",
@@ -45,6 +47,8 @@ _FULL_COLLECTIONS = 200
 _TEMPORARY = pytest.StashKey[str]()
 """Folder for the temporary files of this process, which nobody else uses."""
 _trimmer = Trimmer()
+_held = list[int]()
+"""Most bytes that each worker held after a test."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -90,6 +94,29 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], _FULL_COLLECTIONS)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that shares out the tests what this one held; too much fails `make test`."""
+    told = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["most"] = _trimmer.most
+    elif max(_held, default=0) > LIMIT and not IS_THOROUGH and "not long" in session.config.option.markexpr:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Note what a worker held; one that died has told nothing."""
+    _held.extend(filter(None, [getattr(node, "workeroutput", {}).get("most")]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what workers held."""
+    if _held:
+        sizes = " ".join(format_bytes(most) for most in _held)
+        terminalreporter.write_line(f"workers held at most {sizes} (to be under {format_bytes(LIMIT)} in `make test`)")
 
 
 def pytest_unconfigure() -> None:

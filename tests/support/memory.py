@@ -11,6 +11,8 @@ import gc
 import mmap
 from pathlib import Path
 
+LIMIT = 2**30
+"""Bytes that a process of tests may hold at most, so that one for each core and one more fit on small machines."""
 _GROWTH = 2**26
 """Bytes of growth after which there is a full collection."""
 ARENA_MAX = "MALLOC_ARENA_MAX"
@@ -31,6 +33,8 @@ class Trimmer:
 
     def __init__(self) -> None:
         self._least = private_bytes()
+        self.most = 0
+        """Most bytes that were held after a test."""
         self._libc = ctypes.CDLL(None)
         # Each thread of a test has an arena of its own otherwise, which stays while anything in it is used.
         self._libc.mallopt(_ARENA_MAX, 1)
@@ -43,3 +47,4 @@ class Trimmer:
             self._libc.malloc_trim(0)
             taken = self._least = private_bytes()
         self._least = min(self._least, taken)
+        self.most = max(self.most, taken)
