@@ -71,6 +71,15 @@ def test_presets_say_what_they_scaled(tmp_path: Path, capsys: pytest.CaptureFixt
     assert any(label.startswith("1 of 8 ranks ran") for label in document["labels"])
 
 
+def test_a_policy_is_passed_on(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that there is, to where blocks are kept; others are named."""
+    words = ["bench", "run", str(data), "--memory", "1MiB", "--dry-run", "--policy"]
+    assert run([*words, "lru"]) == 0
+    assert json.loads(capsys.readouterr().out)["supply"]["policy"] == "lru"
+    assert run([*words, "magic"]) == 2
+    assert "expected one of clairvoyant" in capsys.readouterr().err
+
+
 def test_a_sweep_says_which_to_use(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Chunks and threads are tried in every combination, on samples generated anew."""
     words = (

@@ -71,7 +71,7 @@ def check_first_batches(loader: BenchLoader, task: Task, expected: Blocks, *, nu
 
 def check_counts(counts: Mapping[str, object]) -> None:
     """Check that what a loader counts are words that are known."""
-    assert set(counts) <= {"bytes_read", "bytes_decoded", "sources"}
+    assert set(counts) <= {"bytes_read", "bytes_decoded", "seconds_stalled", "sources"}
 
 
 def check_nothing_left() -> None:

@@ -125,7 +125,7 @@ def test_the_other_byte_order_is_refused_where_a_library_knows_none(name: str, f
             kind.build(build(folder(form, "CDHW", ">f4")))
 
 
-@pytest.mark.parametrize("name", ["torch-h5py", "torch-h5py-whole"])
+@pytest.mark.parametrize("name", ["torch-h5py", "torch-h5py-whole", "torch-voxload"])
 def test_torch_without_workers_reads_in_the_consumer(name: str, folder: Folder, build: Build) -> None:
     """No thread or process beside the consumer is one that is asked for."""
     _check(registry.named(name), build(folder("hdf5"), halo=2, supply=Supply(threads=0)))

@@ -88,6 +88,13 @@ def test_blocks_that_are_kept_are_read_once(whole: Task) -> None:
     assert counts["bytes_read"] == once["bytes_read"] > 0
     assert counts["bytes_decoded"] == once["bytes_decoded"] >= COUNT * nbytes
     assert once["sources"] == {}
+    assert once["seconds_stalled"] > 0
+
+
+def test_the_policy_says_who_keeps_a_block(whole: Task) -> None:
+    """One that keeps nothing reads every block in every epoch, in the same room."""
+    counts = _read(_supplied(whole, memory=ROOM, policy="staging"))
+    assert counts["sources"]["storage"]["blocks"] == EPOCHS * COUNT
 
 
 def test_ranks_of_a_whole_job_share_blocks(location: str, tmp_path: Path) -> None:

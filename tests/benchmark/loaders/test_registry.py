@@ -34,6 +34,7 @@ NAMES = {
     "tensorstore",
     "monai",
     "dali",
+    "torch-voxload",
 }
 THIRD_PARTY = """
 import numpy as np
@@ -189,6 +190,9 @@ def test_what_a_loader_cannot_do_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=found):
             kind.build(_with(hdf5, supply))
+    keeping = Kind("odd", "odd", (), ("hdf5",), NEVER, keeps_memory=True)
+    with pytest.raises(UsageError, match="loader odd: found policy 'lru', expected none"):
+        keeping.build(_with(hdf5, Supply(memory=1, policy="lru")))
     threaded = Kind("odd", "odd", (), ("hdf5",), NEVER, least_threads=2)
     with pytest.raises(UsageError, match="threads of loader odd: found 1, expected 2 or more"):
         threaded.build(hdf5)

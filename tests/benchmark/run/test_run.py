@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.benchmark import documents
 from tests.support.launches import fork_launches
 from voxload.benchmark.generate.generate import generate
 from voxload.benchmark.generate.plan import Contents, DatasetPlan, Kind
@@ -164,9 +165,21 @@ def test_what_does_not_fit_is_refused(data: Path) -> None:
         )
     with pytest.raises(DataError, match="workload"):
         Workload.from_json("{}")
+    with pytest.raises(UsageError, match="'magic', expected one of clairvoyant"):
+        Supply(memory=1, policy="magic")
+    with pytest.raises(UsageError, match="policy 'lru': found no room"):
+        Supply(policy="lru")
     assert Workload.from_json(_workload(data).to_json()) == _workload(data)
     request = Request(_workload(data, length=Length(seconds=3)), repeats=2, command=("voxload", "bench"))
     assert request_of(request_json(request)) == request
     for text in ("{}", "torn", request_json(request).replace("repeats", "times")):
         with pytest.raises(DataError, match="expected JSON of Request"):
             request_of(text)
+
+
+def test_results_of_versions_without_policies_are_read() -> None:
+    """Words that came later have the value that all had before."""
+    made = documents.document(documents.Recipe())
+    older = json.loads(made.to_json())
+    del older["workload"]["supply"]["policy"]
+    assert Document.from_dict(older).workload == made.workload

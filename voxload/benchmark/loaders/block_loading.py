@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -43,10 +44,24 @@ def map_file(volume: Volume) -> Stored:
     return MappedArray(np.load(volume.path, mmap_mode="c"))
 
 
-class TorchBlocks(Dataset[Tensor]):
-    """Blocks as torch's loader takes them: views of buffers that are used again, for the collation copies them."""
+class Blocks(Protocol):
+    """Reads this rank's blocks, as BlockReader does; used by one thread, and picklable."""
 
-    def __init__(self, blocks: BlockReader) -> None:
+    def __len__(self) -> int: ...
+
+    def block(self, index: int) -> Array:
+        """Return a sample's block (C, d, h, w), good until as many as a batch has were asked for."""
+        ...
+
+    def close(self) -> None:
+        """Close what it opened."""
+        ...
+
+
+class TorchBlocks(Dataset[Tensor]):
+    """Blocks as torch's loader takes them: they may be buffers that are used again, for the collation copies them."""
+
+    def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
 
     def __len__(self) -> int:
@@ -67,7 +82,7 @@ class TorchLoading(Loading):
     collate in shared memory.
     """
 
-    def __init__(self, task: Task, blocks: BlockReader) -> None:
+    def __init__(self, task: Task, blocks: Blocks) -> None:
         super().__init__(task)
         self._asked, self._data = GivenOrder(), TorchBlocks(blocks)
         workers = self._supply.threads

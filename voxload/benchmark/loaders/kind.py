@@ -35,12 +35,15 @@ class Kind:
     """Whether it keeps blocks in memory when it is given some."""
     native_only: tuple[str, ...] = ()
     """Formats in which it reads voxels of this machine's byte order only."""
+    reads_data: bool = False
+    """Whether it reads the task's data set itself, and so whatever that can read, URLs too."""
 
     def build(self, task: Task) -> BenchLoader:
         """See LoaderKind."""
         check_installed(self)
         self._check_supply(task)
-        self._check_volumes(task.volumes)
+        if not self.reads_data:
+            self._check_volumes(task.volumes)
         loader: BenchLoader = resolve_name(f"{__package__}.{self.make}")(task)
         return loader
 
@@ -51,6 +54,13 @@ class Kind:
                 f"loader {self.name}",
                 found="a disk that keeps blocks" if supply.disk else "memory that keeps blocks",
                 expected="none, for it keeps nothing there",
+                remedy="leave it out, or use --loader voxload",
+            )
+        if supply.policy:
+            raise UsageError(
+                f"loader {self.name}",
+                found=f"policy {supply.policy!r}",
+                expected="none, for it has one way of keeping blocks",
                 remedy="leave it out, or use --loader voxload",
             )
         if supply.threads < self.least_threads:

@@ -18,7 +18,7 @@ from voxload.data.dataset import VolumeDataset
 from voxload.errors import UsageError
 from voxload.geometry import Box
 from voxload.grid import ProcessGrid
-from voxload.loader.cache import Cache
+from voxload.loader.cache import CLAIRVOYANT, Cache
 from voxload.loader.dataloader import DataLoader
 
 
@@ -93,7 +93,12 @@ class OwnLoading(Loading):
             kind: {"bytes": traffic.nbytes, "blocks": traffic.fetches, "seconds": traffic.seconds}
             for kind, traffic in stats.sources.items()
         }
-        return {"bytes_read": stats.bytes_read, "bytes_decoded": stats.bytes_decoded, "sources": sources}
+        return {
+            "bytes_read": stats.bytes_read,
+            "bytes_decoded": stats.bytes_decoded,
+            "seconds_stalled": stats.seconds_stalled,
+            "sources": sources,
+        }
 
     def close(self) -> None:
         """See BenchLoader; files of the task's own data set stay open."""
@@ -116,6 +121,7 @@ class OwnKind:
     title = "voxload"
     needs: tuple[str, ...] = ()
     formats = (HDF5, ZARR2, ZARR3, NPY, RAW)
+    reads_data = True
 
     def build(self, task: Task) -> OwnLoading:
         """See LoaderKind; raises UsageError too for zero threads, and for peers of which some are absent."""
@@ -149,6 +155,7 @@ def _cache(task: Task, *, is_alone: bool) -> Cache | None:
         disk=folder,
         disk_size=supply.disk_bytes // sharers,
         peers="none" if is_alone else supply.peers,
+        policy=supply.policy or CLAIRVOYANT,
         clairvoyant=supply.clairvoyant,
         epochs=task.workload.length.epochs,
     )

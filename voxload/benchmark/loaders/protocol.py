@@ -119,8 +119,9 @@ class BenchLoader(Protocol):
     def counts(self) -> Mapping[str, Any]:
         """Return what the loader itself counted since it was made; empty where it counts nothing.
 
-        Known words: ``bytes_read`` (asked of the storage), ``bytes_decoded``, and ``sources``: bytes, blocks and
-        seconds by ``storage``, ``memory``, ``disk``, ``peer``.
+        Known words: ``bytes_read`` (asked of the storage), ``bytes_decoded``, ``seconds_stalled`` (the consumer waited
+        for data, and not for other ranks), and ``sources``: bytes, blocks and seconds by ``storage``, ``memory``,
+        ``disk``, ``peer``.
         """
         ...
 
@@ -133,6 +134,8 @@ class LoaderKind(Protocol):
     """A way of loading, before it is told what.
 
     Those of others register a class, to be called without arguments, in the entry-point group ``voxload.benchmark``.
+    One that reads the data set of its task itself says ``reads_data = True``: it is given no volumes then, which would
+    have to be opened for it.
     """
 
     @property

@@ -55,6 +55,14 @@ BUILT_IN: tuple[LoaderKind, ...] = (
         least_threads=1,
         native_only=(NPY,),
     ),
+    Kind(
+        "torch-voxload",
+        "torch DataLoader, voxload's blocks",
+        (),
+        (HDF5, ZARR2, ZARR3, NPY, RAW),
+        "torch_dataset:torch_voxload",
+        reads_data=True,
+    ),
 )
 """Loaders of this package."""
 

@@ -17,7 +17,6 @@ from voxload.benchmark.cold.coldness import Cooling, pressure
 from voxload.benchmark.cold.datafiles import DataFiles, data_files
 from voxload.benchmark.generate.generated import Truth
 from voxload.benchmark.loaders import registry
-from voxload.benchmark.loaders.own import KIND as OWN
 from voxload.benchmark.loaders.protocol import LoaderKind, Task
 from voxload.benchmark.loaders.volumes import dataset_of, volumes_of
 from voxload.benchmark.measure.document import Cold, Document, Run
@@ -89,7 +88,7 @@ def run_benchmark(request: Request, shared: RankGroup, tell: Tell) -> Document |
     leads = nodes.index(nodes[shared.rank]) == shared.rank
     hush: Tell = tell if shared.rank == 0 else _hush
     with as_torch_job(shared, is_whole=shared.size == grid.world_size), closing(dataset_of(workload, grid)) as data:
-        volumes = () if kind is OWN else volumes_of(data)
+        volumes = () if getattr(kind, "reads_data", False) else volumes_of(data)
         task = Task(workload, grid, data, volumes, node_ranks=nodes.count(nodes[shared.rank]))
         job = _Job(task, kind, shared, files=files, leads=leads)
         with pressure(workload.coldness, leads=leads):

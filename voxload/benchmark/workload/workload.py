@@ -14,6 +14,7 @@ from voxload.errors import DataError, UsageError
 from voxload.files.regular import parse_json
 from voxload.geometry import Boundary
 from voxload.grid import spatial_counts
+from voxload.prefetch import policies
 
 SHUFFLED, SEQUENTIAL = "shuffled", "sequential"
 ORDERS = (SHUFFLED, SEQUENTIAL)
@@ -111,11 +112,19 @@ class Supply:
     """Whether the loader may know orders beyond the epoch at hand; MLPerf Storage forbids it."""
     device: str = "cpu"
     """Where batches are delivered: ``cpu`` or ``cuda``."""
+    policy: str = ""
+    """Who keeps which block; see `voxload.Cache`. Empty for its default, and in results of older versions."""
 
     def __post_init__(self) -> None:
         _at_least("threads", self.threads, 0)
         _at_least("prefetch", self.prefetch, 1)
         _one_of("device", self.device, ("cpu", "cuda"))
+        if self.policy:
+            _one_of("policy", self.policy, policies.NAMES)
+            if not self.keeps_blocks:
+                raise UsageError(
+                    f"policy {self.policy!r}", found="no room for blocks", expected="memory or a disk that keeps them"
+                )
 
     @property
     def keeps_blocks(self) -> bool:

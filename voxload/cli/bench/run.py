@@ -37,7 +37,8 @@ from voxload.cli.options import AllowOutside, check_file, parse_triple
 from voxload.cli.terminal import Screen, byte_bar, count_bar
 from voxload.errors import UsageError
 from voxload.grid import launched_as
-from voxload.loader.cache import PEERS
+from voxload.loader.cache import CLAIRVOYANT, PEERS
+from voxload.prefetch import policies
 from voxload.text import shown
 from voxload.units import parse_bytes
 
@@ -89,6 +90,9 @@ def run(
     disk: Annotated[str, typer.Option(help="Folder on each node's disk that keeps blocks.")] = "",
     disk_size: Annotated[str, typer.Option(help="Bytes of it.")] = "",
     peers: Annotated[str, typer.Option(help=f"How blocks come from other ranks: {', '.join(PEERS)}.")] = "auto",
+    policy: Annotated[
+        str, typer.Option(help=f"Who keeps which block: {', '.join(policies.NAMES)}.", show_default=CLAIRVOYANT)
+    ] = "",
     clairvoyant: Annotated[
         bool | None,
         typer.Option(help="Whether orders of later epochs are known.", show_default="yes; not with MLPerf's presets"),
@@ -149,6 +153,7 @@ def run(
             peers=peers,
             clairvoyant=keeps_seed if clairvoyant is None else clairvoyant,
             device=device,
+            policy=policy,
         ),
         emulation=emulation,
         coldness=Coldness(cold, cold_method, parse_bytes(hog) if hog else 0),
