@@ -1,1 +1,1 @@
-"""The parts of bench/prefetch.py: samples, contenders, ranks, what the storage says, the forecast, and the tables."""
+"""The parts of bench/prefetch.py: its ranks, what the storage says, the forecast, and the picture."""

@@ -1,14 +1,29 @@
-"""Tally: what the storage served, by its own log, and how often each byte of a voxel left it."""
+"""Served: samples behind the server's URLs, and how often each byte of their voxels left it, by its own log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import h5py
 import numpy as np
 
-from bench.prefetching.samples import Extent
 from tests.support.throttle.process import Served
+from voxload.benchmark.generate.generated import write_plan
+from voxload.benchmark.generate.plan import DatasetPlan
+from voxload.benchmark.generate.stores import sample_path
+from voxload.catalog.table import CATALOG_NAME, Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A run of bytes that hold voxels, stored as they are used."""
+
+    path: str
+    """File, relative to the folder."""
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +41,40 @@ class Tally:
     """How often the one that was served most."""
 
 
-def tally(log: Iterable[Served], extents: Iterable[Extent]) -> Tally:
+def linked(folder: Path, plan: DatasetPlan, url: str, target: Path) -> None:
+    """Write a data set into the empty folder `target` whose samples are those of `folder` behind a URL.
+
+    They are verified as those: the plan is written, too.
+    """
+    here = Catalog.read(folder)
+    entries = [here.entry(*key) for key in here.keys]
+    there = [replace(entry, path=f"{url}/{entry.path}") for entry in entries]
+    Catalog.from_entries(there, target, allow_outside=True).write(target / CATALOG_NAME)
+    write_plan(plan, target)
+
+
+def extents(folder: Path, plan: DatasetPlan) -> list[Extent]:
+    """Return where the voxels of a generated data set are that is not compressed."""
+    paths = (sample_path(plan, folder, number) for number in range(plan.samples))
+    return [extent for path in paths for extent in _extents(path, plan.storage.format.dataset)]
+
+
+def _extents(path: Path, dataset: str) -> Iterator[Extent]:
+    if path.is_dir():
+        for chunk in sorted((path / "c").rglob("*")):
+            if chunk.is_file():
+                yield Extent(str(chunk.relative_to(path.parent)), 0, chunk.stat().st_size)
+        return
+    with h5py.File(path) as file:
+        stored = file[dataset].id
+        for number in range(stored.get_num_chunks()):
+            info = stored.get_chunk_info(number)
+            yield Extent(path.name, info.byte_offset, info.byte_offset + info.size)
+
+
+def tally(log: Iterable[Served], voxels: Iterable[Extent]) -> Tally:
     """Return what a log comes to, for voxels at these places."""
-    runs = list(extents)
+    runs = list(voxels)
     ends = {path: max(run.stop for run in runs if run.path == path) for path in {run.path for run in runs}}
     times = {path: np.zeros(end, np.int64) for path, end in ends.items()}
     requests = total = 0

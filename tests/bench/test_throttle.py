@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.prefetching.samples import Extent
-from bench.prefetching.served import tally
+from bench.prefetching.served import Extent, tally
 from tests.support.throttle.link import BURST, Link
 from tests.support.throttle.process import Served, ThrottledStorage, throttled_storage
 
