@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.benchmark.stored import COUNT, store
 from tests.laws.bench_loader import check_loader
-from voxload.benchmark.loaders import registry
-from voxload.benchmark.loaders.protocol import LoaderKind, Task
+from voxload.benchmark.loaders import dali_numpy, registry
+from voxload.benchmark.loaders.protocol import LoaderKind, Task, epoch_indices
 from voxload.benchmark.loaders.volumes import dataset_of, volumes_of
 from voxload.benchmark.workload.workload import Length, Samples, Share, Supply, Workload
-from voxload.errors import UsageError
+from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -150,3 +152,37 @@ def test_monai_keeps_as_many_blocks_as_fit(kept: int, folder: Folder, build: Bui
     monkeypatch.setattr(monai_loading.ReadBlock, "__call__", counted)
     _check(registry.named("monai"), task)
     assert sorted(read) == list(range(kept))
+
+
+def test_what_monai_makes_anew_is_no_cache(folder: Folder, build: Build, monkeypatch: Any) -> None:
+    """It caches what transforms of its own kind make, and says nothing of any other."""
+    from voxload.benchmark.loaders import monai_loading  # noqa: PLC0415 - takes seconds
+
+    read = monai_loading.ReadBlock(build(folder("hdf5")))
+    monkeypatch.setattr(monai_loading, "ReadBlock", lambda _: read.__call__)
+    task = build(folder("hdf5"), supply=Supply(threads=1, memory=1 << 20))
+    with pytest.raises(InternalError, match="a cached block that is made anew"):
+        _present(registry.named("monai")).build(task)
+
+
+def test_dali_has_one_pipeline_for_all_epochs(folder: Folder, build: Build, monkeypatch: Any) -> None:
+    """Building one takes long, and what it keeps serves all; one that was left early is of no use."""
+    kind = _present(registry.named("dali"))
+    built: list[list[str]] = []
+    one = dali_numpy.DaliLoading._built
+
+    def counted(self: dali_numpy.DaliLoading, files: list[str]) -> Any:
+        built.append(files)
+        return one(self, files)
+
+    monkeypatch.setattr(dali_numpy.DaliLoading, "_built", counted)
+    task = build(folder("npy"))
+    with closing(kind.build(task)) as loader:
+        for number, builds in ((0, 1), (1, 1), (2, 1), (0, 2), (1, 2), (3, 3), (4, 3)):
+            indices = epoch_indices(task.workload.share, len(task.data), task.grid, number)
+            batches = loader.epoch(number, indices)
+            for at in range(0, len(indices), 3):  # as ranks do, which ask for no batch behind the last one
+                wanted = [task.data[index][0].numpy() for index in indices[at : at + 3]]
+                np.testing.assert_array_equal(next(batches).numpy(), np.stack(wanted))
+            assert len(built) == builds
+    assert [len(files) for files in built] == [45, 45, 18]

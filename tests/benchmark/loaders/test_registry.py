@@ -149,6 +149,14 @@ def test_what_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         check_installed(kind)
 
 
+def test_what_makes_a_loader_is_imported_before_the_clock_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time to the first batch is none of importing."""
+    module = "voxload.benchmark.loaders.hdf5_array"
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    registry.prepare(registry.named("h5py"))
+    assert module in sys.modules
+
+
 def test_a_loader_of_another_package_is_found_and_keeps_the_laws(tmp_path: Path, install: Install) -> None:
     """What registers as an entry point is as good as ours."""
     install("tiny = tiny_loaders:Loader")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -28,7 +29,7 @@ class Kind:
     needs: tuple[str, ...]
     formats: tuple[str, ...]
     make: str
-    """``module:name``, in this package, of what makes the loader of a task that it can do; imported no earlier."""
+    """``module:name``, in this package, of what makes the loader of a task; `prepare` imports it."""
     least_threads: int = 0
     """Fewest threads or worker processes that it works with."""
     keeps_memory: bool = False
@@ -44,8 +45,13 @@ class Kind:
         self._check_supply(task)
         if not self.reads_data:
             self._check_volumes(task.volumes)
-        loader: BenchLoader = resolve_name(f"{__package__}.{self.make}")(task)
+        loader: BenchLoader = self.maker()(task)
         return loader
+
+    def maker(self) -> Callable[[Task], BenchLoader]:
+        """Return what makes the loader; raises ImportError where a library does not start."""
+        found: Callable[[Task], BenchLoader] = resolve_name(f"{__package__}.{self.make}")
+        return found
 
     def _check_supply(self, task: Task) -> None:
         supply = task.workload.supply
@@ -101,8 +107,18 @@ def missing(kind: LoaderKind) -> tuple[str, ...]:
     return tuple(name for name in kind.needs if not _is_there(name))
 
 
+def prepare(kind: LoaderKind) -> None:
+    """Import what a loader needs, and what makes it, so that no time of loading is spent on either.
+
+    Raises what `check_installed` raises, and ImportError where a library does not start after all.
+    """
+    check_installed(kind)
+    if isinstance(kind, Kind):
+        kind.maker()
+
+
 def check_installed(kind: LoaderKind) -> None:
-    """Import what a loader needs, so that no time of loading is spent on it.
+    """Import what a loader needs.
 
     Raises UsageError, with what to install, where modules are missing or do not start.
     """

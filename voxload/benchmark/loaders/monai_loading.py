@@ -16,6 +16,7 @@ from voxload.benchmark.loaders.blocks import BlockReader
 from voxload.benchmark.loaders.delivery import GivenOrder, Loading, delivered, is_on_device
 from voxload.benchmark.loaders.hdf5_array import Hdf5Array
 from voxload.benchmark.loaders.protocol import Task
+from voxload.errors import InternalError
 
 
 class ReadBlock(monai.transforms.Transform):
@@ -43,6 +44,8 @@ class MonaiLoading(Loading):
 
     As many blocks are cached, by threads when it is made, as fit this rank's part of the node's memory. Where all do, a
     thread collates ahead; else worker processes read the others anew in each epoch.
+
+    Raises InternalError when MONAI makes a cached block anew: what is measured would be no cache.
     """
 
     def __init__(self, task: Task) -> None:
@@ -59,6 +62,10 @@ class MonaiLoading(Loading):
             progress=False,
             copy_cache=False,
         )
+        # Both are held: what is made anew could else lie where the other one lay.
+        one, other = (data[0], data[0]) if kept else (None, None)
+        if one is not other:
+            raise InternalError("loader monai", found="a cached block that is made anew", expected="a cache")
         self._asked = GivenOrder()
         self._loader: Any = ThreadDataLoader(
             data,

@@ -50,7 +50,8 @@ class OwnLoading(Loading):
     """See BenchLoader.
 
     The order is that of the sampler over sample groups, which the loader can foresee; it refuses others. Where only
-    some ranks of the job run, each is alone: its block is that of its place, and nothing comes from peers.
+    some ranks of the job run, each is alone: its block is that of its place, and nothing comes from peers. With zero
+    threads, which `OwnKind` refuses, how many read and how far ahead is as the loader has it by default.
     """
 
     def __init__(self, task: Task) -> None:
@@ -67,7 +68,7 @@ class OwnLoading(Loading):
             self._size,
             sampler=self._sampler,
             num_workers=workload.supply.threads,
-            prefetch_factor=workload.supply.prefetch,
+            prefetch_factor=workload.supply.prefetch if workload.supply.threads else None,
             cache=_cache(task, is_alone=is_alone),
             device=workload.supply.device if is_on_device(workload.supply) else None,
         )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 
 from voxload.benchmark.loaders import own
-from voxload.benchmark.loaders.kind import Kind, check_installed, missing
+from voxload.benchmark.loaders.kind import Kind, missing, prepare
 from voxload.benchmark.loaders.protocol import LoaderKind
 from voxload.benchmark.loaders.volumes import HDF5, NPY, RAW, ZARR2, ZARR3
 from voxload.errors import UsageError
 
-__all__ = ["BUILT_IN", "ENTRY_POINTS", "check_installed", "kinds", "missing", "named"]
+__all__ = ["BUILT_IN", "ENTRY_POINTS", "kinds", "missing", "named", "prepare"]
 
 ENTRY_POINTS = "voxload.benchmark"
 """Entry-point group: each entry names a class without arguments that keeps the LoaderKind contract."""

@@ -82,7 +82,7 @@ def run_benchmark(request: Request, shared: RankGroup, tell: Tell) -> Document |
     workload = fit(request.workload, shared.size)
     grid = ProcessGrid(workload.share.spatial, workload.share.ranks_of, shared.rank)
     kind = registry.named(workload.supply.loader)
-    registry.check_installed(kind)
+    registry.prepare(kind)
     files = data_files(workload.samples)
     nodes = shared.gather(socket.gethostname(), str)
     leads = nodes.index(nodes[shared.rank]) == shared.rank
