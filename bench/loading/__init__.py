@@ -1,1 +1,1 @@
-"""The parts of bench/loader.py: cases, contenders, the process of one run, goals, and the tables."""
+"""The parts of bench/loader.py: what is loaded and by whom, the process of one run, what runs come to, and the plot."""

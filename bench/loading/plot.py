@@ -1,8 +1,8 @@
-"""Plot: batches a second, and memory, by contender and case."""
+"""Plot: batches a second, memory and the first batch, by contender and case."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from bench.loading.results import Result
+from bench.loading.cases import Case
+from bench.loading.results import Runs
 
 mpl.use("Agg")
 
@@ -18,27 +19,25 @@ _OWN, _PEER = "#1f77b4", "#b0b0b0"
 _MIB = 1 << 20
 
 
-def draw(results: Sequence[Result], path: Path, *, workers: int) -> None:
+def draw(results: Mapping[Case, Runs], path: Path, *, threads: int) -> None:
     """Draw one row of panels for each case."""
-    cases = list(dict.fromkeys(result.case.name for result in results))
-    rows = [[result for result in results if result.case.name == case] for case in cases]
-    heights = [1.1 + 0.42 * len(row) for row in rows]
+    heights = [1.1 + 0.42 * len(runs.results) for runs in results.values()]
     figure = Figure(figsize=(12, sum(heights) + 0.4), layout="constrained")
-    panels = figure.subplots(len(rows), 3, squeeze=False, gridspec_kw={"height_ratios": heights})
-    for line, row in zip(panels, rows, strict=True):
-        titles = [result.contender.title.format(n=workers) for result in row]
-        colors = [_PEER if result.contender.is_peer else _OWN for result in row]
-        _bars(line[0], colors, [[run.later_rate for run in result.runs] for result in row], "{:.1f}")
-        _bars(line[1], colors, [[run.held / _MIB for run in result.runs] for result in row], "{:.0f}")
-        _bars(line[2], colors, [[run.first for run in result.runs] for result in row], "{:.2f}")
-        line[0].set_yticks(np.arange(len(row)), titles, fontsize=8)
-        line[0].set_title(row[0].case.name, loc="left", fontsize=10)
-        for panel, name in zip(
-            line, ("batches/s, from epoch 2 on", "MiB beyond imports", "s to the first batch"), strict=True
-        ):
+    panels = figure.subplots(len(results), 3, squeeze=False, gridspec_kw={"height_ratios": heights})
+    for line, (case, runs) in zip(panels, results.items(), strict=True):
+        colors = [_PEER if each.is_peer else _OWN for each in runs.results]
+        shown = {
+            "batches/s, from epoch 2 on": (runs.figures(lambda run: run.later_rate), "{:.1f}"),
+            "MiB beyond imports": (runs.figures(lambda run: run.held / _MIB), "{:.0f}"),
+            "s to the first batch": (runs.figures(lambda run: run.first), "{:.2f}"),
+        }
+        for panel, (name, (figures, text)) in zip(line, shown.items(), strict=True):
+            _bars(panel, colors, list(figures.results.values()), text)
             panel.set_xlabel(name, fontsize=8)
-        for panel in line[1:]:
             panel.set_yticks([])
+        titles = [each.title.format(n=threads) for each in runs.results]
+        line[0].set_yticks(np.arange(len(titles)), titles, fontsize=8)
+        line[0].set_title(case.name, loc="left", fontsize=10)
     figure.savefig(path, dpi=110)
 
 

@@ -115,7 +115,7 @@ class _Job:
         task = replace(self._task, workload=replace(workload, share=share))
         tell({"event": "run", "number": number})
         cooling = Cooling(workload.coldness, self._files, self._shared, leads=self._leads)
-        check = _checker(task) if workload.verify else None
+        check = checker(task) if workload.verify else None
         record = RankRun(task, RunContext(self._kind, self._shared, cooling, check)).run(tell)
         gathered = self._shared.gather((record, cooling.first), tuple[Record, Cold | None])
         records = tuple(each for each, _ in gathered)
@@ -148,7 +148,7 @@ def _document(
     )
 
 
-def _checker(task: Task) -> Check:
+def checker(task: Task) -> Check:
     """Return what compares blocks with what was generated; raises NotFoundError where voxload did not generate them."""
     truth = Truth.of(task.workload.samples.location)
     data, boundary = task.data, task.workload.share.boundary

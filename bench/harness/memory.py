@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from tests.support.processes import descendants
+
 _INTERVAL = 0.02
 """Seconds between looks: short beside the life of any batch."""
 _ALIKE = ("Pss_Anon", "Pss_Shmem")
@@ -13,6 +15,8 @@ _ALIKE = ("Pss_Anon", "Pss_Shmem")
 
 class MemoryWatch:
     """Looks at the memory of a tree of processes, in a thread, until it is told to stop.
+
+    Looking walks over all pages of a process and keeps it from mapping others: what is timed is not looked at.
 
     Parameters
     ----------
@@ -40,21 +44,7 @@ class MemoryWatch:
 
 def held_by(pid: int) -> int:
     """Return the bytes that a process and all that it started hold now."""
-    return sum(_held(each) for each in _tree(pid))
-
-
-def _tree(pid: int) -> list[int]:
-    """Return a process and all that it started, and so on; those that have ended are left out."""
-    found, left = [], [pid]
-    while left:
-        one = left.pop()
-        found.append(one)
-        for task in Path(f"/proc/{one}/task").glob("*/children"):
-            try:
-                left += [int(word) for word in task.read_text().split()]
-            except OSError:  # it has ended
-                continue
-    return found
+    return sum(_held(each) for each in (pid, *descendants(pid)))
 
 
 def _held(pid: int) -> int:
