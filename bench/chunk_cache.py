@@ -30,10 +30,9 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.harness.samples import counts, location
+from bench.harness.samples import Sample, counts
 from bench.harness.script import finish, folder, parser
-from bench.reading import pagecache
-from bench.reading.samples import Sample
+from voxload.benchmark.cold.pagecache import warm
 from voxload.benchmark.measure.turns import in_turns, seconds
 from voxload.geometry import Box, chunks_touched
 from voxload.readers import chunk_cache, open_reader, set_chunk_cache
@@ -92,7 +91,7 @@ def time_once(sample: Sample, wanted: Sequence[Box], outs: Sequence[Volume], cal
         os.utime(file, ns=(when, when))
     while not all(Stamp.of(str(file)).is_settled for file in sample.files()):
         time.sleep(_PAUSE)
-    with closing(open_reader(location(sample))) as reader, ThreadPoolExecutor(callers) as pool:
+    with closing(open_reader(sample.location)) as reader, ThreadPoolExecutor(callers) as pool:
         return seconds(lambda: list(pool.map(reader.read_into, wanted, outs)))
 
 
@@ -118,7 +117,7 @@ def measure(sample: Sample, case: str, rounds: int) -> Row:
         set_chunk_cache(0)
     spent = turns.figures(itemgetter(0))
     return Row(
-        layout=sample.layout.name,
+        layout=sample.layout,
         case=case,
         chunks=len(places),
         decoded_without=sum(len(_places(box)) for box in wanted),
@@ -140,7 +139,7 @@ def main() -> int:
     with folder(words.folder) as place:
         for name in NAMES:
             sample = counts(name, place, words.size, chunk=CHUNK)
-            pagecache.warm(sample.files())
+            warm(sample.files())
             rows += [measure(sample, case, words.rounds) for case in CALLERS]
     return finish(words, rows, lambda row: row.decoded_with <= row.chunks)
 

@@ -44,6 +44,9 @@ READING = "bench.cold:reading"
 WAYS = ("plain", "voxload")
 FROM_MEMORY = ("warm", "no hog")
 """Rungs that are none: what they read is in memory."""
+LEAST = 1 << 28
+"""Bytes of a data set of which a quarter, in a group, has room for what is read ahead: with less, bytes that nobody has
+used yet are dropped and come twice, and in the end a process does not fit."""
 PIECE = 1 << 22
 """Bytes of one plain read."""
 _V1, _V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
@@ -221,6 +224,12 @@ def main() -> int:
     options.add_argument("--volumes", type=number, default=8, help="how many (default 8)")
     options.add_argument("--margin", type=float, default=0.02, help="how far off a ratio may be (default 0.02)")
     words = options.parse_args()
+    asked = words.volumes * words.size**3 * np.dtype(np.int16).itemsize
+    if asked < LEAST:
+        options.error(
+            f"--volumes {words.volumes} --size {words.size}: found {format_bytes(asked)} in all, expected "
+            f"{format_bytes(LEAST)} or more, such as --volumes 8 --size 256; choose more volumes or larger ones"
+        )
     with folder(words.folder) as place:
         if file_system(place) in ("tmpfs", "ramfs"):
             options.error(f"{place} lives in memory: say --folder on a device")

@@ -39,9 +39,8 @@ from bench.converting.layout import layout
 from bench.converting.memory import memory
 from bench.converting.rechunking import rechunking
 from bench.converting.turn import Task
-from bench.harness import script
+from bench.harness import machine, script
 from bench.harness.findings import Outcome, conclude
-from bench.reading import machine
 
 _TASKS: Mapping[str, Callable[[Path, Task], Outcome]] = {
     "copy": copying,

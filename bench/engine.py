@@ -31,9 +31,8 @@ from bench.engining.measurements import memory, one_rank, profiled, two_ranks
 from bench.engining.messages import hidden
 from bench.engining.rounds import Kind, Pace
 from bench.engining.world import JOINS, SPATIAL, Worlds, worlds
-from bench.harness import script
+from bench.harness import machine, script
 from bench.harness.findings import Outcome, conclude
-from bench.reading import machine
 from voxload.errors import UsageError
 from voxload.launch.devices import check_there
 

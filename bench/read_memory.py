@@ -28,10 +28,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.harness.children import started
-from bench.harness.samples import counts, location
+from bench.harness.samples import Sample, counts
 from bench.harness.script import finish, folder, number, parser
 from bench.reading.cases import octant
-from bench.reading.samples import DATASET, Sample
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader
 from voxload.readers.team import set_threads
@@ -84,27 +83,33 @@ def inside(sample: Sample, small: Sample, threads: int) -> int:
         return int(child.ask())
 
 
-def _words(sample: Sample, small: Sample, threads: int) -> tuple[str, str, int, int]:
-    return location(sample).path, location(small).path, sample.size, threads
+def _words(sample: Sample, small: Sample, threads: int) -> tuple[list[str], list[str], int, int]:
+    return _place(sample), _place(small), sample.size, threads
 
 
-def reading(path: str, small: str, size: int, threads: int) -> Callable[[], None]:
+def _place(sample: Sample) -> list[str]:
+    """Return path and dataset: all that a process has to know which is to import little."""
+    location = sample.location
+    return [location.path, location.dataset]
+
+
+def reading(place: list[str], small: list[str], size: int, threads: int) -> Callable[[], None]:
     """Return what reads the octant, after a small one has been read."""
     set_threads(threads)
-    for place, extent in ((small, SMALL), (path, size)):
-        reader = open_reader(Location(place, DATASET if ".hdf5" in place else ""))
+    for (path, dataset), extent in ((small, SMALL), (place, size)):
+        reader = open_reader(Location(path, dataset))
         box = octant(extent, 0)
         out = np.full((1, *box.shape), 1, np.int16)
         reader.cost(box)
-        if place == small:
+        if path == small[0]:
             reader.read_into(box, out)
             reader.close()
     return lambda: reader.read_into(box, out)
 
 
-def traced(path: str, small: str, size: int, threads: int) -> Callable[[], int]:
+def traced(place: list[str], small: list[str], size: int, threads: int) -> Callable[[], int]:
     """Return what reads the octant and gives the peak of what was allocated."""
-    read = reading(path, small, size, threads)
+    read = reading(place, small, size, threads)
     tracemalloc.start()
 
     def peak() -> int:
@@ -118,7 +123,7 @@ def largest_chunk(sample: Sample) -> int:
     """Return the bytes of the largest chunk of a sample as stored."""
     steps = range(sample.size // 2, sample.size, CHUNK)
     boxes = (Box(start, tuple(i + CHUNK for i in start)) for start in product(steps, steps, steps))
-    with closing(open_reader(location(sample))) as reader:
+    with closing(open_reader(sample.location)) as reader:
         return max(reader.cost(box).stored_bytes for box in boxes)
 
 
@@ -141,6 +146,10 @@ def main() -> int:
     add("--threads", type=number, nargs="+", default=[1, 2, 8], help="numbers of threads (default 1 2 8)")
     add("--slack", type=int, default=256, help="KiB for other objects, once and for each thread (default 256)")
     words = options.parse_args()
+    if words.size % (2 * CHUNK):
+        options.error(
+            f"--size {words.size}: expected a multiple of {2 * CHUNK}, for the octant is of whole chunks of {CHUNK}^3"
+        )
     with folder(words.folder) as place:
         found = rows(place, words.size, words.threads, words.slack << 10)
     return finish(words, found, lambda row: row.is_within)

@@ -25,10 +25,10 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.harness.samples import counts, location
+from bench.harness.samples import counts
 from bench.harness.script import finish, folder, parser
-from bench.reading import pagecache
 from bench.reading.cases import octant
+from voxload.benchmark.cold.pagecache import warm
 from voxload.benchmark.measure.turns import Bystanders, Turns, in_turns, seconds
 from voxload.geometry import Box, split
 from voxload.readers import Reader, open_reader
@@ -77,11 +77,11 @@ def parts(box: Box, count: int) -> list[Box]:
 def time_layout(name: str, place: Path, size: int, rounds: int) -> list[Row]:
     """Time all numbers of threads in both ways."""
     sample = counts(name, place, size, chunk=CHUNK)
-    pagecache.warm(sample.files())
+    warm(sample.files())
     box = octant(size, 0)
     out = np.zeros((1, *box.shape), np.int16)
     rows = []
-    with closing(open_reader(location(sample))) as reader:
+    with closing(open_reader(sample.location)) as reader:
         for way, measure in (("team", _team), ("callers", _callers)):
             bystanders = Bystanders()
             turns = in_turns(THREADS, rounds, partial(measure, reader, box, out))

@@ -24,8 +24,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.harness.samples import Field, buffer_like, voxels
 from bench.harness.script import finish, number, parser
-from bench.reading.fields import Field, buffer_like, load_field
 from voxload.benchmark.measure.turns import seconds
 from voxload.cache.codec import Codec
 from voxload.cache.disk.tier import DiskTier
@@ -131,9 +131,8 @@ def main() -> int:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(dir=words.folder) as temporary:
         folder = Path(temporary)
-        _, field = load_field(folder, "int16", words.size)
-        # Rolled copies: as many different blocks, all of one and the same compressibility.
-        blocks = [np.roll(field, place, axis=0)[np.newaxis].copy() for place in range(words.blocks)]
+        box = Box.whole((words.size,) * 3)
+        blocks = [voxels("int16", box, number=each) for each in range(words.blocks)]
         capacity = 2 * sum(block.nbytes for block in blocks) + 2**20
         for threads in words.threads:
             load = Load(blocks, [buffer_like(block) for block in blocks], threads)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.harness import children
-from bench.reading import pagecache
+from voxload.benchmark.cold.pagecache import evict, warm
 from voxload.benchmark.measure.turns import Turns, in_turns
 
 _LIMIT = 3600.0
@@ -72,7 +72,7 @@ class Contender:
     def run(self, source: Path, result: Path, *, is_cold: bool) -> Turn:
         """Do it once and leave the result, in place of an earlier one; raises RuntimeError when it fails."""
         remove(result)
-        (pagecache.drop if is_cold else pagecache.warm)(source.iterdir())
+        (evict if is_cold else warm)(source.iterdir())
         words = (self.turn, str(source), str(result), *self.words)
         printed, _ = children.run("bench.converting.turns", *words, limit=_LIMIT, python=self.python, must_succeed=True)
         return Turn(**json.loads(printed.splitlines()[-1]), stored=size_of(result))

@@ -1,1 +1,1 @@
-"""The parts of bench/readers.py: samples, cases, contenders, the clock, and the tables."""
+"""The parts of bench/readers.py: cases, contenders, the clock, and the tables."""

@@ -13,6 +13,7 @@ HALO = 2
 CROPS = 32
 CROP = 64
 """Extent of a crop in voxels."""
+NAMES = ("octant", "halo", "crops", "cold")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +27,6 @@ class Case:
     is_cold: bool = False
     """Whether the pages are dropped from memory before each read."""
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents of the buffer: boxes, then (D, H, W)."""
-        return (len(self.boxes), *self.boxes[0].shape)
-
 
 def octant(size: int, halo: int) -> Box:
     """Return the last eighth of a cube with the halo that lies inside it."""
@@ -39,9 +35,8 @@ def octant(size: int, halo: int) -> Box:
 
 def crops(size: int) -> tuple[Box, ...]:
     """Return random small boxes, the same in every run."""
-    generator = np.random.default_rng(11)
-    starts = generator.integers(0, size - CROP + 1, (CROPS, 3))
-    return tuple(Box(tuple(map(int, start)), tuple(int(i) + CROP for i in start)) for start in starts)
+    starts = np.random.default_rng(11).integers(0, size - CROP + 1, (CROPS, 3)).tolist()
+    return tuple(Box.whole((CROP,) * 3).shift(start) for start in starts)
 
 
 def all_cases(size: int) -> dict[str, Case]:
@@ -53,6 +48,3 @@ def all_cases(size: int) -> dict[str, Case]:
         Case("cold", (octant(size, 0),), is_cold=True),
     )
     return {case.name: case for case in cases}
-
-
-NAMES = ("octant", "halo", "crops", "cold")

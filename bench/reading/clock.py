@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 
-from bench.reading import pagecache
 from bench.reading.contender import Entry, Job, Session, Setting
-from voxload.benchmark.measure.turns import Bystanders
+from bench.reading.results import Result, Timing
+from voxload.benchmark.cold.pagecache import evict, resident_share, warm
+from voxload.benchmark.measure.turns import Bystanders, Turns, in_turns, seconds
 
 _TRIES = 4
 """Reads of each setting before the fastest is kept."""
@@ -23,6 +25,9 @@ _QUIET = 0.1
 """Cores that others may use before a table is timed again; which try is kept depends on this alone."""
 _MOST = 60
 """Rounds at most."""
+
+Times = Turns[str, float]
+"""Seconds by the titles of contenders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,68 +41,38 @@ class Limits:
     tries: int
     """How often a table is timed at most, for as long as others keep the machine busy."""
 
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """What one contender took."""
-
-    peer: str
-    """Name on the command line."""
-    title: str
-    """What tables call it, with the setting that was kept."""
-    threads: int
-    """Threads or processes that it may use; 0 when it has no such choice."""
-    seconds: tuple[float, ...]
-    """One time a round."""
-
-    @property
-    def median(self) -> float:
-        """The middle time."""
-        return float(np.median(self.seconds))
-
-    @property
-    def spread(self) -> float:
-        """Half the distance of the quartiles over the median."""
-        low, high = np.percentile(self.seconds, (25, 75))
-        return float((high - low) / 2 / self.median)
+    def reached(self) -> Callable[[Times], bool]:
+        """Return what tells, after each round from now on, whether the time is up or there are rounds enough."""
+        end = time.perf_counter() + self.seconds
+        return lambda turns: len(turns.others) >= _MOST or time.perf_counter() > end
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """All timings of a job, and what was in memory."""
-
-    timings: tuple[Timing, ...]
-    """One a contender."""
-    wrong: tuple[str, ...]
-    """Contenders that did not return what was written, and so were not timed."""
-    resident: tuple[float, float]
-    """Least and largest share of the sample's pages in memory when a read began."""
-    bystanders: float
-    """Cores that others used meanwhile."""
-
-
-def measure(job: Job, entries: Sequence[Entry], limits: Limits) -> Measurement:
+def measure(job: Job, entries: Sequence[Entry], limits: Limits) -> Result:
     """Choose each contender's setting, compare its result, and time all of them in turn."""
     files = job.sample.files()
-    pagecache.warm(files)
-    chosen = [(entry, _fastest(job, entry)) for entry in entries]
-    wrong = tuple(entry.title for entry, setting in chosen if not _is_right(job, setting))
-    field = [(entry, setting) for entry, setting in chosen if entry.title not in wrong]
+    warm(files)
+    chosen = {entry: _fastest(job, entry) for entry in entries}
+    field = {entry: setting for entry, setting in chosen.items() if _is_right(job, setting)}
     run = _cold if job.case.is_cold else _warm
-    settings = [setting for _, setting in field]
+    settings = {entry.title: setting for entry, setting in field.items()}
     tries = []
     for _ in range(limits.tries):
         bystanders = Bystanders()
-        seconds, held = run(job, files, settings, limits)
-        tries.append((bystanders.cores(), seconds, held))
+        times, held = run(job, files, settings, limits)
+        tries.append((bystanders.cores(), times, held))
         if tries[-1][0] < _QUIET:
             break
-    others, seconds, held = min(tries, key=itemgetter(0))
-    timings = (
-        Timing(entry.peer, _title(entry, setting), entry.threads, tuple(times))
-        for (entry, setting), times in zip(field, seconds, strict=True)
+    others, times, held = min(tries, key=itemgetter(0))
+    return Result.of(
+        job,
+        resident=(min(held), max(held)),
+        bystander_cores=others,
+        wrong=tuple(entry.title for entry in entries if entry not in field),
+        contenders=tuple(
+            Timing(entry.peer, _title(entry, setting), entry.threads, times.results[entry.title])
+            for entry, setting in field.items()
+        ),
     )
-    return Measurement(tuple(timings), wrong, (min(held), max(held)), others)
 
 
 def _title(entry: Entry, setting: Setting) -> str:
@@ -110,81 +85,65 @@ def _fastest(job: Job, entry: Entry) -> Setting:
         return entry.settings[0]
     shortest = []
     for setting in entry.settings:
-        session = setting.open(job)
-        shortest.append(min(_time(session) for _ in range(_TRIES)))
-        session.close()
+        with closing(setting.open(job)) as session:
+            shortest.append(min(_time(session) for _ in range(_TRIES)))
     return entry.settings[int(np.argmin(shortest))]
 
 
 def _is_right(job: Job, setting: Setting) -> bool:
     """Tell whether one read fills the whole buffer with what was written."""
-    session = setting.open(job)
-    session.out.view(np.uint8)[...] = 0xA5
-    session.prepare()
-    session.read()
-    is_right = np.array_equal(session.out.view(np.uint8), job.expected.view(np.uint8))
-    session.close()
-    return is_right
+    with closing(setting.open(job)) as session:
+        session.out.view(np.uint8)[...] = 0xA5
+        session.prepare()
+        session.read()
+        return np.array_equal(session.out.view(np.uint8), job.expected.view(np.uint8))
 
 
 def _time(session: Session) -> float:
     """Return the seconds of one read."""
     session.prepare()
-    start = time.perf_counter()
-    session.read()
-    return time.perf_counter() - start
+    return seconds(session.read)
 
 
 def _warm(
-    job: Job, files: Sequence[Path], settings: Sequence[Setting], limits: Limits
-) -> tuple[list[list[float]], list[float]]:
-    """Time reads from memory: all files stay open, in every round the next contender goes first."""
-    pagecache.warm(files)
-    held = [pagecache.resident(files)]
-    sessions = [setting.open(job) for setting in settings]
-    for session in sessions:
-        _time(session)
-    times: list[list[float]] = [[] for _ in sessions]
-    gc.collect()
-    gc.disable()
-    begin = time.perf_counter()
-    for turn in range(_MOST):
-        for place in range(len(sessions)):
-            index = (turn + place) % len(sessions)
-            times[index].append(_time(sessions[index]))
-        is_late = time.perf_counter() - begin > limits.seconds
-        if turn + 1 >= limits.rounds and (is_late or all(map(_is_sure, times))):
-            break
-    gc.enable()
-    for session in sessions:
-        session.close()
-    return times, [*held, pagecache.resident(files)]
+    job: Job, files: Sequence[Path], settings: Mapping[str, Setting], limits: Limits
+) -> tuple[Times, list[float]]:
+    """Time reads from memory: all files stay open."""
+    warm(files)
+    held = [resident_share(files)]
+    with ExitStack() as stack:
+        sessions = {title: stack.enter_context(closing(each.open(job))) for title, each in settings.items()}
+        for session in sessions.values():
+            _time(session)
+        gc.collect()
+        gc.disable()
+        is_late = limits.reached()
+        times = in_turns(
+            tuple(sessions),
+            limits.rounds,
+            lambda title: _time(sessions[title]),
+            is_enough=lambda turns: is_late(turns) or _is_sure(turns),
+        )
+        gc.enable()
+    return times, [*held, resident_share(files)]
 
 
-def _is_sure(times: list[float]) -> bool:
-    """Tell whether the median is known well: its standard error, from the quartiles, for a normal distribution."""
-    low, middle, high = np.percentile(times, (25, 50, 75))
-    return bool(1.2533 * (high - low) / 1.349 / np.sqrt(len(times)) < _SURE * middle)
+def _is_sure(turns: Times) -> bool:
+    """Tell whether all medians are known well."""
+    return all(turns.error(title) < _SURE * turns.median(title) for title in turns.results)
 
 
 def _cold(
-    job: Job, files: Sequence[Path], settings: Sequence[Setting], limits: Limits
-) -> tuple[list[list[float]], list[float]]:
+    job: Job, files: Sequence[Path], settings: Mapping[str, Setting], limits: Limits
+) -> tuple[Times, list[float]]:
     """Time reads from the device: one file is open at a time, for pages that someone has mapped cannot be dropped."""
-    times: list[list[float]] = [[] for _ in settings]
     held = []
-    begin = time.perf_counter()
-    for turn in range(_MOST):
-        for place in range(len(settings)):
-            index = (turn + place) % len(settings)
-            session = settings[index].open(job)
+
+    def run(title: str) -> float:
+        with closing(settings[title].open(job)) as session:
             session.prepare()
-            pagecache.drop(files)
-            held.append(pagecache.resident(files))
-            start = time.perf_counter()
-            session.read()
-            times[index].append(time.perf_counter() - start)
-            session.close()
-        if turn + 1 >= limits.rounds and time.perf_counter() - begin > limits.seconds:
-            break
-    return times, held
+            evict(files)
+            held.append(resident_share(files))
+            return seconds(session.read)
+
+    return in_turns(tuple(settings), limits.rounds, run, is_enough=limits.reached()), held

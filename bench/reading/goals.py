@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from bench.harness.samples import LAYOUTS
 from bench.reading.results import Result
 
 DIRECT = ("h5py-direct",)
@@ -44,7 +45,7 @@ class Goal:
         if self.peers:
             return result.ratio(self.threads, *self.peers)
         own, peer = result.own(self.threads), result.fastest_peer(self.threads)
-        return peer.median / own.median if own and peer else None
+        return peer.median_s / own.median_s if own and peer else None
 
 
 def _zarr_goals() -> list[Goal]:
@@ -53,8 +54,8 @@ def _zarr_goals() -> list[Goal]:
     return [*goals, Goal("zarr-gzip", "octant", 2, ("tensorstore",), "tensorstore", 2.0)]
 
 
-def all_goals(layouts: Sequence[str], uncompressed: Sequence[str]) -> list[Goal]:
-    """Return the goals, in the order in which they were set."""
+def all_goals(layouts: Sequence[str]) -> list[Goal]:
+    """Return the goals of these layouts, in the order in which they were set."""
     goals = [
         Goal("hdf5-gzip", "octant", 1, H5PY, "h5py", 3.5),
         Goal("hdf5-gzip", "octant", 2, H5PY, "h5py", 6.0),
@@ -67,7 +68,9 @@ def all_goals(layouts: Sequence[str], uncompressed: Sequence[str]) -> list[Goal]
         *_zarr_goals(),
     ]
     goals += [Goal(layout, "crops", 2, (), "fastest peer", 1.0) for layout in layouts]
-    goals += [Goal(layout, "octant", 2, ("memcpy",), "memcpy", 0.4) for layout in uncompressed]
+    goals += [
+        Goal(layout, "octant", 2, ("memcpy",), "memcpy", 0.4) for layout in layouts if LAYOUTS[layout].codec.is_none
+    ]
     return [goal for goal in goals if goal.layout in layouts]
 
 
@@ -78,5 +81,5 @@ def goals_to_json(goals: Sequence[Goal], results: Sequence[Result]) -> list[dict
         for result in results:
             if (result.layout, result.case) == (goal.layout, goal.case):
                 place = {"dtype": result.dtype, "chunk": result.chunk, "measured": goal.ratio(result)}
-                rows.append(asdict(goal) | place | {"bystander_cores": result.measurement.bystanders})
+                rows.append(asdict(goal) | place | {"bystander_cores": result.bystander_cores})
     return rows

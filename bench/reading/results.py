@@ -6,8 +6,36 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from bench.reading.clock import Measurement, Timing
+import numpy as np
+
+from bench.harness.samples import LAYOUTS
+from bench.harness.script import document
 from bench.reading.contender import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What one contender took."""
+
+    peer: str
+    """Name on the command line."""
+    title: str
+    """What tables call it, with the setting that was kept."""
+    threads: int
+    """Threads or processes that it may use; 0 when it has no such choice."""
+    seconds: tuple[float, ...]
+    """One time a round."""
+
+    @property
+    def median_s(self) -> float:
+        """The middle time, in seconds."""
+        return float(np.median(self.seconds))
+
+    @property
+    def spread(self) -> float:
+        """Half the distance of the quartiles over the median."""
+        low, high = np.percentile(self.seconds, (25, 75))
+        return float((high - low) / 2 / self.median_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +44,6 @@ class Result:
 
     layout: str
     """Storage format."""
-    is_compressed: bool
-    """Whether reading it needs a decoder."""
     dtype: str
     """Type of the voxels."""
     size: int
@@ -30,28 +56,38 @@ class Result:
     """Bytes that the boxes hold."""
     stored_share: float
     """Stored bytes of the sample over its bytes."""
-    measurement: Measurement
-    """The timings."""
+    resident: tuple[float, float]
+    """Least and largest share of the sample's pages in memory when a read began."""
+    bystander_cores: float
+    """Cores that others used meanwhile."""
+    wrong: tuple[str, ...]
+    """Contenders that did not return what was written, and so were not timed."""
+    contenders: tuple[Timing, ...]
+    """The others, one timing each."""
 
     @classmethod
-    def of(cls, job: Job, measurement: Measurement) -> Result:
-        """Return the result of a job."""
+    def of(cls, job: Job, **measured: Any) -> Result:
+        """Return the result of a job; `measured` are the fields from `resident` on."""
         sample = job.sample
         return cls(
-            sample.layout.name,
-            sample.layout.is_compressed,
-            sample.dtype,
-            sample.size,
-            sample.chunk,
-            job.case.name,
-            job.out.nbytes,
-            sample.stored_bytes() / (sample.size**3 * job.out.itemsize),
-            measurement,
+            layout=sample.layout,
+            dtype=sample.dtype,
+            size=sample.size,
+            chunk=sample.chunk,
+            case=job.case.name,
+            useful_bytes=job.out.nbytes,
+            stored_share=sample.stored_bytes() / sample.plan.sample_bytes,
+            **measured,
         )
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether reading it needs a decoder."""
+        return not LAYOUTS[self.layout].codec.is_none
 
     def timings(self, *peers: str) -> list[Timing]:
         """Return the rows of `peers`."""
-        return [timing for timing in self.measurement.timings if timing.peer in peers]
+        return [timing for timing in self.contenders if timing.peer in peers]
 
     def own(self, threads: int) -> Timing | None:
         """Return voxload's row with `threads` threads."""
@@ -64,38 +100,16 @@ class Result:
         """
         own, rows = self.own(threads), self.timings(*peers)
         rows = [row for row in rows if row.threads in (0, threads)] or rows
-        return min(row.median for row in rows) / own.median if own and rows else None
+        return min(row.median_s for row in rows) / own.median_s if own and rows else None
 
     def fastest_peer(self, threads: int) -> Timing | None:
         """Return the fastest row that is neither voxload nor memcpy."""
-        rows = [row for row in self.measurement.timings if row.peer not in ("voxload", "memcpy")]
-        return min((row for row in rows if row.threads <= threads), key=lambda row: row.median, default=None)
+        rows = [row for row in self.contenders if row.peer not in ("voxload", "memcpy")]
+        return min((row for row in rows if row.threads <= threads), key=lambda row: row.median_s, default=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return what goes into the JSON file."""
-        return {
-            "layout": self.layout,
-            "dtype": self.dtype,
-            "size": self.size,
-            "chunk": self.chunk,
-            "case": self.case,
-            "useful_bytes": self.useful_bytes,
-            "stored_share": self.stored_share,
-            "resident": self.measurement.resident,
-            "bystander_cores": self.measurement.bystanders,
-            "wrong": self.measurement.wrong,
-            "contenders": [
-                {
-                    "peer": row.peer,
-                    "title": row.title,
-                    "threads": row.threads,
-                    "median_s": row.median,
-                    "spread": row.spread,
-                    "seconds": row.seconds,
-                }
-                for row in self.measurement.timings
-            ],
-        }
+        return document(self) | {"contenders": [document(row) for row in self.contenders]}
 
 
 def thread_counts(results: Iterable[Result]) -> tuple[int, ...]:

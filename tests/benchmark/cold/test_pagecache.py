@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from voxload.benchmark.cold import pagecache
-from voxload.benchmark.cold.pagecache import cache_note, evict, file_system, keeps_apart, resident_share
+from voxload.benchmark.cold.pagecache import cache_note, evict, file_system, keeps_apart, resident_share, warm
 from voxload.benchmark.measure.kernel import KernelCounter
 from voxload.errors import NotFoundError, StorageError
 
@@ -53,6 +53,25 @@ def test_what_is_forgotten_is_read_from_the_device(folder: Path) -> None:
     for path in files:
         path.read_bytes()
     assert counter.since(mark).device == pytest.approx(2 * SIZE, rel=0.02)
+
+
+def test_what_is_warmed_is_read_once(folder: Path) -> None:
+    """All bytes of all files come from the device, and reading them again costs it nothing."""
+    files = [folder / name for name in "ab"]
+    for path in files:
+        path.write_bytes(os.urandom(SIZE))
+    evict(files)
+    counter = KernelCounter()
+    mark = counter.mark()
+    warm(files)
+    assert counter.since(mark).device == pytest.approx(2 * SIZE, rel=0.02)
+    with held(files[0]), held(files[1]):
+        assert resident_share(files) == 1.0
+        mark = counter.mark()
+        warm(files)
+        assert counter.since(mark).device == 0
+    with pytest.raises(NotFoundError, match="no such file"):
+        warm([folder / "none"])
 
 
 def test_the_share_is_that_of_all_pages(folder: Path) -> None:

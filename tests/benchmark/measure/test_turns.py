@@ -40,6 +40,20 @@ def test_rounds_that_others_disturb_are_repeated(monkeypatch: pytest.MonkeyPatch
     assert (found.repeated, found.others) == (1, (0.0, turns.QUIET / 2))
 
 
+def test_rounds_follow_until_there_are_enough() -> None:
+    """Not before there are as many as were asked for; the turns so far are there to decide by."""
+    seen: list[dict[str, tuple[int, ...]]] = []
+
+    def is_enough(found: Turns[str, int]) -> bool:
+        seen.append(found.results)
+        return len(found.others) == 4
+
+    found = in_turns("ab", 3, ord, is_enough=is_enough)
+    assert seen == [{"a": (97,) * times, "b": (98,) * times} for times in (3, 4)]
+    assert found.results == seen[-1]
+    assert in_turns("", 2, ord).others != ()
+
+
 def test_without_patience_disturbed_rounds_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """What others used is told."""
     monkeypatch.setattr(Bystanders, "cores", lambda _: 1.5)

@@ -1,4 +1,4 @@
-"""Page cache: what of files the system holds in memory, and how to make it forget them."""
+"""Page cache: what of files the system holds in memory, and how to make it forget or hold them."""
 
 from __future__ import annotations
 
@@ -53,6 +53,8 @@ _CACHESTAT = 451
 """Number of cachestat(2), the same on all processors; Linux 6.5 has it."""
 _WINDOW = 1 << 34
 """Bytes that are mapped at once; a multiple of every page size."""
+_PIECE = 1 << 24
+"""Bytes that are read at once."""
 
 
 def resident_share(files: Iterable[Path]) -> float:
@@ -98,6 +100,21 @@ def evict(files: Iterable[Path]) -> None:
             raise _failure(file, error) from error
         finally:
             os.close(descriptor)
+
+
+def warm(files: Iterable[Path]) -> None:
+    """Read every byte of `files` once: the system then holds their pages, where memory has room.
+
+    Raises as `resident_share` does.
+    """
+    buffer = bytearray(_PIECE)
+    for file in files:
+        with os.fdopen(_opened(file), "rb", buffering=0) as stream:
+            try:
+                while stream.readinto(buffer):
+                    pass
+            except OSError as error:
+                raise _failure(file, error) from error
 
 
 def _held(file: Path, descriptor: int, status: os.stat_result) -> int | None:

@@ -13,12 +13,16 @@ from voxload.readers.protocol import Volume as Array
 class Hdf5Array:
     """See Stored.
 
-    A read goes through its box chunk by chunk and decodes each once, and `Cut` asks for no chunk twice: so the chunk
-    cache needs room for one chunk, and more would take memory in every open file and spare nothing.
+    Parameters
+    ----------
+    volume
+        The dataset.
+    cache
+        Bytes of its chunk cache; None for as many as the library takes by itself.
     """
 
-    def __init__(self, volume: Volume) -> None:
-        self._file = h5py.File(volume.path, "r", rdcc_nbytes=chunk_bytes(volume))
+    def __init__(self, volume: Volume, cache: int | None) -> None:
+        self._file = h5py.File(volume.path, "r", rdcc_nbytes=cache)
         self._dataset = self._file[volume.dataset]
 
     def view(self, source: Slices) -> Array | None:  # noqa: ARG002 - the contract's
@@ -34,6 +38,15 @@ class Hdf5Array:
         self._file.close()
 
 
+def open_hdf5(volume: Volume) -> Hdf5Array:
+    """Open a dataset with room for one chunk in its cache.
+
+    A read goes through its box chunk by chunk and decodes each once, and `Cut` asks for no chunk twice: more room would
+    take memory in every open file and spare nothing.
+    """
+    return Hdf5Array(volume, chunk_bytes(volume))
+
+
 def read_whole(volume: Volume) -> Stored:
     """Open a file, read all of its dataset into a new array, and close it."""
     with h5py.File(volume.path, "r") as file:
@@ -42,7 +55,7 @@ def read_whole(volume: Volume) -> Stored:
 
 def torch_h5py(task: Task) -> TorchLoading:
     """Return what reads blocks by torch's loader."""
-    return TorchLoading(task, BlockReader(task, Hdf5Array))
+    return TorchLoading(task, BlockReader(task, open_hdf5))
 
 
 def torch_h5py_whole(task: Task) -> TorchLoading:
@@ -52,4 +65,4 @@ def torch_h5py_whole(task: Task) -> TorchLoading:
 
 def h5py_alone(task: Task) -> PlainLoading:
     """Return what reads blocks in the consumer's thread."""
-    return PlainLoading(task, BlockReader(task, Hdf5Array))
+    return PlainLoading(task, BlockReader(task, open_hdf5))

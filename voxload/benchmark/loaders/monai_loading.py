@@ -14,7 +14,7 @@ from torch.utils.data import default_collate
 
 from voxload.benchmark.loaders.blocks import BlockReader
 from voxload.benchmark.loaders.delivery import GivenOrder, Loading, delivered, is_on_device
-from voxload.benchmark.loaders.hdf5_array import Hdf5Array
+from voxload.benchmark.loaders.hdf5_array import open_hdf5
 from voxload.benchmark.loaders.protocol import Task
 from voxload.errors import InternalError
 
@@ -30,7 +30,7 @@ class ReadBlock(monai.transforms.Transform):
 
     def __call__(self, data: int) -> Tensor:
         """Return the block; safe to call from many threads, for each call opens the file for itself."""
-        blocks = BlockReader(self._task, Hdf5Array)
+        blocks = BlockReader(self._task, open_hdf5)
         try:
             out = np.zeros(blocks.cut.volume_shape, blocks.cut.dtype)
             blocks.read_into(data, out)
@@ -51,7 +51,7 @@ class MonaiLoading(Loading):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         supply, count = self._supply, len(task.volumes)
-        cut = BlockReader(task, Hdf5Array).cut
+        cut = BlockReader(task, open_hdf5).cut
         kept = min(count, supply.memory // task.node_ranks // cut.nbytes)
         workers = 0 if kept == count else supply.threads
         data: Any = CacheDataset(

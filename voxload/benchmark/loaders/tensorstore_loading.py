@@ -14,12 +14,23 @@ from torch import Tensor
 
 from voxload.benchmark.loaders.blocks import MOST_OPEN, Cut
 from voxload.benchmark.loaders.delivery import Loading, delivered, is_on_device
-from voxload.benchmark.loaders.protocol import Task
+from voxload.benchmark.loaders.protocol import Task, Volume
 from voxload.benchmark.loaders.volumes import ZARR2
 from voxload.readers.protocol import Volume as Array
 
 _CACHE = 16 << 20
 """Bytes of its cache: shard indices stay in it; of chunks, which are needed once an epoch, it can hold few."""
+
+
+def open_array(volume: Volume, context: Any) -> Any:
+    """Open a Zarr array under tensorstore's limits; what it keeps is not compared with the files again."""
+    spec = {
+        "driver": "zarr" if volume.format == ZARR2 else "zarr3",
+        "kvstore": {"driver": "file", "path": f"{volume.path}/"},
+    }
+    return tensorstore.open(
+        spec, context=context, open=True, read=True, recheck_cached_metadata=False, recheck_cached_data=False
+    ).result()
 
 
 class TensorstoreLoading(Loading):
@@ -81,18 +92,6 @@ class TensorstoreLoading(Loading):
         if index not in self._open:
             while len(self._open) >= MOST_OPEN:
                 self._open.popitem(last=False)
-            volume = self._volumes[index]
-            spec = {
-                "driver": "zarr" if volume.format == ZARR2 else "zarr3",
-                "kvstore": {"driver": "file", "path": f"{volume.path}/"},
-            }
-            self._open[index] = tensorstore.open(
-                spec,
-                context=self._context,
-                open=True,
-                read=True,
-                recheck_cached_metadata=False,
-                recheck_cached_data=False,
-            ).result()
+            self._open[index] = open_array(self._volumes[index], self._context)
         self._open.move_to_end(index)
         return self._open[index]

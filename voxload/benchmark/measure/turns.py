@@ -59,12 +59,17 @@ class Turns(Generic[Contender, Result]):
 
 def rotated(contenders: Sequence[Contender], turn: int) -> tuple[Contender, ...]:
     """Return who runs after whom in a round; first is another one each time, for a machine may slow down."""
-    first = turn % len(contenders)
+    first = turn % max(len(contenders), 1)
     return (*contenders[first:], *contenders[:first])
 
 
 def in_turns(
-    contenders: Sequence[Contender], rounds: int, run: Callable[[Contender], Result], *, patience: float = 0.0
+    contenders: Sequence[Contender],
+    rounds: int,
+    run: Callable[[Contender], Result],
+    *,
+    patience: float = 0.0,
+    is_enough: Callable[[Turns[Contender, Result]], bool] = lambda _: True,
 ) -> Turns[Contender, Result]:
     """Run all contenders once in each round.
 
@@ -73,17 +78,23 @@ def in_turns(
     contenders
         What `run` is given.
     rounds
-        How many rounds count.
+        How many rounds count, at least.
     run
         Runs a contender and returns what is kept of it.
     patience
         Seconds for waiting until others are quiet, and for rounds that are repeated because others were not.
+    is_enough
+        Asked after so many rounds, and after each one more, whether there are enough.
     """
     end = time.monotonic() + patience
     found: dict[Contender, list[Result]] = {each: [] for each in contenders}
     others: list[float] = []
     repeated = 0
-    while len(others) < rounds:
+
+    def turns() -> Turns[Contender, Result]:
+        return Turns({each: tuple(results) for each, results in found.items()}, tuple(others), repeated)
+
+    while len(others) < rounds or not is_enough(turns()):
         await_quiet(end)
         bystanders = Bystanders()
         results = {each: run(each) for each in rotated(contenders, len(others))}
@@ -94,7 +105,7 @@ def in_turns(
         others.append(used)
         for each, result in results.items():
             found[each].append(result)
-    return Turns({each: tuple(results) for each, results in found.items()}, tuple(others), repeated)
+    return turns()
 
 
 def timed(calls: Mapping[str, Callable[[], object]], rounds: int) -> Turns[str, float]:

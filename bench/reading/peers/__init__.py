@@ -1,1 +1,0 @@
-"""Contenders, one a file: each gives `entries(job)`."""
