@@ -126,12 +126,12 @@ def test_a_child_that_fails_is_told_of(capfd: pytest.CaptureFixture[str]) -> Non
 
 def test_a_module_is_run_and_given_up_after_its_limit() -> None:
     """What it printed comes back; where it must succeed, a failure is an error with what it said."""
-    printed, _ = children.run("bench.networks", "--help", limit=processes.LIMIT)
+    printed, _ = children.run("json.tool", "--help", limit=processes.LIMIT)
     assert printed.startswith("usage:")
-    with pytest.raises(TimeoutError, match=r"no end within 0\.01 s"):
-        children.run("bench.networks", "--help", limit=0.01)
-    printed, said = children.run("bench.networks", "--strange", limit=processes.LIMIT)
+    with pytest.raises(TimeoutError, match=r"no end within 0\.001 s"):
+        children.run("json.tool", "--help", limit=0.001)
+    printed, said = children.run("json.tool", "--strange", limit=processes.LIMIT)
     assert not printed
     assert "unrecognized arguments: --strange" in said
     with pytest.raises(RuntimeError, match=r"--strange: ended with status 2\nusage:"):
-        children.run("bench.networks", "--strange", limit=processes.LIMIT, must_succeed=True)
+        children.run("json.tool", "--strange", limit=processes.LIMIT, must_succeed=True)

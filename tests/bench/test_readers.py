@@ -39,9 +39,9 @@ def run(folder: Path, *words: str, status: int = 0) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("layout", "others"),
     [
-        ("hdf5-contiguous", {*IN_PROCESSES, "numpy memmap"}),
-        ("hdf5-gzip", IN_PROCESSES),
-        ("hdf5-blosc-lz4", IN_PROCESSES),
+        pytest.param("hdf5-contiguous", {*IN_PROCESSES, "numpy memmap"}, marks=pytest.mark.long),
+        pytest.param("hdf5-gzip", IN_PROCESSES, marks=pytest.mark.long),
+        pytest.param("hdf5-blosc-lz4", IN_PROCESSES, marks=pytest.mark.long),
         ("zarr-sharded-blosc", {"zarr-python"}),
         ("npy", {"numpy memmap"}),
     ],
@@ -64,6 +64,7 @@ def test_contenders_read_what_was_generated(tmp_path: Path, layout: str, others:
     assert cold["resident"][0] <= cold["resident"][1]
 
 
+@pytest.mark.long
 def test_goals_have_figures_and_a_picture(tmp_path: Path) -> None:
     """Of those formats that were read; those of others are no goals of the run."""
     picture = tmp_path / "readers.png"
