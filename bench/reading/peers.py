@@ -81,8 +81,9 @@ def _open(job: Job, threads: int) -> Session:
         """Set the number of threads, which holds for the whole process, and let each of them start."""
         if team().threads != threads:
             set_threads(threads)
-            begun = threading.Barrier(threads)
-            team().run(partial(_meet, begun), range(threads))
+            at_once = min(threads, len(os.sched_getaffinity(0)))  # no more of them ever work
+            begun = threading.Barrier(at_once)
+            team().run(partial(_meet, begun), range(at_once))
 
     def read() -> None:
         """Read all boxes at once, as tensorstore is asked to."""
