@@ -1,4 +1,4 @@
-"""Plots: the pictures of samples and of training runs, drawn without a display, in any thread.
+"""Plots: the pictures of training runs, drawn without a display, in any thread.
 
 Each function writes one PNG that appears whole or not at all.
 """
@@ -12,13 +12,11 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 
-from voxload.files.pictures import Plane, blank, draw_slices, scale_label, show_plane, write_png
+from voxload.files.pictures import Plane, blank, scale_label, show_plane, write_png
 from voxload.geometry import Box
 from voxload.grid import ProcessGrid
 from voxload.text import drawn
 from voxload.training.result import DiceBaseline, TrainingResult
-
-__all__ = ["draw_blocks", "draw_classes", "draw_learning", "draw_slices", "draw_timeline"]
 
 _BLUE, _ORANGE, _GREY = "#1f5fa8", "#e07b20", "#8a8f98"
 _EDGE = "#21e0d6"

@@ -123,7 +123,10 @@ class Supply:
             _one_of("policy", self.policy, policies.NAMES)
             if not self.keeps_blocks:
                 raise UsageError(
-                    f"policy {self.policy!r}", found="no room for blocks", expected="memory or a disk that keeps them"
+                    f"policy {self.policy!r}",
+                    found="no room for blocks",
+                    expected="memory or a disk that keeps them",
+                    remedy="give --memory, or --disk, or leave --policy out",
                 )
 
     @property
