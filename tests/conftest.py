@@ -79,6 +79,14 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share out files of tests, those that start ranks to one worker."""
+    from tests.support.sharing import RanksTogether  # noqa: PLC0415 - bench.gpu runs tests where xdist is not
+
+    return RanksTogether(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Draw as many examples, and run as many cases, as there is time for."""
     draw_few(items)

@@ -23,6 +23,7 @@ def _network(build: type[nn.Module]) -> Network:
     return Network("voxload", build.__name__, lambda _: build(), (12, 8, 16))
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("build", [Causal, DeepSupervision, Excited, Patches])
 def test_networks_that_no_trace_keeps_are_exact(build: type[nn.Module]) -> None:
     """Ours, on uneven extents."""
@@ -69,6 +70,7 @@ def test_an_engine_that_is_wrong_is_called_so(monkeypatch: pytest.MonkeyPatch) -
     assert child.compared(_network(Excited), (2, 1, 1)).verdict is Verdict.WRONG
 
 
+@pytest.mark.long
 def test_a_process_that_ends_early_is_a_crash() -> None:
     """One that is not in the zoo."""
     outcomes, whole = compared(_network(Branches), ["2,1,1", "1,2,1"])

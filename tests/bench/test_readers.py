@@ -42,7 +42,7 @@ def run(folder: Path, *words: str, status: int = 0) -> list[dict[str, Any]]:
         pytest.param("hdf5-contiguous", {*IN_PROCESSES, "numpy memmap"}, marks=pytest.mark.long),
         pytest.param("hdf5-gzip", IN_PROCESSES, marks=pytest.mark.long),
         pytest.param("hdf5-blosc-lz4", IN_PROCESSES, marks=pytest.mark.long),
-        ("zarr-sharded-blosc", {"zarr-python"}),
+        pytest.param("zarr-sharded-blosc", {"zarr-python"}, marks=pytest.mark.long),
         ("npy", {"numpy memmap"}),
     ],
 )

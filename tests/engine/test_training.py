@@ -27,7 +27,7 @@ def test_training_equals_one_process(network: str, tmp_path: Path, capsys: pytes
     assert max(value for row in worst.values() for value in row.values()) <= TOLERANCE
 
 
-@pytest.mark.parametrize("network", ["unet3d-lbann", FUNCTIONAL])
+@pytest.mark.parametrize("network", ["unet3d-lbann", pytest.param(FUNCTIONAL, marks=pytest.mark.long)])
 def test_hybrid_shards_equal_one_process(network: str, tmp_path: Path) -> None:
     """A U-Net under HSDP on four ranks, two groups of two blocks: the shortest of the comparisons above."""
     assert max(_trained(Combination(network, 4, (2, 1, 1), "hsdp", "checkpointing"), tmp_path).values()) <= TOLERANCE

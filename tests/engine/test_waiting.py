@@ -54,6 +54,7 @@ def _without_waiting(network: nn.Module, x: Tensor, device: torch.device) -> Non
     torch.cuda.synchronize()
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("join", ["pad", "patch", "add"])
 @pytest.mark.parametrize("name", sorted(LAYERS))
 def test_no_layer_waits_for_the_device(name: str, join: str, device: torch.device) -> None:
@@ -75,6 +76,7 @@ def test_no_network_waits_for_the_device(name: str, device: torch.device) -> Non
         _without_waiting(split, x, device)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("network", [each for each in OWN if len(each.shape) == len(SHAPE)], ids=lambda each: each.name)
 @pytest.mark.filterwarnings("default:.*whole on every rank:RuntimeWarning")
 def test_no_own_forward_waits_for_the_device(network: Network, device: torch.device) -> None:

@@ -68,6 +68,7 @@ def test_losses_are_those_with_torchs_loader(launch: Launch, name: str) -> None:
     assert last < first
 
 
+@pytest.mark.long
 def test_sharded_parameters_train_as_replicated_ones(launch: Launch) -> None:
     """FSDP2 and DDP give the same losses, to rounding."""
     ours = [[float(line.split()[-1]) for line in launch.lines[name]] for name in ("ddp", "fsdp2")]

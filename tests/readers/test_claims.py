@@ -24,6 +24,7 @@ def raised() -> dict[str, str]:
     return found
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("claim", [name for name, _, _ in claims()])
 def test_a_claim_is_refused_and_not_allocated(claim: str, raised: dict[str, str]) -> None:
     """What no data can hold is an error of the data's owner, not of memory that was asked for and not there."""

@@ -93,6 +93,7 @@ def test_a_finished_run_is_prolonged(whole: Whole, tmp_path: Path) -> None:
         train(shorter)
 
 
+@pytest.mark.long
 def test_a_resumed_run_may_keep_blocks(whole: Whole, tmp_path: Path) -> None:
     """What does not change the numbers may change: here a run without a cache goes on with one."""
     shutil.copytree(stopped(Path(whole.plan.output), (0, 2)), tmp_path / "run")

@@ -74,6 +74,7 @@ def test_killed_and_run_again(tmp_path: Path) -> None:
     assert generate(tmp_path, plan).written == 0
 
 
+@pytest.mark.long
 def test_workers_end_with_their_owner(tmp_path: Path) -> None:
     """When the owner of worker processes is killed, they end too; the next run makes what is missing."""
     plan = replace(small_plan(StoreFormat.NPY), samples=40)

@@ -93,7 +93,7 @@ def _is_short(turn: int, case: tuple[int, str, int, str, str]) -> bool:
     return case == SHORT[turn % 2] or (PAIRS[turn][0].name == "voxload" and case in SHORT)
 
 
-@pytest.mark.few_cases(3)
+@pytest.mark.few_cases(5)
 @pytest.mark.parametrize(
     ("kind", "form", "case"),
     [

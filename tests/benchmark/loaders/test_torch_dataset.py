@@ -20,6 +20,7 @@ EPOCHS = 2
 PLAN = DatasetPlan((2, 16, 8, 8), "<i2", Storage(StoreFormat.ZARR3, chunks=(2, 4, 8, 8)), samples=4)
 
 
+@pytest.mark.long
 def test_samples_behind_urls_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the workers of two ranks, each its own blocks, in every epoch anew; the parents open none of them before."""
     fork_launches(monkeypatch)

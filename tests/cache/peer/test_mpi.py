@@ -85,6 +85,7 @@ def test_laws(tmp_path: Path) -> None:
     assert run.stdout.splitlines()[-1] == "all laws hold"
 
 
+@pytest.mark.long
 def test_fewer_threads(tmp_path: Path) -> None:
     """Where one thread at a time may call MPI, calls take turns; where only the main thread may, that is an error."""
     (tmp_path / "one.py").write_text(ONE_RANK)

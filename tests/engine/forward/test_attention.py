@@ -30,6 +30,7 @@ class Tokens(nn.Module):
         return self.layer(tokens, tokens, tokens, attn_mask=mask, key_padding_mask=padding, need_weights=self.weights)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
 @pytest.mark.parametrize(
     ("build", "gathered"),

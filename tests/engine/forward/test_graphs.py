@@ -69,6 +69,7 @@ def test_it_is_what_one_process_gives() -> None:
     assert error(FunctionalUNet(1, 2, (2, 4)), volume(shape=(8, 6, 10))) < TOLERANCE
 
 
+@pytest.mark.long
 def test_copies_are_kept_apart() -> None:
     """What writes into a copy of a volume does not write into the volume."""
 
@@ -114,6 +115,7 @@ def test_parts_that_are_checkpointed() -> None:
     assert error(Checkpointed().eval(), volume()) < TOLERANCE
 
 
+@pytest.mark.long
 def test_casts() -> None:
     """Under autocast convolutions compute in bfloat16, alike on blocks and in one process."""
     world, x = World(evaluated(), HALVES, shape=SHAPE), volume().float()
@@ -320,6 +322,7 @@ def test_numbers_are_distributed_as_they_should_be() -> None:
         assert abs((bell[1:] * bell[:-1]).mean()) < 0.01
 
 
+@pytest.mark.long
 def test_layers_with_two_names() -> None:
     """And weights that two layers have: all get their gradients, and the network has its own tensors afterwards."""
 

@@ -292,7 +292,7 @@ def test_what_runs_whole_is_told_once(recwarn: pytest.WarningsRecorder) -> None:
     assert "functional.conv3d" in table
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("spatial", [(2, 1, 1), (2, 1, 2), (1, 3, 1)], ids=str)
 def test_a_network_of_functions(spatial: tuple[int, int, int]) -> None:
     """A U-Net as many are written, on uneven extents, with layers on fewer ranks."""

@@ -215,7 +215,7 @@ def _planned(function: Callable[[Tensor], Any], shape: tuple[int, ...], **option
     return plan_forward(recording, [given], **options)
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("spatial", [(2, 1, 2), (1, 3, 1)], ids=str)
 @pytest.mark.parametrize("name", [*SPLIT, *ALIGNED, *GATHERED])
 def test_a_function_gives_split_what_it_gives_whole(name: str, spatial: tuple[int, int, int]) -> None:
@@ -225,7 +225,7 @@ def test_a_function_gives_split_what_it_gives_whole(name: str, spatial: tuple[in
     assert max(errors.values()) <= TOLERANCE, errors
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("spatial", [(2, 1, 2), (1, 3, 1)], ids=str)
 @pytest.mark.parametrize("name", [*SPLIT, *ALIGNED])
 def test_ranks_that_own_nothing_take_part(name: str, spatial: tuple[int, int, int]) -> None:

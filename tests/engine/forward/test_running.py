@@ -98,7 +98,7 @@ NETWORKS: dict[str, Callable[[], tuple[nn.Module, tuple[int, ...]]]] = {
 }
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("spatial", SPATIALS, ids=str)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_forward_gives_split_what_it_gives_whole(name: str, spatial: tuple[int, int, int]) -> None:

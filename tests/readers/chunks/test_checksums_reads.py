@@ -135,6 +135,7 @@ def flip(path: Path, place: int, bit: int = 0) -> None:
         file.write(bytes([byte ^ 1 << bit]))
 
 
+@pytest.mark.few_cases(2)
 def test_sound_data_are_read(stored: Stored, laws: ModuleType, no_leaks: None) -> None:  # noqa: ARG001 - a check
     """A reader that verifies keeps every law of readers."""
     reader = open_reader(stored.location)

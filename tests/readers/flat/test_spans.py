@@ -114,6 +114,7 @@ WRITERS = {"x.npy": _npy, "x.raw": _raw, "x.h5": _hdf5}
 """Name of a file to the function that writes it."""
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.usefixtures("remote")
 @pytest.mark.parametrize(("name", "order"), [*((name, "C") for name in WRITERS), ("x.npy", "F")])
 @pytest.mark.parametrize("dtype", ["<i2", ">f4"])

@@ -77,6 +77,7 @@ def failure(reader: Any, box: Box | None = None) -> tuple[type[Exception], str]:
     raise AssertionError("no error")
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("kind", STORAGE)
 def test_any_box_equals_h5py(laws: ModuleType, server: Any, kind: str) -> None:
     """Chunks and rows by ranges are the voxels that h5py reads from the file itself; so are lists and vectors."""

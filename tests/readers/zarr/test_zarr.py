@@ -130,6 +130,7 @@ def routed(kinds: Iterable[str], *others: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("kind", "route", "dtype"),
     [
@@ -152,6 +153,7 @@ def test_format_2_keeps_the_laws(laws: ModuleType, tmp_path: Path, kind: str, dt
         assert reader.describe().route == (f"zarr-python: {REFUSED[kind]}" if kind in REFUSED else route)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(("kind", "route"), routed(V3))
 def test_format_3_keeps_the_laws(laws: ModuleType, tmp_path: Path, kind: str, route: str) -> None:
     """An array of format 3, whatever its codecs and chunk names, is a Reader."""
@@ -165,6 +167,7 @@ def test_format_3_keeps_the_laws(laws: ModuleType, tmp_path: Path, kind: str, ro
         assert reader.describe().route == route
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(("kind", "route"), routed(SHARDED))
 def test_shards_keep_the_laws(laws: ModuleType, tmp_path: Path, kind: str, route: str) -> None:
     """A sharded array, its index at either end and with or without a checksum, is a Reader."""
