@@ -132,7 +132,7 @@ def _transform(name: str) -> Any:
     return AsDict(["x", "y", "v"], RandFlipd(keys=["x", "y"], prob=0.5, spatial_axis=0).set_random_state(7))
 
 
-@pytest.mark.few_cases(3)
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("transform", ["callable", "fields", "dictionary"])
 @pytest.mark.parametrize("batch_size", [2, None])
 def test_transforms_run_as_in_torchs_loader(folder: Path, transform: str, batch_size: int | None) -> None:

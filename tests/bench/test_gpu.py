@@ -112,6 +112,7 @@ def test_a_claim_that_nobody_makes_is_a_fault() -> None:
     assert {row.why for row in rows_of(PART, told.Told(), "")} == {"nothing was said of it"}
 
 
+@pytest.mark.long
 def test_every_fault_is_a_row_and_stops_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A part that raises fails alone, and says what went wrong and where."""
     words = ["--device", "cpu", "--only", "transfer,decoding", "--output", str(tmp_path)]

@@ -16,8 +16,8 @@ LOADERS = {
 }
 """Examples, and the loaders that each trains with to the same losses."""
 
-LONG = ("fsdp2", "accelerate_ddp", "accelerate", "lightning_ddp", "lightning", "monai_transforms", "monai")
-"""What the short run leaves out: to import these, and what FSDP needs, takes longer than all else."""
+LONG = ("ddp", "fsdp2", "accelerate_ddp", "accelerate", "lightning_ddp", "lightning", "monai_transforms", "monai")
+"""What the short run leaves out: to import what these need takes longer than all else."""
 
 APART = ("larger_samples", "segmentation")
 """Examples that show training by the command line; tests/training runs them."""

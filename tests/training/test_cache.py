@@ -66,6 +66,7 @@ def _by_command_line(
     return TrainingResult.from_json(capfd.readouterr().out)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", ["hand", pytest.param("the command line", marks=pytest.mark.long)])
 def test_two_ranks_with_a_cache_learn_the_same_and_read_once(
     by: str, catalog: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]

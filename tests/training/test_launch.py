@@ -25,6 +25,7 @@ def _plan(catalog: Path, output: Path, **changes: Any) -> TrainingPlan:
     return replace(TrainingPlan(str(catalog), str(output), validation=0.25, optimisation=recipe), **changes)
 
 
+@pytest.mark.long
 def test_blocks_train_as_one_process(catalog: Path, tmp_path: Path) -> None:
     """The same plan gives the same losses, errors and weights on one rank and on a sample split over two."""
     one, told = train_on_ranks(_plan(catalog, tmp_path / "one"), 1)

@@ -97,6 +97,7 @@ def test_the_policy_says_who_keeps_a_block(whole: Task) -> None:
     assert counts["sources"]["storage"]["blocks"] == EPOCHS * COUNT
 
 
+@pytest.mark.long
 def test_ranks_of_a_whole_job_share_blocks(location: str, tmp_path: Path) -> None:
     """Two real ranks read each sample once between them, and have the others' from memory."""
     printed = printed_by_ranks("tests.benchmark.loaders.rank_own", location, tmp_path / "meeting", RANK, ranks=2)

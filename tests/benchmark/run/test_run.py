@@ -68,6 +68,7 @@ def test_one_rank_counts_what_it_did(loader: str, data: Path) -> None:
     assert document.data["stored_bytes"] == sum(path.stat().st_size for path in data.glob("*.h5"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_half_of_the_ranks(data: Path, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A grid of which half of the ranks run: it says so, each has its block, and an independent reader agrees."""

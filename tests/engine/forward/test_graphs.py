@@ -155,6 +155,7 @@ class Pair:
 torch.utils._pytree.register_dataclass(Pair)
 
 
+@pytest.mark.long
 def test_inputs_and_results_in_trees() -> None:
     """Volumes, vectors and numbers go in, by name and by place; dictionaries, lists and data classes come out."""
 
@@ -270,6 +271,7 @@ def test_one_rank_alone_with_a_graph_is_told_of() -> None:
         world.run(x)
 
 
+@pytest.mark.long
 def test_no_gradients() -> None:
     """A graph for each of no_grad, inference_mode and training."""
     model, x = Normed().double().eval(), volume()

@@ -11,6 +11,7 @@ EXAMPLES = 300
 CONVOLUTIONS = {"convolution", "usual convolution", "transposed convolution"}
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("kind", [kind for kind in LAYERS if kind not in CONVOLUTIONS])
 @pytest.mark.parametrize("part", parts(EXAMPLES))
 def test_any_layer_over_any_cut_equals_one_process(kind: str, part: int) -> None:
