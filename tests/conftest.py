@@ -81,10 +81,10 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Share out files of tests, those that start ranks to one worker."""
-    from tests.support.sharing import RanksTogether  # noqa: PLC0415 - bench.gpu runs tests where xdist is not
+    """Share out files of tests, those that need the same long preparation to one worker."""
+    from tests.support.sharing import Shared  # noqa: PLC0415 - bench.gpu runs tests where xdist is not
 
-    return RanksTogether(config, log)
+    return Shared(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -43,7 +43,7 @@ class RandomHead(nn.Module):
     ("model", "shape"),
     [
         (_normalised(), (9, 4, 10)),
-        (UNet3D(2, 3, widths=(2, 4)), (8, 8, 8)),
+        pytest.param(UNet3D(2, 3, widths=(2, 4)), (8, 8, 8), marks=pytest.mark.long),
         pytest.param(CosmoFlow(32, 2, 2, dropout=0.5), (32, 32, 32), marks=pytest.mark.long),
     ],
     ids=["cut", "U-Net", "whole"],
@@ -67,6 +67,7 @@ def _no_sum(seat: LoopbackRank, tensor: Tensor, *, world: bool) -> None:
     """Sum over nobody else."""
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("method", "named"),
     [

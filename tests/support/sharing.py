@@ -1,7 +1,8 @@
-"""How files of tests are shared out: each goes to one worker, and those whose tests start ranks all to the same one.
+"""How files of tests are shared out: each goes to one worker, and those with a long preparation in common to one.
 
 The process that ranks are forked from imports for ten seconds of a core, and each worker has one of its own. What
-their tests share besides, trained networks and demo data, is then made once, too.
+tests of ranks share besides, trained networks and demo data, is then made once, too. To import MONAI, and to compile
+for the first time, takes four seconds each.
 """
 
 from __future__ import annotations
@@ -13,18 +14,23 @@ from pathlib import Path
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 ROOT = Path(__file__).parents[2]
-_STARTS_RANKS = re.compile(r"tests\.support\.(ranks|launches)|\blaunch: |from tests\.training\b")
-"""In the text of a file: what forks ranks, fixtures that do, and what the tests of training share."""
+_SHARED = {
+    "ranks": re.compile(r"tests\.support\.(ranks|launches)|\blaunch: |from tests\.training\b"),
+    "MONAI": re.compile(r"\bmonai\b"),
+    "compiled": re.compile(r"\bcompiled\(|\btorch\.compile\b"),
+}
+"""What is in the text of a file whose tests start ranks, directly or by a fixture, import MONAI, or compile."""
 
 
 @cache
 def _scope(file: str) -> str:
     path = ROOT / file
-    return "ranks" if path.is_file() and _STARTS_RANKS.search(path.read_text(encoding="utf-8")) else file
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return next((name for name, words in _SHARED.items() if words.search(text)), file)
 
 
-class RanksTogether(LoadFileScheduling):  # type: ignore[misc] # xdist ships no types
-    """Share out files, those that start ranks as one."""
+class Shared(LoadFileScheduling):  # type: ignore[misc] # xdist ships no types
+    """Share out files, some of them together."""
 
     def _split_scope(self, nodeid: str) -> str:
         return _scope(nodeid.partition("::")[0])

@@ -18,6 +18,7 @@ from voxload.training.result import TrainingResult
 EXAMPLE = Path(__file__).parents[2] / "examples" / "segmentation.py"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("one_thread")
 def test_the_example_compares_and_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -251,6 +251,7 @@ def test_without_a_checkpoint_there_is_nothing_to_go_on_from(whole: Whole, tmp_p
             train(plan)
 
 
+@pytest.mark.long
 def test_a_new_run_replaces_what_is_there(whole: Whole, tmp_path: Path) -> None:
     """Without --resume the old checkpoint goes, and so do the pieces of a writer that was killed."""
     shutil.copytree(stopped(Path(whole.plan.output), (1, 0)), tmp_path / "run")
@@ -270,6 +271,7 @@ def test_a_folder_that_takes_no_checkpoint_is_refused_at_once(whole: Whole, tmp_
         train(replace(whole.plan, output=str(tmp_path / "file")))
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_fails_later_does_not_end_a_run(
     whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ class Checkpointed(Net):
         return found
 
 
+@pytest.mark.long
 def test_parts_that_are_checkpointed() -> None:
     """What is computed again in the backward pass is a part of the graph."""
     assert error(Checkpointed().eval(), volume()) < TOLERANCE
@@ -215,6 +216,7 @@ def test_random_numbers_are_the_same_however_a_volume_is_cut(other: str) -> None
     torch.testing.assert_close(*results, rtol=0, atol=TOLERANCE)
 
 
+@pytest.mark.long
 def test_a_copy_is_a_network_of_its_own() -> None:
     """Its graphs have its weights."""
     world, x = World(evaluated(), HALVES, shape=SHAPE), volume()
@@ -229,6 +231,7 @@ def test_a_copy_is_a_network_of_its_own() -> None:
     assert world.equals(world.run(x), wanted)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("rank", [0, 1])
 def test_attributes_that_change_are_told_on_all_ranks(rank: int) -> None:
     """A graph has the value that an attribute had; whoever has another one now is not alone with its error."""
