@@ -71,7 +71,9 @@ def _outcome(found: Rounds, findings: tuple[Finding, ...], sheet: Sheet) -> Outc
 
 
 def _caption(pace: Pace) -> str:
-    return f"{pace.rounds} rounds of {pace.steps} steps in a row, medians; cpu: the busiest rank's threads"
+    return (
+        f"{pace.rounds} rounds, medians of the shortest of {pace.steps} steps; cpu: means, the busiest rank's threads"
+    )
 
 
 def _times(found: Rounds, name: str) -> tuple[str, ...]:

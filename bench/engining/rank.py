@@ -21,6 +21,7 @@ from bench.engining.watched import Watched
 from bench.engining.world import ALL_TO_ALL, AUTO, CHANNELS, NONE, P2P, PLAIN, SHARD, SPATIAL, TARGETS, Job, Way
 from bench.harness.children import Answer
 from voxload import engine
+from voxload.benchmark.measure.turns import seconds
 from voxload.grid import ProcessGrid
 from voxload.models import CosmoFlow
 
@@ -97,7 +98,7 @@ class Rank:
         way
             Which network.
         steps
-            Steps in a row, over which times are means.
+            Steps in a row; the least counts, and of the other times their means.
         is_ddp
             Whether gradients are averaged over the ranks.
         updates
@@ -108,9 +109,9 @@ class Rank:
         if network.watch:
             network.watch.waited = 0.0
         spent = time.process_time()
-        seconds = self._timed(lambda: self._step(network, updates=updates), steps)
+        least = self._timed(lambda: self._step(network, updates=updates), steps)
         return {
-            "seconds": seconds,
+            "seconds": least,
             "cpu": (time.process_time() - spent) / steps,
             "waited": network.watch.waited / steps if network.watch else 0.0,
         }
@@ -182,12 +183,9 @@ class Rank:
             dist.barrier()
 
     def _timed(self, call: Callable[[], object], repeats: int) -> float:
-        """Return the seconds of each of some calls in a row, on a GPU by its own clock."""
+        """Return the least seconds of some calls in a row, which others only lengthen; a GPU's mean, by its clock."""
         if self._device.type == "cpu":
-            begin = time.perf_counter()
-            for _ in range(repeats):
-                call()
-            return (time.perf_counter() - begin) / repeats
+            return min(seconds(call) for _ in range(repeats))
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call] # torch's
         torch.cuda.synchronize()
         start.record()

@@ -33,14 +33,14 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A trial in one round; times are those of a step."""
+    """A trial in one round."""
 
     seconds: float
-    """Of the slowest rank."""
+    """Of the shortest step, of the slowest rank: what else the machine does only lengthens steps."""
     cpu: float
-    """Of the busiest rank's threads: others on the machine change it less."""
+    """Of a step on average, of the busiest rank's threads."""
     waits: tuple[float, ...]
-    """In the exchange, of each rank: one that comes late does not wait."""
+    """In the exchange, in a step on average, of each rank: one that comes late does not wait."""
 
     @property
     def shortest_wait(self) -> float:
@@ -60,7 +60,7 @@ class Pace:
     size: int
     rounds: int
     steps: int
-    """Steps in a row."""
+    """Steps in a row, of which the shortest counts."""
     patience: float = 0.0
     """Seconds for waiting until others are quiet, and for rounds that are repeated because others were not."""
     tolerance: float = 1e-3
