@@ -86,8 +86,8 @@ def _sheet(rows: Sequence[tuple[str, ...]], pace: Pace, ranks: int) -> Sheet:
     return Sheet(
         title=f"Messages, {ranks} ranks: a training step, {pace.size}^3",
         caption=f"{pace.rounds} rounds, medians of the shortest of {pace.steps} steps; NoExchange, the ceiling: no "
-        "message travels; exposed: 1 - ceiling / step, with its range; exchange: time in it, of the rank that waits least "
-        "and most; alone: the same messages one after the other without a step; KiB: received in a forward pass; "
+        "message travels; exposed: 1 - ceiling / step, with its range; exchange: time in it, of the rank that waits "
+        "least and most; alone: the same messages one after the other without a step; KiB: received in a forward pass; "
         f"hidden: 1 - (step - ceiling) / alone, or {_UNRESOLVED} where rounds differ by more than the messages take or "
         f"are fewer than {_FEW}",
         columns=("", "ms", "exposed", "from - to", "exchange ms", "to", "alone ms", "KiB", "hidden"),
