@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -183,17 +184,17 @@ class Rank:
             dist.barrier()
 
     def _timed(self, call: Callable[[], object], repeats: int) -> float:
-        """Return the least seconds of some calls in a row, which others only lengthen; a GPU's mean, by its clock."""
+        """Return the least seconds of some calls in a row, which others only lengthen; on a GPU by its own clock."""
         if self._device.type == "cpu":
             return min(seconds(call) for _ in range(repeats))
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call] # torch's
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]  # type: ignore[no-untyped-call] # torch's
         torch.cuda.synchronize()
-        start.record()
-        for _ in range(repeats):
+        marks[0].record()
+        for mark in marks[1:]:
             call()
-        stop.record()
+            mark.record()
         torch.cuda.synchronize()
-        return float(start.elapsed_time(stop)) / 1e3 / repeats
+        return min(float(begin.elapsed_time(end)) for begin, end in pairwise(marks)) / 1e3
 
 
 def _made(way: Way, grid: ProcessGrid, model: nn.Module) -> tuple[nn.Module, Watched | None]:

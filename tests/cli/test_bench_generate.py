@@ -67,7 +67,16 @@ def test_layouts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert storage("--chunks", "32,64,128", "--shards", "4,64,64,128") == ([4, 32, 64, 128], [4, 64, 64, 128], none)
     assert storage("--chunks", "3,64,64,64") == ([3, 64, 64, 64], [6, 128, 128, 128], none)
     assert storage("--chunks", "1,32,32,32", "--shards", "none") == ([1, 32, 32, 32], None, none)
-    compressed = ("--shape", "4,64,64,64", "--format", "hdf5", "--codec", "gzip", "--level", "9")  # is compressed once
+    compressed = (
+        "--shape",
+        "4,64,64,64",
+        "--format",
+        "hdf5",
+        "--codec",
+        "gzip",
+        "--level",
+        "9",
+    )  # a sample is compressed
     assert storage(*compressed) == ([4, 32, 32, 32], None, {"name": "gzip", "level": 9})
     assert storage("--format", "hdf5", "--chunks", "none") == (None, None, none)
     assert storage("--format", "zarr2", "--axes", "dhwc") == ([4, 64, 64, 64], None, none)

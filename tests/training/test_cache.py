@@ -67,7 +67,7 @@ def _by_command_line(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("by", ["hand", pytest.param("the command line", marks=pytest.mark.long)])
+@pytest.mark.parametrize("by", ["hand", "the command line"])
 def test_two_ranks_with_a_cache_learn_the_same_and_read_once(
     by: str, catalog: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
