@@ -9,7 +9,8 @@ import gc
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import voxload
 from voxload.data.dataset import FieldLayout
 from voxload.errors import DataError, UsageError
 from voxload.loader.batch import Batch, stacked
+from voxload.loader.device import batches as device_batches
 from voxload.loader.device.batches import DeviceBatches
 from voxload.loader.device.copiers import Event, HostCopier
 from voxload.loader.device.ring import DeviceRing
-from voxload.loader.reading.staging import BatchLayout
+from voxload.loader.reading.staging import BatchLayout, StagingRing
+from voxload.prefetch.execution.threadpool import DaemonThreadPool
 from voxload.readers.protocol import ReadCost
 
 LAYOUT = BatchLayout(2, (FieldLayout((3, 4, 4, 4), np.dtype("i2")), FieldLayout((1, 4, 4, 4), np.dtype("u4"))))
@@ -214,6 +218,63 @@ def test_waiting_for_the_device_is_no_wait_for_storage() -> None:
     timer.join()
     assert batches.seconds_on_device > before
     copier.end()
+
+
+class Lagging(HostCopier):
+    """A device that gets to a copy only when it is waited for, and then takes until nothing is read any more."""
+
+    def __init__(self, settle: Callable[[], object]) -> None:
+        super().__init__()
+        self.under_way = 0
+        self._settle = settle
+
+    def copy(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], *, after: Event | None) -> Event:
+        """See Copier."""
+        super().copy(pairs, after=after)
+        self.under_way += 1
+        return _Waited(self)
+
+    def reach(self) -> None:
+        """Get to a copy."""
+        self._settle()
+        self.under_way -= 1
+
+
+class _Waited:
+    def __init__(self, device: Lagging) -> None:
+        self._device = device
+
+    def query(self) -> bool:
+        return False
+
+    def synchronize(self) -> None:
+        self._device.reach()
+
+
+def test_a_consumer_ahead_of_its_device_waits_for_one_copy_at_a_time(
+    data: voxload.VolumeDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No slot is made while others are copied from; the device keeps work while what comes back is read into."""
+    reads: list[Future[Any]] = []
+    device = Lagging(lambda: wait(reads, 30))
+    submit = DaemonThreadPool.submit
+
+    def noted(pool: DaemonThreadPool, *words: Any) -> Future[Any]:
+        reads.append(submit(pool, *words))
+        return reads[-1]
+
+    monkeypatch.setattr(DaemonThreadPool, "submit", noted)
+    monkeypatch.setattr(StagingRing, "replace", lambda _: pytest.fail("a slot beyond the ring"))
+    monkeypatch.setattr(device_batches, "copier_to", lambda _: device)
+    loader = voxload.DataLoader(data, 1, device="cpu", num_workers=2, prefetch_factor=2)
+    under_way = []
+    for _ in loader:
+        wait(reads, 30)  # storage keeps up with the loop
+        under_way.append(device.under_way)
+    loader.close()
+    slots = 6  # two threads read two batches ahead each; one more is consumed and one copied from
+    assert max(under_way) == slots
+    assert min(under_way[4:]) == slots - 1  # once all are under way
 
 
 def test_a_dropped_iterator_waits_for_its_copies_and_gives_its_buffers_back() -> None:

@@ -6,8 +6,9 @@ Rules of this file:
    too, if it is there already. Nothing waits for a batch that the consumer has not asked for.
 2. What fetching ahead raises is raised in place of the batch that was fetched.
 3. Before the consumer's thread waits for the storage, it waits for the copies under way: they may hold the slots that
-   are to be read into. A copy waits for the consumer's work on the batch before, so that this is no wait for storage:
-   `seconds_on_device` has it.
+   are to be read into. It waits for one after the other, for no longer than the storage needs: reads go on into each
+   slot as it comes back, while the device still has the later batches to work on. A copy waits for the consumer's work
+   on the batch before, so that this is no wait for storage: `seconds_on_device` has it.
 """
 
 from __future__ import annotations
@@ -50,11 +51,10 @@ class _UnderWay:
             self.copies.popleft()
 
     def land(self) -> float:
-        """Wait for all copies; return the seconds that it took."""
+        """Wait for the oldest copy; return the seconds that it took."""
         start = perf_counter()
-        while self.copies:
-            self.copies[0][0].synchronize()
-            self.copies.popleft()
+        self.copies[0][0].synchronize()
+        self.copies.popleft()
         return perf_counter() - start
 
 
@@ -89,7 +89,6 @@ class DeviceBatches:
         self._ring.retire()
         under_way.release()
         if not under_way.fetched:
-            self.seconds_on_device += under_way.land()
             self._fetch(is_awaited=True)
         fetched = under_way.fetched.popleft()
         self.taken, found = fetched.taken, fetched.found
@@ -109,12 +108,19 @@ class DeviceBatches:
         """Fetch the host's next batch and begin to copy it; unless it is awaited, only if it is there."""
         found: Filled | Exception | None
         try:
-            if not is_awaited and not self._host.ready():
+            if is_awaited:
+                self._wait_for_slots()
+            elif not self._host.ready():
                 return
             found = self._begin_copy()
         except Exception as error:  # noqa: BLE001 - raised when its batch is asked for
             found = error
         self._under_way.fetched.append(_Fetched(found, self._host.taken))
+
+    def _wait_for_slots(self) -> None:
+        """Wait until the host's next batch is there, or no slot of it is copied from any more."""
+        while self._under_way.copies and not self._host.ready():
+            self.seconds_on_device += self._under_way.land()
 
     def _begin_copy(self) -> Filled | None:
         batch = self._host.next()
@@ -128,7 +134,8 @@ class DeviceBatches:
 
 def _abandon(under_way: _UnderWay, ring: DeviceRing) -> None:
     """Give everything back that a dropped iterator had."""
-    under_way.land()
+    while under_way.copies:
+        under_way.land()
     ring.take_back([one.found for one in under_way.fetched if isinstance(one.found, Filled)])
     under_way.fetched.clear()
 

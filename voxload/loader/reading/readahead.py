@@ -234,7 +234,7 @@ class EpochReads:
         if self._taken < self._drawn:
             batch = self._take()
             if is_first:
-                self._read()
+                self._read(is_wanted=False)
             return batch
         error, self._error = self._error, None
         if error is not None:
@@ -247,9 +247,9 @@ class EpochReads:
         return self._taken
 
     def ready(self) -> bool:
-        """See Batches."""
-        self._prepare()
-        return self._taken == self._drawn or self._pending[0].is_quiet
+        """See Batches; where all slots are lent, they are waited for by whoever asks for the batch."""
+        self._prepare(is_wanted=False)
+        return self._taken == self._drawn or bool(self._pending and self._pending[0].is_quiet)
 
     @property
     def _lead(self) -> int:
@@ -268,10 +268,10 @@ class EpochReads:
             self._waiting.appendleft(last.indices)
         return True
 
-    def _prepare(self, most: int | None = None) -> None:
+    def _prepare(self, most: int | None = None, *, is_wanted: bool = True) -> None:
         """Draw the next batch, and read ahead."""
         self._draw(self._taken + 1 + self._lead)
-        self._read(most)
+        self._read(most, is_wanted=is_wanted)
 
     def _take(self) -> Batch:
         """Return the first batch under way."""
@@ -323,15 +323,18 @@ class EpochReads:
         self._waiting.extend(_row(self._order, place) for place in range(begun, self._drawn))
         self._order = None
 
-    def _read(self, most: int | None = None) -> None:
-        """Begin to read what is known to come, for as long as there are slots and no more than so many under way."""
+    def _read(self, most: int | None = None, *, is_wanted: bool = True) -> None:
+        """Begin to read what is known to come, for as long as there are slots and no more than so many under way.
+
+        The first batch under way has a slot in any case, unless nobody wants it yet.
+        """
         reads = self._ahead.reads
         while (indices := self._coming()) is not None:
             if most is not None and len(self._pending) >= most:
                 return
             repeats = self._repeats.of(indices)
             pending = reads.begin(indices, self._number, repeats=repeats)
-            if pending is None and not self._pending:
+            if pending is None and is_wanted and not self._pending:
                 self._ahead.make_way(self)
                 pending = reads.begin(indices, self._number, repeats=repeats, patience=self._timeout)
             if pending is None:
