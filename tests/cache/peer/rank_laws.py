@@ -27,7 +27,7 @@ from voxload.errors import UsageError
 
 OWNERS = 2
 CAPACITY = 2**23
-TIMEOUT = 5.0
+TIMEOUT = 60.0
 
 
 class Remote:

@@ -34,11 +34,14 @@ from voxload.errors import NotFoundError, StorageError, UsageError
 from voxload.readers.scratch import Bytes
 
 TIMEOUT = 0.5
+"""Seconds after which an owner that hangs is LOST."""
+PATIENT = processes.LIMIT
+"""Seconds that an answer may take which has to come, on a machine that is busy."""
 
 
 def test_laws(owner: Any, peer_laws: ModuleType) -> None:
     """TCP keeps the laws of peers."""
-    with closing(TcpPeers({3: owner.location}, token=owner.token, timeout=10.0)) as peers:
+    with closing(TcpPeers({3: owner.location}, token=owner.token, timeout=PATIENT)) as peers:
         peer_laws.check_peers(peer_laws.Line(peers, 3, owner))
 
 
@@ -66,7 +69,7 @@ def test_killed_owner(doomed_owner: Any, peer_laws: ModuleType) -> None:
     """An owner that is killed is LOST, to who waits at that moment too; on its node its memory can still be read."""
     owner = doomed_owner
     with (
-        closing(TcpPeers({0: owner.location}, token=owner.token, timeout=TIMEOUT)) as peers,
+        closing(TcpPeers({0: owner.location}, token=owner.token, timeout=PATIENT)) as peers,
         closing(NodePeers({0: owner.arena})) as node,
     ):
         line = peer_laws.Line(peers, 0, owner)
@@ -146,11 +149,11 @@ def test_faulty_server(
     block = peer_laws.random_block((3, 2**10, 2**10), "u1")
     key = peer_laws.fresh_key(block.shape)
     memory.put(key, block)
-    token = job_token()
+    token, timeout = job_token(), TIMEOUT if expected is Answer.LOST else PATIENT
     with (
         _warned_of(how),
         closing(PeerServer(Shelf([memory]), token=token)) as lender,
-        closing(TcpPeers({0: lender.location}, token=token, timeout=TIMEOUT)) as peers,
+        closing(TcpPeers({0: lender.location}, token=token, timeout=timeout)) as peers,
     ):
         out = np.zeros_like(block)
         assert peers.get_into(0, key, out, wait=0) is expected
@@ -158,6 +161,8 @@ def test_faulty_server(
         faulty.go_on.set()
         # What came too much is never taken for the answer to the next call.
         again = peers.get_into(0, peer_laws.fresh_key(block.shape), np.zeros_like(block), wait=0)
+        while timeout == TIMEOUT and again is Answer.LOST:  # so short a time-out may end on a busy machine, too
+            again = peers.get_into(0, peer_laws.fresh_key(block.shape), np.zeros_like(block), wait=0)
         assert again is Answer.ABSENT or (how == "long" and again is Answer.LOST)
         assert (out == left).all()
         assert expected is not Answer.GOT or (out == block).all()
@@ -256,7 +261,8 @@ def test_tls(memory: MemoryTier, certificates: Tls, peer_laws: ModuleType, name:
             (lender.location, stranger, Answer.LOST),
             (lender.location, bare, Answer.LOST if mutual else Answer.GOT),
         ):
-            with closing(TcpPeers({0: location}, token=token, timeout=TIMEOUT, tls=words)) as peers:
+            timeout = TIMEOUT if expected is Answer.LOST else PATIENT
+            with closing(TcpPeers({0: location}, token=token, timeout=timeout, tls=words)) as peers:
                 out = np.zeros_like(block)
                 assert peers.get_into(0, key, out, wait=0) is expected
                 assert (out == block).all() == (expected is Answer.GOT)
