@@ -70,7 +70,7 @@ def folder(chosen: Path | None) -> Iterator[Path]:
     """Yield the folder that a user chose, made if it is not there; or a temporary one."""
     if chosen is not None:
         chosen.mkdir(parents=True, exist_ok=True)
-        yield chosen
+        yield chosen.resolve()  # processes that are started elsewhere find it too
         return
     with tempfile.TemporaryDirectory(prefix="voxload-bench-") as temporary:
         yield Path(temporary)

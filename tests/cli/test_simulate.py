@@ -109,7 +109,7 @@ def test_regimes_and_their_picture(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 WRONG = {
-    "no samples": (["simulate"], "--samples: found nothing"),
+    "no samples": (["simulate"], "give --samples of your data set, or --regimes"),
     "no size": (["simulate", "--samples", "8"], "--sample-bytes: found nothing"),
     "no machine": ([*SMALL, "--machine", "summit"], "found neither a name nor a file"),
     "no policy": ([*SMALL, "--policy", "belady"], "'belady'"),

@@ -105,6 +105,14 @@ def simulate(
 ) -> None:
     """Predict time, stall and bytes of each policy on a machine, and the bound that none beats."""
     check_file("--plot", plot)
+    for option, value in (("--samples", samples), ("--sample-bytes", sample_bytes)):
+        if not value and not regimes:
+            raise UsageError(
+                option,
+                found="nothing",
+                expected="a positive number",
+                remedy=f"give {option} of your data set, or --regimes for four sizes that follow from the machine",
+            )
     what = _machine(machine, compute_rate)
     chosen = [policies.named(name) for name in parse_names(policy) or policies.NAMES]
     options = _Options(
@@ -194,9 +202,6 @@ def _teller(bar: tqdm[Never]) -> Callable[[int], None]:
 
 
 def _workload(machine: Machine, options: _Options) -> Workload:
-    for option, value in (("--samples", options.samples), ("--sample-bytes", options.sample_bytes)):
-        if not value:
-            raise UsageError(option, found="nothing", expected="a positive number")
     block = -(-options.sample_bytes // options.blocks)
     stored = -(-options.stored_bytes // options.blocks) if options.stored_bytes else block
     line = Line(np.full(options.samples, block, np.int64), (machine.room,) * options.groups)

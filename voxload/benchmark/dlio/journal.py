@@ -17,6 +17,7 @@ from voxload.benchmark.measure.kernel import KernelCounter
 from voxload.benchmark.measure.record import Epoch, Record, Steps, count_difference
 from voxload.errors import DataError, NotFoundError
 from voxload.files.atomic import replacing
+from voxload.files.regular import parse_json, read_text
 
 
 @dataclass(slots=True)
@@ -212,6 +213,6 @@ def read_records(folder: Path) -> tuple[Record, ...]:
 
 def _read(path: Path) -> Record:
     try:
-        return record_of(json.loads(path.read_text(encoding="utf-8")))
+        return record_of(parse_json(read_text(path)))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(f"{path}", found=str(error), expected="what voxload's data loader for DLIO writes") from error

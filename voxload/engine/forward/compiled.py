@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from voxload.engine.arithmetic.blocks import Blocks
 from voxload.engine.forward.compiled_draws import HashedDraws, NoDraws, Seeds
 from voxload.engine.forward.inputs import Inputs
-from voxload.engine.forward.passes import Passes, first_of, modes_of
+from voxload.engine.forward.passes import Passes, first_of
 from voxload.engine.forward.plan_cache import PlannedPass
 from voxload.engine.forward.running import run
 from voxload.engine.run.handshake import agree, ticket_of
@@ -62,7 +62,7 @@ class CompilableNetwork:
                 "torch.compile of a split network", found="no shape", remedy="give shape= to voxload.engine.shard"
             )
         planned = plans.of(network, inputs, plans.cut.blocks)
-        modes, refusal = modes_of(network, inputs)
+        modes, refusal = self.passes.modes(network, inputs)
         if refusal is not None:
             raise refusal
         key = planned.digest, modes, plans.settings_of(network)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ class TensorSpec(Leaf):
         return cls(tuple(map(int, tensor.shape)), tensor.dtype, tensor.device, tensor.requires_grad)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Inputs:
     """What a network is called with on this rank: tensors as TensorSpec, everything else as it is."""
 
@@ -52,7 +53,7 @@ class Inputs:
 
         return cls(*mapped((tuple(args), dict(kwargs)), described))
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[TensorSpec, ...]:
         """Its tensors, in order."""
         return tuple(leaf for leaf in leaves((self.args, dict(self.kwargs))) if isinstance(leaf, TensorSpec))
@@ -69,8 +70,9 @@ class Inputs:
             )
         return tensors[0].shape[_LEADING:]
 
+    @cached_property
     def are_blocks(self) -> tuple[bool, ...]:
-        """Tell of every tensor whether it is a block: the first one is, and those whose last extents are its.
+        """Whether each tensor is a block: the first one is, and those whose last extents are its.
 
         All others are whole, and the same on all ranks. Raises UsageError for what looks like a volume of its own.
         """
@@ -89,7 +91,7 @@ class Inputs:
     def cuts(self, blocks: Blocks) -> tuple[Sharding, ...]:
         """Return the cut of every tensor where the first one is a block of a volume that is cut into `blocks`."""
         found = []
-        for each, is_block in zip(self.tensors, self.are_blocks(), strict=True):
+        for each, is_block in zip(self.tensors, self.are_blocks, strict=True):
             count = len(self.tensors[0].shape) - _LEADING
             leading = each.shape[: len(each.shape) - count]
             cut = Sharding.of_volume(blocks, leading=leading)
@@ -116,5 +118,5 @@ class Inputs:
             count = len(self.tensors[0].shape) - _LEADING
             return (is_block, leaf.shape[:-count] if is_block else leaf.shape, str(leaf.dtype), leaf.requires_grad)
 
-        marks = iter(self.are_blocks())
+        marks = iter(self.are_blocks)
         return repr(mapped((self.args, dict(self.kwargs)), alike))

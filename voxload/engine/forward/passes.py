@@ -65,7 +65,7 @@ class Passes:
                 refusal = error
         # All ranks hear of what one of them has to refuse before any of them sends a voxel.
         digest = 0 if planned is None else planned.digest
-        modes, wrong = modes_of(network, inputs)
+        modes, wrong = self.modes(network, inputs)
         blocks, seed = self.agree(first_of((args, kwargs)), digest, modes, refusal=wrong or refusal)
         if planned is None:
             planned = self.plans.of(network, inputs, blocks)
@@ -80,6 +80,17 @@ class Passes:
             self._tell(planned.plan.fallbacks)
         grid = self.plans.cut.grid
         return Context(grid.coords, grid.spatial, self.exchange, self._memory[planned], seeds, chooser=self._chooser)
+
+    def modes(self, network: nn.Module, inputs: Inputs) -> tuple[str, UsageError | None]:
+        """Return as text what all ranks must have alike beside network and plan; and why inputs are refused, if so."""
+        device = inputs.tensors[0].device.type if inputs.tensors else "cpu"
+        refusal: UsageError | None = None
+        try:
+            described = inputs.described()
+        except UsageError as error:
+            described, refusal = str(error), error
+        trained = self.plans.trained(network)
+        return repr((torch.is_grad_enabled(), autocast_type(device), described, trained)), refusal
 
     def agree(self, first: Tensor, digest: int, modes: str, *, refusal: UsageError | None) -> tuple[Blocks, int]:
         """Return the cut of the volume and the seed that the ranks of the group agree on.
@@ -137,18 +148,6 @@ class Passes:
 def first_of(given: Any) -> Tensor:
     """Return the first tensor among arguments; one without elements where there is none, which no rank takes."""
     return next((leaf for leaf in leaves(given) if isinstance(leaf, Tensor)), torch.empty(0))
-
-
-def modes_of(network: nn.Module, inputs: Inputs) -> tuple[str, UsageError | None]:
-    """Return as text what all ranks must have alike beside network and plan; and why the inputs are refused, if so."""
-    device = inputs.tensors[0].device.type if inputs.tensors else "cpu"
-    refusal: UsageError | None = None
-    try:
-        described = inputs.described()
-    except UsageError as error:
-        described, refusal = str(error), error
-    trained = tuple(weight.requires_grad for weight in network.parameters())
-    return repr((torch.is_grad_enabled(), autocast_type(device), described, trained)), refusal
 
 
 def pass_seed() -> int:

@@ -123,6 +123,10 @@ class PlanCache:
         self._skeleton.follow(network)
         return self._skeleton.key
 
+    def trained(self, network: nn.Module) -> tuple[bool, ...]:
+        """Tell of every weight of the network whether gradients are wanted of it."""
+        return self._skeleton.trained(network)
+
     @property
     def changed(self) -> tuple[str, ...]:
         """Paths of attributes that had another value when they were last asked for than before."""

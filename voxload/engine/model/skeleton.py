@@ -7,6 +7,7 @@ fetches the rest with hooks, is not in it.
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,7 +88,7 @@ class Skeleton:
                 )
         held = [(vars(self._part(path, network)), names) for path, names in self._settings]
         found = [attributes.get(name) for attributes, names in held for name in names]
-        if found == self._values and all(map(_is_same, found, self._values)):
+        if self._is_known(found):
             self.changed = ()
             return
         places = [(path, name) for path, names in self._settings for name in names]
@@ -106,6 +107,14 @@ class Skeleton:
                     attributes[name] = value
         self._values = found
         self.key = token(found)
+
+    def trained(self, network: nn.Module) -> tuple[bool, ...]:
+        """Tell of every weight, layer by layer, whether gradients are wanted of it.
+
+        It is asked in every pass; `network.parameters()` would make the name of each weight, only to drop it.
+        """
+        weights = (self._part(path, network)._parameters.values() for path, _ in self._settings)  # noqa: SLF001 - as above
+        return tuple(weight.requires_grad for held in weights for weight in held if weight is not None)
 
     @property
     def settings(self) -> str:
@@ -139,6 +148,12 @@ class Skeleton:
                 if buffer is not None:
                     module._buffers[name] = buffer.to("meta")  # noqa: SLF001 - as above
         return twin
+
+    def _is_known(self, found: list[Any]) -> bool:
+        """Tell whether settings are those of before, most often because they are the very same objects."""
+        if len(found) == len(self._values) and all(map(operator.is_, found, self._values)):
+            return True
+        return found == self._values and all(map(_is_same, found, self._values))
 
     def _part(self, path: str, network: nn.Module) -> nn.Module:
         return self._parts[path] if path else network

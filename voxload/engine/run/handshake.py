@@ -7,7 +7,7 @@ one raising and the others waiting for its messages.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate, count
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
@@ -68,7 +68,11 @@ class Greeting:
     @property
     def numbers(self) -> tuple[int, ...]:
         """The numbers that travel."""
-        return astuple(self)
+        return tuple(getattr(self, name) for name in _NUMBERS)
+
+
+_NUMBERS = tuple(each.name for each in fields(Greeting))
+"""Names of the numbers, in their order; dataclasses.astuple copies each of them, which takes ten times as long."""
 
 
 def agreed(rows: Sequence[Sequence[int]], grid: ProcessGrid, expected: Blocks | None) -> tuple[Blocks, int]:
