@@ -105,6 +105,7 @@ def simulate(
 ) -> None:
     """Predict time, stall and bytes of each policy on a machine, and the bound that none beats."""
     check_file("--plot", plot)
+    what = _machine(machine, compute_rate)
     for option, value in (("--samples", samples), ("--sample-bytes", sample_bytes)):
         if not value and not regimes:
             raise UsageError(
@@ -113,7 +114,6 @@ def simulate(
                 expected="a positive number",
                 remedy=f"give {option} of your data set, or --regimes for four sizes that follow from the machine",
             )
-    what = _machine(machine, compute_rate)
     chosen = [policies.named(name) for name in parse_names(policy) or policies.NAMES]
     options = _Options(
         samples or (_REGIME_SAMPLES if regimes else 0),
