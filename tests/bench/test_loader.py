@@ -17,6 +17,7 @@ from bench import loader
 from bench.harness.memory import MemoryWatch, held_by
 from bench.loading.cases import CONTENDERS, Contender, all_cases
 from bench.loading.results import Run, Runs, epoch_seconds, findings, other_voxels, step_seconds
+from tests.support import processes
 from voxload.benchmark.generate.generate import generate
 from voxload.benchmark.measure.record import Epoch, Kernel, Record, Steps
 from voxload.benchmark.measure.turns import Turns
@@ -102,7 +103,7 @@ def test_memory_of_children_counts() -> None:
         watch = MemoryWatch(process.pid)
         assert size < held_by(process.pid) < 2 * size
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(processes.LIMIT) == 0
     assert watch.stop() > size
 
 

@@ -18,6 +18,7 @@ from torch.utils.data import ConcatDataset, DistributedSampler, Subset, TensorDa
 from torch.utils.data import DataLoader as TorchLoader
 
 import voxload
+from tests.support import processes
 from voxload.errors import DataError, UsageError
 from voxload.loader.sampler import GroupSampler
 
@@ -187,7 +188,7 @@ def test_samples_of_unequal_shape_come_one_by_one(
     """What does not fit a slot comes in memory of its own, whether the budget leaves room to read it ahead or not."""
     arguments: dict[str, Any] = {"batch_size": batch_size, "sampler": [0, 3, 2, 2, 1, 4, 5, 0]}
     theirs = list(TorchLoader(uneven, **arguments))
-    ours = voxload.DataLoader(uneven, num_workers=2, timeout=30, staging=staging, **arguments)
+    ours = voxload.DataLoader(uneven, num_workers=2, timeout=processes.LIMIT, staging=staging, **arguments)
     kept = [list(ours) for _ in range(2)]
     assert _equal(kept, [theirs, theirs])
 
@@ -213,7 +214,7 @@ def test_samples_of_unequal_shape_go_to_who_takes_them_one_by_one(
     sampler = [[0, 1], [1, 2], [3, 5, 4], [2, 2], [], [5]] if crop is None else [[0, 1], [1, 2], [3, 5, 4], [2]]
     arguments: dict[str, Any] = {"batch_sampler": sampler, "collate_fn": list if crop is None else None}
     theirs = list(TorchLoader(data, **arguments))
-    ours = voxload.DataLoader(data, num_workers=2, timeout=30, staging=staging, **arguments)
+    ours = voxload.DataLoader(data, num_workers=2, timeout=processes.LIMIT, staging=staging, **arguments)
     kept = [list(ours) for _ in range(2)]
     assert _equal(kept, [theirs, theirs])
     if crop is None:

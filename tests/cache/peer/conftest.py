@@ -21,6 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.support import processes
 from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.peer.address import job_token
 from voxload.cache.peer.tls import Tls
@@ -75,7 +76,7 @@ class OwnerProcess:
             self.process.send_signal(signal.SIGCONT)
             self._link.send(None)
             threads = self._link.recv()
-            assert self.process.wait(20) == 0
+            assert self.process.wait(processes.LIMIT) == 0
         self._link.close()
         return threads
 

@@ -30,7 +30,7 @@ def test_closing_sends_away_who_waits(memory: MemoryTier, peer_laws: ModuleType)
     like = peer_laws.random_block((1, 4, 4, 4))
     key = peer_laws.fresh_key(like.shape)
     found: list[Answer] = []
-    with closing(TcpPeers({0: lender.location}, token=token, timeout=30.0)) as peers:
+    with closing(TcpPeers({0: lender.location}, token=token, timeout=processes.LIMIT)) as peers:
         peers.get_into(0, key, np.empty_like(like), wait=0)  # connects
         waiter = threading.Thread(target=lambda: found.append(peers.get_into(0, key, np.empty_like(like), wait=60.0)))
         waiter.start()

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import voxload
+from tests.support import processes
 from voxload.data.dataset import FieldLayout
 from voxload.errors import DataError, UsageError
 from voxload.loader.batch import Batch, stacked
@@ -46,7 +47,7 @@ class LateEvent:
 
     def synchronize(self) -> None:
         """See Event."""
-        assert self.has_happened.wait(30)
+        assert self.has_happened.wait(processes.LIMIT)
 
 
 class LateCopier(HostCopier):
@@ -256,7 +257,7 @@ def test_a_consumer_ahead_of_its_device_waits_for_one_copy_at_a_time(
 ) -> None:
     """No slot is made while others are copied from; the device keeps work while what comes back is read into."""
     reads: list[Future[Any]] = []
-    device = Lagging(lambda: wait(reads, 30))
+    device = Lagging(lambda: wait(reads, processes.LIMIT))
     submit = DaemonThreadPool.submit
 
     def noted(pool: DaemonThreadPool, *words: Any) -> Future[Any]:
@@ -269,7 +270,7 @@ def test_a_consumer_ahead_of_its_device_waits_for_one_copy_at_a_time(
     loader = voxload.DataLoader(data, 1, device="cpu", num_workers=2, prefetch_factor=2)
     under_way = []
     for _ in loader:
-        wait(reads, 30)  # storage keeps up with the loop
+        wait(reads, processes.LIMIT)  # storage keeps up with the loop
         under_way.append(device.under_way)
     loader.close()
     slots = 6  # two threads read two batches ahead each; one more is consumed and one copied from

@@ -27,6 +27,7 @@ from torch.utils.data import (
 from torch.utils.data import DataLoader as TorchLoader
 
 import voxload
+from tests.support import processes
 from voxload.loader.reading.staging import Slot, StagingRing
 
 SAMPLES = 11
@@ -94,7 +95,7 @@ def fixed_ring(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wait(ring: StagingRing) -> Slot:
         try:
-            return ring._free.get(timeout=20)
+            return ring._free.get(timeout=processes.LIMIT)
         except queue.Empty:
             pytest.fail("a slot beyond the ring")
 
@@ -308,14 +309,14 @@ def test_threads_end_with_the_loader(folder: Path, is_closed: bool) -> None:
     if is_closed:
         loader.close()
         for thread in started:
-            thread.join(10)
+            thread.join(processes.LIMIT)
         assert not readers() & started
         assert len(list(loader)) == 6
     gc.disable()  # no cycle keeps the loader
     try:
         del loader
         for thread in readers() - before:
-            thread.join(10)
+            thread.join(processes.LIMIT)
         assert not readers() - before
     finally:
         gc.enable()

@@ -16,6 +16,7 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.support import processes
 from voxload.errors import DataError, StorageError
 from voxload.readers import Location, open_reader
 from voxload.readers.hdf5 import quirks
@@ -55,7 +56,7 @@ def writing(path: Path, version: str, *, is_swmr: bool = False, locks: bool = Tr
             yield writer
         finally:
             writer.stdin.close()
-            writer.wait(30)
+            writer.wait(processes.LIMIT)
 
 
 def _read(laws: ModuleType, path: Path) -> tuple[str, Any]:

@@ -118,7 +118,7 @@ def test_a_read_that_fails_gives_everything_back() -> None:
     with pytest.raises(StorageError, match="trouble"):
         read()
     with held._changed:
-        assert held._changed.wait_for(lambda: held.held == 0, timeout=10)
+        assert held._changed.wait_for(lambda: held.held == 0, timeout=processes.LIMIT)
 
 
 def test_one_that_needs_more_than_the_budget_goes_alone() -> None:
