@@ -33,7 +33,7 @@ WRITTEN = {
     "engine": "--size 32 --rounds 1 --steps 1 --only one-rank,two-ranks",
     "loader": "--quick --cases hdf5-gzip --size 32 --samples 2",
     "prefetch": "--quick --contenders clairvoyant,torch --samples 4 --size 16 --epochs 2",
-    "readers": "--quick --size 32 --formats hdf5-gzip,zarr-raw --budget 0.1",
+    "readers": "--quick --size 64 --chunks 32 --formats hdf5-gzip,zarr-raw --budget 0.1",
 }
 """Scripts that write their figures into a file."""
 APART = {"__init__", "dlio", "documented", "gpu", "gpu_page", "networks"}
