@@ -113,7 +113,7 @@ class Skeleton:
 
         It is asked in every pass; `network.parameters()` would make the name of each weight, only to drop it.
         """
-        weights = (self._part(path, network)._parameters.values() for path, _ in self._settings)  # noqa: SLF001 - as above
+        weights = (self._part(path, network)._parameters.values() for path, _ in self._settings)  # noqa: SLF001 - none of its children's
         return tuple(weight.requires_grad for held in weights for weight in held if weight is not None)
 
     @property
