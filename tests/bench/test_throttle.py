@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.prefetching.served import Extent, tally
+from tests.support import processes
 from tests.support.throttle.link import BURST, Link
 from tests.support.throttle.process import Served, ThrottledStorage, throttled_storage
 
@@ -39,7 +40,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> Iterato
 
 def _get(storage: ThrottledStorage, path: str = "/a/b", **headers: str) -> bytes:
     request = urllib.request.Request(storage.url + path, headers=headers)  # noqa: S310 - a server of our own
-    with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - as above
+    with urllib.request.urlopen(request, timeout=processes.LIMIT) as answer:  # noqa: S310 - as above
         body: bytes = answer.read()
     return body
 

@@ -183,7 +183,7 @@ def test_ctrl_c_ends_quietly() -> None:
         try:
             assert process.stdout.read(5) == "ready"
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 130
+            assert process.wait(processes.LIMIT) == 130
             assert process.stderr.read() == "voxload: interrupted\n"
         finally:
             process.kill()

@@ -14,6 +14,8 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from tests.support import processes
+
 Trouble = Callable[[int, str], str]
 """Given the number of a request, from 1, and its path, what goes wrong: "", a status, "reset", "short" or "hang"."""
 
@@ -35,7 +37,7 @@ class RangeServer:
     age: float | None = None
     """Seconds since files with tags were written, as the server says; it says nothing when None."""
     crowd: int = 0
-    """The first so many requests are not answered before as many are under way, or half a second has passed."""
+    """The first so many requests are not answered before as many are under way, or all but one for half a second."""
     paths: list[str] = field(default_factory=list)
     """Paths that were asked for, in the order of coming."""
     failed: int = 0
@@ -65,6 +67,7 @@ class RangeServer:
             self.most = max(self.most, self.present)
             self.changed.notify_all()
             if len(self.paths) <= self.crowd:
+                self.changed.wait_for(lambda: self.most >= self.crowd - 1, timeout=processes.LIMIT)
                 self.changed.wait_for(lambda: self.most >= self.crowd, timeout=0.5)
             kind = self.trouble(len(self.paths), path)
             self.failed += bool(kind)

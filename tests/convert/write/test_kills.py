@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from tests.convert.trees import tree
+from tests.support import processes
 from voxload.convert import ConvertOptions, Hints, Packing, StoredFormat, convert
 from voxload.convert.plan.tiles import LIBRARY_BYTES
 from voxload.convert.storage.compression import Parts
@@ -108,11 +109,11 @@ class _Rounds:
         started = self._context.Event()
         process = self._context.Process(target=_convert, args=(self._src, out, self._stored, log, started))
         process.start()
-        assert started.wait(60)
-        process.join(self._draw.uniform(0, self._seconds) if self.kills < self._wanted else 120)
+        assert started.wait(processes.LIMIT)
+        process.join(self._draw.uniform(0, self._seconds) if self.kills < self._wanted else processes.LIMIT)
         if process.exitcode is None:
             os.kill(process.pid or 0, signal.SIGKILL)
-            process.join(60)
+            process.join(processes.LIMIT)
         if process.exitcode == -signal.SIGKILL:
             self.kills += 1
             return False

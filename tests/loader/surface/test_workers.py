@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+from tests.support import processes
 
 
 class Made(Dataset[Any]):
@@ -83,22 +85,26 @@ def test_workers_are_begun_by_a_function(same: Callable[..., None]) -> None:
     same(check, Made(_told))
 
 
-def _late(index: int) -> int:
-    if index == 0:
-        time.sleep(0.5)  # the second worker's items are loaded meanwhile
-    return index
-
-
 @pytest.mark.few_cases(2)
 @pytest.mark.parametrize("in_order", [True, False])
 def test_the_order_is_kept_or_not(in_order: bool, same: Callable[..., None]) -> None:
     """Batches come in the order of the sampler, whoever loads them; or as they arrive, where that is asked for."""
+    # The second worker's next item is asked for once its first one has arrived, or, in order, after the first worker's.
+    sign, seen = 1 if in_order else 2, multiprocessing.get_context("fork").Event()
+
+    def make(index: int) -> int:
+        if index == 0:
+            assert seen.wait(processes.LIMIT)
+        elif index >= sign:
+            seen.set()
+        return index
 
     def check(kind: Any, data: Any) -> Any:
+        seen.clear()
         loaded = list(kind(data, None, num_workers=2, in_order=in_order, prefetch_factor=1))
         return loaded if in_order else (loaded[0] != 0, sorted(loaded))
 
-    same(check, Made(_late))
+    same(check, Made(make))
 
 
 def _raise_odd(index: int) -> int:
@@ -154,11 +160,16 @@ def test_a_dead_worker_is_an_error(same: Callable[..., None]) -> None:
 
 def test_a_late_batch_is_an_error(same: Callable[..., None]) -> None:
     """A batch that takes longer than the time-out raises torch's error."""
+    release = multiprocessing.get_context("fork").Event()
 
     def check(kind: Any, data: Any) -> Any:
-        return next(iter(kind(data, None, num_workers=1, timeout=0.1)))
+        release.clear()
+        try:
+            return next(iter(kind(data, None, num_workers=1, timeout=0.1)))
+        finally:
+            release.set()
 
-    same(check, Made(lambda _: time.sleep(0.7)))
+    same(check, Made(lambda _: release.wait(processes.LIMIT)))
 
 
 STREAMS: dict[str, tuple[Shard, dict[str, Any]]] = {

@@ -222,7 +222,7 @@ def test_a_team_does_each_task_once() -> None:
     for reader in readers:
         reader.start()
     for reader in readers:
-        reader.join(60)
+        reader.join(processes.LIMIT)
     shared.close()
     assert [sorted(mine) for mine in done] == [list(range(200))] * 4
 
@@ -234,19 +234,19 @@ def test_reads_that_wait_do_not_stop_others() -> None:
     held = threading.Barrier(cores + 1)
 
     def wait_for_it(_: int) -> None:
-        held.wait(60)
-        assert gate.wait(60)
+        held.wait(processes.LIMIT)
+        assert gate.wait(processes.LIMIT)
 
     waiting = [threading.Thread(target=crew.run, args=(wait_for_it, [0])) for _ in range(cores)]
     for one in waiting:
         one.start()
-    held.wait(60)
+    held.wait(processes.LIMIT)
     done: list[int] = []
     crew.run(lambda task: crew.run(done.append, [task]), range(3))
     assert sorted(done) == [0, 1, 2]
     gate.set()
     for one in waiting:
-        one.join(60)
+        one.join(processes.LIMIT)
     crew.close()
 
 
