@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -62,8 +64,20 @@ for path in sys.argv[1:]:
 """
 
 
+def _drop(paths: Iterable[Path]) -> None:
+    """Let the system drop the pages of files, as it does by itself when memory is short."""
+    for path in paths:
+        for file in path.rglob("*") if path.is_dir() else [path]:
+            if file.is_file():
+                descriptor = os.open(file, os.O_RDONLY)
+                os.fsync(descriptor)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                os.close(descriptor)
+
+
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-def test_a_box_off_the_chunk_grid_is_rounded_to_chunks(laws: ModuleType, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_cold", [False, True], ids=["in memory", "dropped"])
+def test_a_box_off_the_chunk_grid_is_rounded_to_chunks(laws: ModuleType, tmp_path: Path, *, is_cold: bool) -> None:
     """A box that ends inside chunks reads the chunks it touches, each once, and not a byte of another one."""
     stored = laws.voxels((96, 96, 96))
     paths = tmp_path / "x.h5", tmp_path / "x.zarr"
@@ -75,6 +89,8 @@ def test_a_box_off_the_chunk_grid_is_rounded_to_chunks(laws: ModuleType, tmp_pat
     group.create_array("x", data=stored, chunks=(32, 32, 32), shards=(96, 96, 96), compressors=checksum)
     command = ["strace", "-f", "--seccomp-bpf", "-y", "-e", "trace=read,pread64,preadv2,write"]
     command += ["-o", str(tmp_path / "trace"), sys.executable, "-c", TRACED, *map(str, paths)]
+    if is_cold:
+        _drop(paths)
     processes.run(command, capture_output=True, check=True)
     _, _, first, _, _, second, _ = (tmp_path / "trace").read_text().split("MARK")
     index = 27 * 16 + 4  # of the shard
@@ -84,6 +100,8 @@ def test_a_box_off_the_chunk_grid_is_rounded_to_chunks(laws: ModuleType, tmp_pat
         reader.close()
         assert cost.chunks == 8, path
         lines = [line for line in trace.splitlines() if str(path) in line and "read" in line]
-        read = sum(int(line.rsplit("= ", 1)[1]) for line in lines)
+        # Of a page that the system has dropped meanwhile, a look at it tells no more than that: -1 EAGAIN.
+        results = [int(line.rsplit("= ", 1)[1].split()[0]) for line in lines]
+        read = sum(result for result in results if result > 0)
         # zarr-python reads through 8 KiB buffers
         assert 8 * 32**3 * 2 <= read <= cost.stored_bytes + more + 8 * 8192, path
