@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +14,7 @@ import zarr
 
 from bench import own_bytes
 from tests.support import processes
+from voxload.benchmark.cold.pagecache import evict
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader
 
@@ -64,17 +63,6 @@ for path in sys.argv[1:]:
 """
 
 
-def _drop(paths: Iterable[Path]) -> None:
-    """Let the system drop the pages of files, as it does by itself when memory is short."""
-    for path in paths:
-        for file in path.rglob("*") if path.is_dir() else [path]:
-            if file.is_file():
-                descriptor = os.open(file, os.O_RDONLY)
-                os.fsync(descriptor)
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                os.close(descriptor)
-
-
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 @pytest.mark.parametrize("is_cold", [False, True], ids=["in memory", "dropped"])
 def test_a_box_off_the_chunk_grid_is_rounded_to_chunks(laws: ModuleType, tmp_path: Path, *, is_cold: bool) -> None:
@@ -90,7 +78,7 @@ def test_a_box_off_the_chunk_grid_is_rounded_to_chunks(laws: ModuleType, tmp_pat
     command = ["strace", "-f", "--seccomp-bpf", "-y", "-e", "trace=read,pread64,preadv2,write"]
     command += ["-o", str(tmp_path / "trace"), sys.executable, "-c", TRACED, *map(str, paths)]
     if is_cold:
-        _drop(paths)
+        evict(file for file in tmp_path.rglob("*") if file.is_file())
     processes.run(command, capture_output=True, check=True)
     _, _, first, _, _, second, _ = (tmp_path / "trace").read_text().split("MARK")
     index = 27 * 16 + 4  # of the shard
