@@ -61,7 +61,7 @@ def folder(tmp_path: Path) -> Path:
 def no_segments() -> Iterator[None]:
     """Fail a test that leaves a segment in shared memory: one of this process, or one that nobody holds.
 
-    Tests of peers run beside this one and kill owners on purpose; their segments have another job's name.
+    Tests beside this one, in this run or another, kill owners on purpose; their segments have other jobs' names.
     """
     before = _segments()
     yield

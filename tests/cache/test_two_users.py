@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -229,13 +230,13 @@ TAKEN = """
 import secrets
 names = iter(["taken", "taken", "free", *["taken"] * 9])
 secrets.token_hex = lambda *_: next(names)
-with closing(MemoryTier(CAPACITY, job="test-names")) as memory:
+with closing(MemoryTier(CAPACITY, job=sys.argv[4])) as memory:
     say(memory.path)
     memory.put(laws.key_of("x"), laws.block_of(0))
     with closing(AttachedMemory(memory.path)) as attached:
         say(fetched(attached, "x"))
 try:
-    MemoryTier(CAPACITY, job="test-names")
+    MemoryTier(CAPACITY, job=sys.argv[4])
 except VoxloadError as error:
     say(error)
 """
@@ -254,13 +255,14 @@ with open(sys.argv[4], "wb") as file:
 
 def test_names_in_memory_that_another_user_took(user: Callable[..., Any]) -> None:
     """Are left alone: the next random name serves, and where all are taken, it is said. Nobody removes them."""
-    taken = SHARED / f"{PREFIX}test-names-0-taken"
+    job = f"test-names-{uuid.uuid4()}"  # other runs on this machine have names of their own
+    taken = SHARED / f"{PREFIX}{job}-0-taken"
     try:
         with user(B, LAY, str(taken)) as other:
             assert other.hear() == "laid"
-            path, found, error = done(user(A, TAKEN))
+            path, found, error = done(user(A, TAKEN, job))
             assert taken.read_bytes() == bytes(2**12)
-            assert path == str(taken.with_name(taken.name.replace("taken", "free")))
+            assert path == str(taken.with_name(f"{PREFIX}{job}-0-free"))
             assert found == "true"
             assert "all taken" in error
             other.say("end")

@@ -67,7 +67,7 @@ KILLED = """
 import os
 import tier as laws
 import voxload.cache.memory.tier as memory
-owner = memory.MemoryTier(2**20, codec=sys.argv[1])
+owner = memory.MemoryTier(2**20, codec=sys.argv[1], job="test-killed")
 block = laws.block_of(0, (1, 16, 16, 16))
 owner.put(laws.key_of("whole"), block)
 def stop(source, target, seed):
