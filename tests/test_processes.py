@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.support import processes
 
@@ -30,3 +32,26 @@ def test_what_is_started_meanwhile_is_ended() -> None:
             assert process.stdout is not None
             process.stdout.readline()
     assert processes.descendants() == before
+
+
+_HOLDER = """
+import fcntl, signal, sys, threading
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+for _ in range(60):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+print("held", flush=True)
+signal.pause()
+"""
+"""Has so many threads that the first one is a zombie before the last one has ended."""
+
+
+def test_what_was_ended_holds_nothing_any_more(tmp_path: Path) -> None:
+    """A process is ended with its last thread: until then it has its files, and its locks."""
+    for _ in range(_ROUNDS):
+        command = [sys.executable, "-S", "-c", _HOLDER, str(tmp_path / "lock")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process, (tmp_path / "lock").open("a") as lock:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"held\n"
+            processes.end({process.pid})
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

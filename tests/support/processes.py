@@ -24,6 +24,8 @@ kept_files = set[str]()
 """Names of what is open for as long as the processes that are kept."""
 _PR_SET_CHILD_SUBREAPER = 36
 """prctl(2)."""
+_THREADS = 17
+"""Place of their number in /proc/PID/stat, counted from behind the command's name (proc_pid_stat(5))."""
 
 
 def adopt() -> None:
@@ -157,8 +159,12 @@ def _children(pid: int) -> list[int]:
 
 
 def _is_alive(pid: int) -> bool:
-    """Tell whether a process runs; one that ended and was not waited for does not."""
-    return _stat(pid, 0) not in (None, "Z", "X")
+    """Tell whether a process runs; one that ended and was not waited for does not.
+
+    Its files, and locks on them, are there until its last thread has ended, be the first one a zombie before.
+    """
+    fields = _stats(pid)
+    return bool(fields) and (fields[0] not in "ZX" or int(fields[_THREADS]) > 1)
 
 
 def _is_still(pid: int) -> bool:
@@ -176,8 +182,14 @@ def _session(pid: int) -> int | None:
 
 def _stat(pid: int | str, field: int) -> str | None:
     """Return a field of /proc/PID/stat, or of PID/task/THREAD, counted from behind the command's name."""
+    fields = _stats(pid)
+    return fields[field] if fields else None
+
+
+def _stats(pid: int | str) -> list[str]:
+    """Return all of them; none where there is no such process."""
     try:
         with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 - this runs around every test
-            return stat.read().rpartition(")")[2].split()[field]
+            return stat.read().rpartition(")")[2].split()
     except OSError:
-        return None
+        return []
