@@ -32,6 +32,8 @@ _FOREIGN = 5
 """From this number on the codecs and filters of a chunk come from elsewhere."""
 _FOREIGN_PARAMETER = 6
 """The same, for the numbers in the filter's parameters."""
+_DELTA, _TRUNCATION = 3, 4
+"""The first is undone with the first block, which must be all undone by then: else with what lay there before."""
 _KNOWN_FLAGS = 0b0111_0001
 """Of a chunk: a dictionary, and the kind of a run. Others mean chunks that lie elsewhere or have other headers."""
 _SPECIAL = 0x80
@@ -99,7 +101,8 @@ def _decode_chunk(data: Bytes, out: Bytes, *, is_last: bool) -> None:
     if flags & _EXTENDED != _EXTENDED or flags >> 5 >= _FOREIGN or not 0 < block <= decoded:
         raise ValueError(f"blosc2 chunk with flags {flags:#04x} and blocks of {block}")
     filters, more = data[16:22].tolist(), int(data[31])
-    if max(filters) >= _FOREIGN or more & ~_KNOWN_FLAGS:
+    acting = [number for number in filters if number not in (0, _TRUNCATION)]
+    if max(filters) >= _FOREIGN or more & ~_KNOWN_FLAGS or _DELTA in acting[1:]:
         raise ValueError(f"blosc2 chunk with filters {filters} and flags {more:#04x}")
     found = _decode(data[:stored], out=out, numthreads=1)
     if len(found) != len(out):

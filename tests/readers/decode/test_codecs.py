@@ -86,6 +86,20 @@ def test_damage_is_an_error_or_other_values(tmp_path: Path, name: str) -> None:
             pipeline.decode(chunk[:length])
 
 
+def test_a_difference_from_what_is_not_undone_yet_is_refused(tmp_path: Path) -> None:
+    """Blosc2 would take it from whatever lay in memory: a chunk whose flipped bit names a filter before the delta."""
+    stored = np.random.default_rng(0).poisson(3, (9, 10, 11)).astype("<i4")
+    pipeline, chunk = _stored_chunk(tmp_path / "x.h5", stored, FILTERS["blosc2 delta"])
+    (start,) = struct.unpack_from(">I", chunk.data, 11)
+    assert chunk[start + 16 : start + 22].tolist() == [0, 0, 0, 0, 0, 3]
+    for place in range(16, 21):
+        for number in (1, 2, 3):
+            damaged = chunk.copy()
+            damaged[start + place] = number
+            with pytest.raises(DataError, match="with filters"):
+                pipeline.decode(damaged)
+
+
 @pytest.mark.parametrize("name", ["blosc2", "bitshuffle lz4", "bitshuffle zstd", "szip"])
 @pytest.mark.parametrize("size", [2**20, 2**31, 2**40])
 def test_sizes_in_headers_are_not_believed(tmp_path: Path, name: str, size: int) -> None:
