@@ -16,11 +16,9 @@ from typing import Any
 import imagecodecs
 import numpy as np
 import numpy.typing as npt
-from numba import int64, types
 
-from voxload.readers.compiling import compiled
+from voxload.readers._core import walk_blocks
 from voxload.readers.decode.ratio import check_ratio
-from voxload.readers.pasting.kernels import BYTES
 from voxload.readers.scratch import Bytes, Scratch, scratch
 
 _HEADER = struct.Struct(">QI")
@@ -81,7 +79,7 @@ class Bitshuffle:
         rest = size % (_UNIT * self.itemsize)
         body = size - rest
         places = np.empty((-(-body // block), 2), np.int64)
-        end = int(_walk(data, places, _HEADER.size))
+        end = walk_blocks(data, places, _HEADER.size)
         if end < 0 or len(data) - end != rest:
             raise ValueError(f"bitshuffle blocks end at {end} of {len(data)} bytes, and {rest} belong behind them")
         # imagecodecs' decoder of the like-minded LZ4 filter takes a block of full size for one stored as it is, and
@@ -121,19 +119,3 @@ def _has_full_block(lengths: npt.NDArray[np.int64], size: int, block: int) -> bo
     """Tell whether a block is stored in as many bytes as it decodes to."""
     last = size - (len(lengths) - 1) * block
     return bool((lengths[:-1] == block).any()) or bool(len(lengths) and lengths[-1] == last)
-
-
-@compiled(BYTES, types.Array(int64, 2, "C"), int64, returns=int64)
-def _walk(data: Any, places: Any, start: int) -> int:
-    """Fill `places` with start and length of each block; return where the last one ends, or -1 beyond the data."""
-    at, size = start, len(data)
-    for index in range(len(places)):
-        if size - at < 4:
-            return -1
-        length = (int(data[at]) << 24) | (int(data[at + 1]) << 16) | (int(data[at + 2]) << 8) | int(data[at + 3])
-        at += 4
-        if length > size - at:
-            return -1
-        places[index, 0], places[index, 1] = at, length
-        at += length
-    return at

@@ -11,8 +11,7 @@ import numpy as np
 
 from voxload.errors import UsageError
 from voxload.geometry import Box
-from voxload.readers.pasting.intrinsics import LINE
-from voxload.readers.pasting.kernels import AXES, CHUNK, COLUMNS, FIRST, PLACE, STOP, Table, tabulate
+from voxload.readers.pasting.kernels import AXES, CHUNK, COLUMNS, FIRST, LINE, PLACE, STOP, Table, tabulate
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 

@@ -18,9 +18,8 @@ import numpy.typing as npt
 from numba import types, uint64
 
 from voxload.geometry import split
-from voxload.readers.compiling import compiled, part
+from voxload.readers.compiling import NUMBERS, compiled, part
 from voxload.readers.pasting.intrinsics import PIECE, copy, copy_piece
-from voxload.readers.pasting.kernels import NUMBERS
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 from voxload.readers.team import team

@@ -17,8 +17,7 @@ from voxload.convert.encode.deinterleave import UNITS, deinterleave_band, plan_d
 from voxload.convert.sources.binary.flat import FlatReading
 from voxload.convert.sources.protocol import RawCube
 from voxload.geometry import Box
-from voxload.readers.compiling import compiled
-from voxload.readers.pasting.kernels import NUMBERS, TABLE
+from voxload.readers.compiling import NUMBERS, TABLE, compiled
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 

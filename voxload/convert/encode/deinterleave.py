@@ -16,9 +16,8 @@ from llvmlite import ir
 from numba import types, uint8, uint16, uint32, uint64
 from numba.extending import intrinsic
 
-from voxload.readers.compiling import compiled, part
+from voxload.readers.compiling import NUMBERS, compiled, part
 from voxload.readers.pasting.intrinsics import LINE, copy
-from voxload.readers.pasting.kernels import NUMBERS
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 

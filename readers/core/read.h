@@ -1,0 +1,29 @@
+/* Reads: all chunks of some boxes, fetched, decoded and pasted by one call. */
+#ifndef VOXLOAD_READ_H
+#define VOXLOAD_READ_H
+
+#include "decoders.h"
+#include "paste.h"
+
+/* What is learnt of a volume once: how its chunks are stored, and where. */
+struct volume {
+    struct grid grid;
+    struct form form;
+    struct pipeline pipeline;
+    const uint64_t *offsets; /* of each chunk in the file, counted along the grid */
+    const int64_t *sizes;    /* as stored; -1 for one that was never written */
+    const uint32_t *masks;
+    uint64_t chunks;
+    int cast, stored; /* types, where voxels are read as others; -1 where as they are */
+};
+
+enum outcome { PASTED, ABSENT, FAILED };
+
+/* Read boxes; `outcomes` says of each row of the plan what became of its chunk. The rows stand in the order of chunks. */
+void read_rows(const struct volume *volume, int descriptor, uint64_t file_size, const struct row *rows, size_t count, uint8_t *outcomes,
+               int threads);
+
+/* Order rows by their chunks. */
+void order_rows(struct row *rows, size_t count);
+
+#endif
