@@ -12,12 +12,14 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from voxload.errors import DataError
 from voxload.geometry import Box, split
+from voxload.readers.chunks.nativereads import NativeReads
 from voxload.readers.chunks.chunkcache import Chunk, ChunkCache, Claim, Identify, Key, chunk_cache
 from voxload.readers.decode.codecs import Pipeline
 from voxload.readers.pasting.filekernels import paste_files, plan_jobs
@@ -97,6 +99,8 @@ class ChunkedVolume:
     cannot be read as such."""
     identify: Identify | None = None
     """Tells chunks from all others, so that they may be kept between reads."""
+    native: Callable[[np.dtype[Any]], NativeReads | None] | None = None
+    """Gives what reads boxes as a type by one call; None where chunks must be fetched one by one."""
 
     def read(self, box: Box, view: Volume, *, fill: Callable[[Volume], None]) -> None:
         """Fill `view`, in stored axis order, with `box`; see `read_all`."""
@@ -114,6 +118,10 @@ class ChunkedVolume:
         UsageError
             When a view has another shape than its box, or strides that the kernels cannot follow.
         """
+        native = self.native(wanted[0].view.dtype) if self.native and chunk_cache() is None else None
+        left = None if native is None else native.read(wanted)
+        if native is not None and left is None:
+            return
         parts = plan_parts(self.shape, wanted)
         read = _Read(self, wanted, parts, fill, paster(self.shape, wanted[0].view.dtype))
         nbytes = sum(one.view.nbytes for one in wanted)
@@ -124,6 +132,9 @@ class ChunkedVolume:
             return
         numbers: Sequence[int] = range(len(parts.places))
         places = parts.places
+        if native is not None and left is not None:  # the careful way fills, or finds the words for what is wrong
+            numbers = [number for number, place in enumerate(places) if native.number(place) in left]
+            places = [places[number] for number in numbers]
         cache = chunk_cache()
         if cache is not None and self.identify is not None and self.pipeline.steps:
             numbers = _CachedRead(read, cache, self.identify).run()

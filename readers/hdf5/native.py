@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers.chunks.chunkcache import Identity
 from voxload.readers.chunks.chunked import ChunkedVolume, Fetch, Fetched, Mapped, with_slot
+from voxload.readers.chunks.nativereads import NativeReads, native_volume
 from voxload.readers.chunks.storedchunks import StoredChunks
 from voxload.readers.chunks.verified import load_checksums, verified
 from voxload.readers.faults import translated
@@ -29,6 +31,7 @@ from voxload.readers.remote.ranges import ObjectStamp
 from voxload.readers.requests import Request, check_requests, read_wanted
 from voxload.readers.scratch import address
 from voxload.readers.storage.readahead import FileRange, announce_all, fetching
+from voxload.readers.storage.file import FileBytes
 from voxload.readers.storage.stamp import Stamp
 
 
@@ -69,7 +72,9 @@ class NativeHdf5Reader:
             expect=self._expect,
             locate=self._locate if can_locate else None,
             identify=self._identify,
+            native=self._native if isinstance(self._file, FileBytes) and self._file.is_local and not can_locate else None,
         )
+        self._natives: dict[np.dtype[Any], NativeReads | None] = {}
         self._volume = verified(volume, checksums, str)
 
     def describe(self) -> VolumeInfo:
@@ -149,6 +154,15 @@ class NativeHdf5Reader:
         whole = self._file.read(route.offset, route.pipeline.nbytes)
         stored = FileRange(self._file, route.offset, route.pipeline.nbytes)
         ContiguousVolume(str(self._info.location), route.shape, whole, stored).read_all(wanted)
+
+    def _native(self, target: np.dtype[Any]) -> NativeReads | None:
+        """Return what reads chunks as `target` by one call."""
+        if target not in self._natives:
+            table, file = self._table, self._file
+            assert table is not None and self._lazy.grid is not None and isinstance(file, FileBytes)
+            volume = native_volume(self._route.shape, self._route.pipeline, self._lazy.grid, table, target)
+            self._natives[target] = None if volume is None else NativeReads(volume, file, self._route.shape, self._lazy.grid)
+        return self._natives[target]
 
     @contextmanager
     def _expect(self, places: Sequence[Place]) -> Iterator[Fetch]:
