@@ -234,7 +234,7 @@ class _Read:
 
         def paste_some(first: int) -> None:
             some, chunk = slice(first, first + most), scratch.stored(nbytes)
-            paste_files(names.data, jobs[some], table, chunk, width, is_swapped, done[some])
+            paste_files(names.data, jobs[some], table, chunk, width, is_swapped=is_swapped, done=done[some])
 
         team().run(paste_some, range(0, len(jobs), most))
         return np.flatnonzero(done == 0).tolist()

@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from voxload.readers._core import unpack_bits
+from voxload.core.library import function
 from voxload.readers.scratch import Bytes, scratch
 
 _BYTE = 8
+_unpack = function("unpack_numbers", "rnnbnwnn")
 Numbers = npt.NDArray[Any]
 """One-dimensional, of unsigned integers."""
 
@@ -62,7 +63,9 @@ def unpack(stream: Bytes, bits: int, out: Numbers, *, add: int = 0, last: int | 
     expected = packed_bytes(len(out), bits)
     if len(stream) != expected:
         raise ValueError(f"{len(stream)} bytes of packed bits instead of {expected}")
-    unpack_bits(stream, bits, add, last is not None, last or 0, out, out.dtype.itemsize)
+    if not 0 < bits <= _BYTE * out.itemsize:
+        raise ValueError(f"numbers of {bits} bits in elements of {out.itemsize} bytes")
+    _unpack(stream, bits, add, last is not None, last or 0, out, out.itemsize, len(out))
 
 
 _NBIT_PARAMETERS = 8

@@ -17,7 +17,7 @@ import imagecodecs
 import numpy as np
 import numpy.typing as npt
 
-from voxload.readers._core import walk_blocks
+from voxload.core.library import function
 from voxload.readers.decode.ratio import check_ratio
 from voxload.readers.scratch import Bytes, Scratch, scratch
 
@@ -79,7 +79,7 @@ class Bitshuffle:
         rest = size % (_UNIT * self.itemsize)
         body = size - rest
         places = np.empty((-(-body // block), 2), np.int64)
-        end = walk_blocks(data, places, _HEADER.size)
+        end = _find_blocks(data, len(data), _HEADER.size, places, len(places))
         if end < 0 or len(data) - end != rest:
             raise ValueError(f"bitshuffle blocks end at {end} of {len(data)} bytes, and {rest} belong behind them")
         # imagecodecs' decoder of the like-minded LZ4 filter takes a block of full size for one stored as it is, and
@@ -109,6 +109,7 @@ class Bitshuffle:
         return out
 
 
+_find_blocks = function("find_blocks", "rnnwn", "i")
 _decode_lz4_blocks: Callable[..., Any] = imagecodecs.lz4h5_decode
 _unshuffle: Callable[..., Any] = imagecodecs.bitshuffle_decode
 _decode_lz4: Callable[..., Any] = imagecodecs.lz4_decode

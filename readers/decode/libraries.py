@@ -8,7 +8,7 @@ from pathlib import Path
 import imagecodecs
 import numpy as np
 
-from voxload.readers._core import set_decoders
+from voxload.core.library import function
 
 _PLACES: tuple[tuple[str, str], ...] = (
     ("libdeflate", "libdeflate_alloc_decompressor"),
@@ -38,11 +38,11 @@ def load() -> None:
     """Tell the core where the decoders are."""
     libraries = {name: _library(name) for name, _ in _PLACES}
     addresses = np.zeros(len(_PLACES), np.uint64)
-    for number, (name, function) in enumerate(_PLACES):
+    for number, (name, symbol) in enumerate(_PLACES):
         library = libraries[name]
-        if library is not None and hasattr(library, function):
-            addresses[number] = ctypes.cast(getattr(library, function), ctypes.c_void_p).value
-    set_decoders(addresses)
+        if library is not None and hasattr(library, symbol):
+            addresses[number] = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+    function("set_decoders", "r")(addresses)
     _kept.extend(library for library in libraries.values() if library is not None)
 
 

@@ -13,7 +13,7 @@ from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers.chunks.chunkcache import Identity
 from voxload.readers.chunks.chunked import ChunkedVolume, Fetch, Fetched, Mapped, with_slot
-from voxload.readers.chunks.nativereads import NativeReads, native_volume
+from voxload.readers.chunks.nativereads import NativeReads, NativeVolume
 from voxload.readers.chunks.storedchunks import StoredChunks
 from voxload.readers.chunks.verified import load_checksums, verified
 from voxload.readers.faults import translated
@@ -160,8 +160,8 @@ class NativeHdf5Reader:
         if target not in self._natives:
             table, file = self._table, self._file
             assert table is not None and self._lazy.grid is not None and isinstance(file, FileBytes)
-            volume = native_volume(self._route.shape, self._route.pipeline, self._lazy.grid, table, target)
-            self._natives[target] = None if volume is None else NativeReads(volume, file, self._route.shape, self._lazy.grid)
+            volume = NativeVolume.of(self._route.shape, self._route.pipeline, self._lazy.grid, table, target)
+            self._natives[target] = None if volume is None else NativeReads(volume, file, self._route.shape)
         return self._natives[target]
 
     @contextmanager

@@ -1,8 +1,8 @@
 """Kernels: the one pass that takes voxels from decoded chunks to where they belong, in C.
 
 A plan is a table of uint64 with one row for each part of a chunk that is wanted somewhere; the constants below name
-its columns. All strides and places count bytes. Callers have checked every bound. ``readers/core/paste.c`` is the
-code; it holds no interpreter lock and knows bits only: a voxel is so many bytes, whatever its type.
+its columns. All strides and places count bytes. Callers have checked every bound. ``core/paste.c`` is the code; it
+holds no interpreter lock and knows bits only: a voxel is so many bytes, whatever its type.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from voxload.readers._core import paste as paste
-from voxload.readers._core import paste_mapped as paste_mapped
-from voxload.readers._core import tabulate as tabulate
+from voxload.core.library import function
+from voxload.errors import InternalError
+from voxload.readers.scratch import Bytes
 
 AXES = 4
 EXTENT, SOURCE_STRIDE, TARGET_STRIDE = 0, AXES, 2 * AXES
@@ -36,3 +36,31 @@ LINE = 64
 
 Table = npt.NDArray[np.uint64]
 """One row a part."""
+
+
+_tabulate = function("plan_boxes", "wnrnrn", "b")
+_paste = function("paste_chunk", "rnrnnnbb")
+_paste_mapped = function("paste_memory", "rnnnb")
+
+
+def tabulate(table: Table, boxes: Table, grid: npt.NDArray[np.uint64], width: int) -> None:
+    """Fill a table with the rows of some boxes, of elements of `width` bytes; raises InternalError for another number."""
+    if not _tabulate(table, len(table), boxes, len(boxes), grid, width):
+        raise InternalError("plan", found=f"{len(table)} rows", expected="as many as the boxes need")
+
+
+def check_span(table: Table, span: tuple[int, int]) -> tuple[int, int]:
+    """Return a range of a table's rows; raises InternalError for one that is not in it."""
+    if not 0 <= span[0] <= span[1] <= len(table):
+        raise InternalError("plan", found=f"rows {span[0]} to {span[1]}", expected=f"of {len(table)}")
+    return span
+
+
+def paste(source: Bytes, table: Table, span: tuple[int, int], width: int, *, is_shuffled: bool, is_swapped: bool) -> None:
+    """Paste rows ``[begin, end)`` out of one decoded chunk."""
+    _paste(source, source.size, table, *check_span(table, span), width, is_shuffled, is_swapped)
+
+
+def paste_mapped(table: Table, span: tuple[int, int], width: int, *, is_swapped: bool) -> None:
+    """Paste rows whose FIRST and STOP are addresses."""
+    _paste_mapped(table, *check_span(table, span), width, is_swapped)

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from voxload.errors import UsageError
-from voxload.readers._core import paste_cast
-from voxload.readers.pasting.kernels import Table, paste, paste_mapped
+from voxload.core.library import function
+from voxload.readers.pasting.kernels import Table, check_span, paste, paste_mapped
 from voxload.readers.pasting.pasteplan import ChunkShape
 from voxload.readers.protocol import CASTS, VolumeInfo
 from voxload.readers.scratch import Bytes
@@ -18,7 +18,8 @@ KINDS: dict[np.dtype[Any], int] = dict(zip(CASTS, range(3), strict=True))
 """What the kernels call the types that voxels can be read as: ``enum cast``."""
 _STORED = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 """What they call stored types: ``enum stored``."""
-_NOTHING: Bytes = np.empty(0, np.uint8)
+_cast_chunk = function("cast_chunk", "rnrnnnbbnn")
+_cast_memory = function("cast_memory", "rnnnbnn")
 
 
 class Caster:
@@ -41,11 +42,12 @@ class Caster:
 
     def paste(self, source: Bytes, table: Table, span: tuple[int, int], *, is_shuffled: bool) -> None:
         """Paste rows of a plan out of one decoded chunk."""
-        paste_cast(source, table, *span, self._width, is_shuffled, self._is_swapped, False, *self._types)
+        begin, end = check_span(table, span)
+        _cast_chunk(source, source.size, table, begin, end, self._width, is_shuffled, self._is_swapped, *self._types)
 
     def paste_mapped(self, table: Table, span: tuple[int, int]) -> None:
         """Paste rows whose FIRST and STOP are addresses."""
-        paste_cast(_NOTHING, table, *span, self._width, False, self._is_swapped, True, *self._types)
+        _cast_memory(table, *check_span(table, span), self._width, self._is_swapped, *self._types)
 
 
 class Paster(Protocol):
@@ -68,11 +70,11 @@ class Copier:
 
     def paste(self, source: Bytes, table: Table, span: tuple[int, int], *, is_shuffled: bool) -> None:
         """Paste rows ``[begin, end)`` out of one decoded chunk."""
-        paste(source, table, *span, self._width, is_shuffled, self._is_swapped)
+        paste(source, table, span, self._width, is_shuffled=is_shuffled, is_swapped=self._is_swapped)
 
     def paste_mapped(self, table: Table, span: tuple[int, int]) -> None:
         """Paste rows whose FIRST and STOP are addresses."""
-        paste_mapped(table, *span, self._width, self._is_swapped)
+        paste_mapped(table, span, self._width, is_swapped=self._is_swapped)
 
 
 def paster(shape: ChunkShape, target: np.dtype[Any]) -> Paster:

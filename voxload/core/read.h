@@ -5,16 +5,17 @@
 #include "decoders.h"
 #include "paste.h"
 
-/* What is learnt of a volume once: how its chunks are stored, and where. */
+/* What is learnt of a volume once: how its chunks are stored, and where. Numbers of eight bytes alone, as Python lays
+   them out. */
 struct volume {
     struct grid grid;
-    struct form form;
     struct pipeline pipeline;
+    uint64_t width, is_swapped;
     const uint64_t *offsets; /* of each chunk in the file, counted along the grid */
     const int64_t *sizes;    /* as stored; -1 for one that was never written */
     const uint32_t *masks;
     uint64_t chunks;
-    int cast, stored; /* types, where voxels are read as others; -1 where as they are */
+    int64_t stored, cast; /* types, where voxels are read as others; -1 where as they are */
 };
 
 enum outcome { PASTED, ABSENT, FAILED };

@@ -44,8 +44,7 @@ static enum outcome paste_chunk(const struct reading *job, const struct row *row
     const uint8_t *data = decode(&volume->pipeline, space, stored, (size_t)size, volume->masks[chunk], &is_shuffled);
     if (!data)
         return FAILED;
-    struct form form = volume->form;
-    form.is_shuffled = is_shuffled;
+    const struct form form = {volume->width, is_shuffled, volume->is_swapped};
     if (volume->cast < 0)
         paste(data, volume->pipeline.nbytes, rows, count, form);
     else

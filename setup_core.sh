@@ -1,1 +1,0 @@
-gcc -std=c11 -O3 -Wall -Wextra -fvisibility=hidden -DPy_LIMITED_API=0x030B0000 -shared -fPIC -I$(.venv/bin/python -c "import sysconfig;print(sysconfig.get_paths()['include'])") readers/core/*.c -o readers/_core.abi3.so
