@@ -1,9 +1,11 @@
 """What setuptools cannot be told in pyproject.toml: the core in C, which any Python 3 loads, and the wheel's name."""
 
-from glob import glob
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+
+SOURCES = Path("voxload/core")
 
 
 class Wheel(bdist_wheel):  # type: ignore[misc]
@@ -18,8 +20,8 @@ setup(
     ext_modules=[
         Extension(
             "voxload.core._core",
-            sorted(glob("voxload/core/*.c")),
-            depends=sorted(glob("voxload/core/*.h")),
+            sorted(map(str, SOURCES.glob("*.c"))),
+            depends=sorted(map(str, SOURCES.glob("*.h"))),
             py_limited_api=True,
             extra_compile_args=["-std=c11", "-O3", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"],
             extra_link_args=["-pthread"],

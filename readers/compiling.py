@@ -43,7 +43,6 @@ from numba import types, uint8, uint64
 from voxload.files.private import OTHERS_WRITE, ForeignError
 from voxload.text import shown
 
-
 BYTES = types.Array(uint8, 1, "C", readonly=True)
 TABLE = types.Array(uint64, 2, "C")
 NUMBERS = types.Array(uint64, 1, "C")

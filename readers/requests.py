@@ -71,6 +71,14 @@ def read_wanted(
         np.copyto(view, copied)
 
 
+def wanted_in_place(info: VolumeInfo, order: AxisOrder, requests: Sequence[Request]) -> list[Wanted] | None:
+    """Return what requests want in stored axis order; None where not all can be filled in place by one kernel."""
+    views = [order.view(one.out) for one in requests]
+    if not all(fits(view) for view in views) or len({view.dtype for view in views}) != 1:
+        return None
+    return [Wanted(order.box(one.box, info.shape[0]), view) for one, view in zip(requests, views, strict=True)]
+
+
 def read_block(reader: Reader, box: Box, out: Volume, *, boundary: str | Boundary) -> None:
     """Fill `out` with the voxels of `box`, which may reach outside the volume.
 

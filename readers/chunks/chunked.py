@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from voxload.errors import DataError
 from voxload.geometry import Box, split
-from voxload.readers.chunks.nativereads import NativeReads
 from voxload.readers.chunks.chunkcache import Chunk, ChunkCache, Claim, Identify, Key, chunk_cache
+from voxload.readers.chunks.nativereads import NativeReads
 from voxload.readers.decode.codecs import Pipeline
 from voxload.readers.pasting.filekernels import paste_files, plan_jobs
 from voxload.readers.pasting.kernels import BOX, FIRST, STOP

@@ -21,6 +21,7 @@ _PLACES: tuple[tuple[str, str], ...] = (
     ("libzstd", "ZSTD_isError"),
     ("liblz4", "LZ4_decompress_safe"),
     ("libblosc", "blosc_decompress_ctx"),
+    ("libblosc", "blosc_getitem"),
     ("_bitshuffle", "bshuf_bitunshuffle"),
     ("_lzf", "lzf_decompress"),
 )
@@ -41,7 +42,7 @@ def load() -> None:
     for number, (name, symbol) in enumerate(_PLACES):
         library = libraries[name]
         if library is not None and hasattr(library, symbol):
-            addresses[number] = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+            addresses[number] = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
     function("set_decoders", "r")(addresses)
     _kept.extend(library for library in libraries.values() if library is not None)
 

@@ -14,10 +14,11 @@ from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
 from voxload.readers.faults import translated
 from voxload.readers.flat.contiguous import ContiguousVolume, SpanVolume
+from voxload.readers.flat.mappedreads import MappedReads
 from voxload.readers.generation import Generation
 from voxload.readers.pasting.pasteplan import ChunkShape, Wanted
 from voxload.readers.protocol import Location, ReadCost, Volume, VolumeInfo, check_box, check_volume, closed, copy_cast
-from voxload.readers.requests import Request, check_requests, read_wanted
+from voxload.readers.requests import Request, check_requests, read_wanted, wanted_in_place
 from voxload.readers.storage.file import FileBytes
 from voxload.readers.storage.readahead import FileRange
 from voxload.readers.storage.stamp import Stamp
@@ -112,6 +113,11 @@ class ArrayFileReader:
             strides = tuple(stride * layout.dtype.itemsize for stride in self._shape.strides)
             self._array = np.ndarray(layout.shape, layout.dtype, self._file.map.data, layout.offset, strides)
 
+        self._again: MappedReads | None = None
+        if self._file.map is not None:
+            data = self._file.read(layout.offset, layout.nbytes)
+            self._again = MappedReads(self._shape, data, self._file.stamp)
+
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
         return self._info
@@ -128,6 +134,8 @@ class ArrayFileReader:
 
     def read_many(self, requests: Sequence[Request]) -> None:
         """Read many boxes, shared out among the process's threads."""
+        if requests and self._again is not None and self._again.read_again(requests):
+            return
         check_requests(self._info, requests)
         if self._is_closed:
             raise closed(self._info)
@@ -136,6 +144,8 @@ class ArrayFileReader:
             # Beyond the end of a file that was cut short there are no pages: reading them would end the process.
             self._file.check_unchanged()
             read_wanted(self._info, self._order, requests, self._read)
+        if requests and self._again is not None and (wanted := wanted_in_place(self._info, self._order, requests)):
+            self._again.remember(requests, wanted)
 
     def generation(self, box: Box) -> Generation | None:  # noqa: ARG002 - of a file there is one
         """See Dated."""
@@ -147,7 +157,7 @@ class ArrayFileReader:
 
     def close(self) -> None:
         """Close the file; it is unmapped with the last array that looks into it."""
-        self._is_closed, self._array = True, None
+        self._is_closed, self._array, self._again = True, None, None
         self._file.close()
 
     def _read(self, wanted: list[Wanted]) -> None:

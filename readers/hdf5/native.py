@@ -11,13 +11,15 @@ import numpy as np
 
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.readers.chunks.chunkcache import Identity
+from voxload.readers.axes import AxisOrder
+from voxload.readers.chunks.chunkcache import Identity, chunk_cache
 from voxload.readers.chunks.chunked import ChunkedVolume, Fetch, Fetched, Mapped, with_slot
 from voxload.readers.chunks.nativereads import NativeReads, NativeVolume
 from voxload.readers.chunks.storedchunks import StoredChunks
 from voxload.readers.chunks.verified import load_checksums, verified
 from voxload.readers.faults import translated
 from voxload.readers.flat.contiguous import ContiguousVolume, SpanVolume, Take
+from voxload.readers.flat.mappedreads import MappedReads
 from voxload.readers.generation import Generation, is_outdated
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.metadata import LazyMetadata, LoadedMetadata, Metadata
@@ -28,10 +30,10 @@ from voxload.readers.remote import Traffic
 from voxload.readers.remote.coalesce import Piece, Range, plan_requests
 from voxload.readers.remote.flight import Flight
 from voxload.readers.remote.ranges import ObjectStamp
-from voxload.readers.requests import Request, check_requests, read_wanted
+from voxload.readers.requests import Request, check_requests, read_wanted, wanted_in_place
 from voxload.readers.scratch import address
-from voxload.readers.storage.readahead import FileRange, announce_all, fetching
 from voxload.readers.storage.file import FileBytes
+from voxload.readers.storage.readahead import FileRange, announce_all, fetching
 from voxload.readers.storage.stamp import Stamp
 
 
@@ -59,7 +61,7 @@ class NativeHdf5Reader:
         self._info = replace(lazy.info, route="native")
         self._table: ChunkTable | None = None
         self._is_open = True
-        checksums = load_checksums(self._info.location, lazy.grid)
+        self._checksums = checksums = load_checksums(self._info.location, lazy.grid)
         is_plain = not route.pipeline.steps and not route.pipeline.is_shuffled
         with translated(self._info.location.path):
             self._file = source.ranges(may_map=is_plain)
@@ -72,10 +74,12 @@ class NativeHdf5Reader:
             expect=self._expect,
             locate=self._locate if can_locate else None,
             identify=self._identify,
-            native=self._native if isinstance(self._file, FileBytes) and self._file.is_local and not can_locate else None,
         )
         self._natives: dict[np.dtype[Any], NativeReads | None] = {}
+        self._mapped: MappedReads | None = None
         self._volume = verified(volume, checksums, str)
+        if isinstance(self._file, FileBytes) and self._file.is_local and (checksums is not None or not can_locate):
+            self._volume = replace(self._volume, native=self._native)  # which compares with the checksums itself
 
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
@@ -97,6 +101,8 @@ class NativeHdf5Reader:
 
     def read_many(self, requests: Sequence[Request]) -> None:
         """Read many boxes; a chunk that several want is decoded once."""
+        if requests and self._read_again(requests):
+            return
         check_requests(self._info, requests)
         subject = f"{self._info.location}, box {requests[0].box}" if requests else str(self._info.location)
         with translated(subject), with_slot(is_local=self.traffic is None):
@@ -106,6 +112,7 @@ class NativeHdf5Reader:
             for request in requests:
                 metadata.require(request.box, self._missing)
             read_wanted(self._info, metadata.order, requests, self._read)
+        self._remember(requests, metadata.order)
 
     def generation(self, box: Box) -> Generation | None:  # noqa: ARG002 - of a file there is one
         """See Dated; the file's, or the object's by one request."""
@@ -131,6 +138,7 @@ class NativeHdf5Reader:
     def close(self) -> None:
         """Close the file."""
         self._is_open = False
+        self._natives, self._mapped = {}, None
         self._file.close()
         self._lazy.close()
 
@@ -152,15 +160,42 @@ class NativeHdf5Reader:
             SpanVolume(str(self._info.location), route.shape, self._file, route.offset, expect).read_all(wanted)
             return
         whole = self._file.read(route.offset, route.pipeline.nbytes)
+        if self._mapped is None and isinstance(self._file.stamp, Stamp):
+            self._mapped = MappedReads(route.shape, whole, self._file.stamp)
         stored = FileRange(self._file, route.offset, route.pipeline.nbytes)
         ContiguousVolume(str(self._info.location), route.shape, whole, stored).read_all(wanted)
+
+    def _again(self, dtype: np.dtype[Any] | None) -> NativeReads | MappedReads | None:
+        """Return what makes reads as a type again by one call."""
+        if self._route.offset is None:
+            return self._natives.get(dtype) if dtype is not None and chunk_cache() is None else None
+        return self._mapped
+
+    def _read_again(self, requests: Sequence[Request]) -> bool:
+        """Make a read that was made before by one call; False where it must be made as if new."""
+        again = self._again(getattr(requests[0].out, "dtype", None))
+        return again is not None and again.read_again(requests)
+
+    def _remember(self, requests: Sequence[Request], order: AxisOrder) -> None:
+        """Remember a read that can be made by one call."""
+        again = self._again(requests[0].out.dtype) if requests and self._source.stamp == self._file.stamp else None
+        if again is not None and (wanted := wanted_in_place(self._info, order, requests)):
+            again.remember(requests, wanted)
 
     def _native(self, target: np.dtype[Any]) -> NativeReads | None:
         """Return what reads chunks as `target` by one call."""
         if target not in self._natives:
             table, file = self._table, self._file
-            assert table is not None and self._lazy.grid is not None and isinstance(file, FileBytes)
-            volume = NativeVolume.of(self._route.shape, self._route.pipeline, self._lazy.grid, table, target)
+            if table is None or self._lazy.grid is None or not isinstance(file, FileBytes):
+                return None
+            volume = NativeVolume.of(
+                self._route.shape,
+                self._route.pipeline,
+                grid=self._lazy.grid,
+                table=table,
+                target=target,
+                checksums=self._checksums,
+            )
             self._natives[target] = None if volume is None else NativeReads(volume, file, self._route.shape)
         return self._natives[target]
 

@@ -44,7 +44,7 @@ _paste_mapped = function("paste_memory", "rnnnb")
 
 
 def tabulate(table: Table, boxes: Table, grid: npt.NDArray[np.uint64], width: int) -> None:
-    """Fill a table with the rows of some boxes, of elements of `width` bytes; raises InternalError for another number."""
+    """Fill a table with the rows of some boxes, of elements of `width` bytes; raises InternalError for others."""
     if not _tabulate(table, len(table), boxes, len(boxes), grid, width):
         raise InternalError("plan", found=f"{len(table)} rows", expected="as many as the boxes need")
 
@@ -56,7 +56,9 @@ def check_span(table: Table, span: tuple[int, int]) -> tuple[int, int]:
     return span
 
 
-def paste(source: Bytes, table: Table, span: tuple[int, int], width: int, *, is_shuffled: bool, is_swapped: bool) -> None:
+def paste(
+    source: Bytes, table: Table, span: tuple[int, int], width: int, *, is_shuffled: bool, is_swapped: bool
+) -> None:
     """Paste rows ``[begin, end)`` out of one decoded chunk."""
     _paste(source, source.size, table, *check_span(table, span), width, is_shuffled, is_swapped)
 

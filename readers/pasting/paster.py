@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from voxload.errors import UsageError
 from voxload.core.library import function
+from voxload.errors import UsageError
 from voxload.readers.pasting.kernels import Table, check_span, paste, paste_mapped
 from voxload.readers.pasting.pasteplan import ChunkShape
 from voxload.readers.protocol import CASTS, VolumeInfo
@@ -20,6 +20,13 @@ _STORED = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 """What they call stored types: ``enum stored``."""
 _cast_chunk = function("cast_chunk", "rnrnnnbbnn")
 _cast_memory = function("cast_memory", "rnnnbnn")
+
+
+def kinds_of(stored: np.dtype[Any], target: np.dtype[Any]) -> tuple[int, int]:
+    """Return what the kernels call both types; -1 for both where nothing is cast."""
+    if stored == target:
+        return -1, -1
+    return _STORED.index("u1" if stored.kind == "b" else stored.str[1:]), KINDS[target]
 
 
 class Caster:
@@ -36,8 +43,7 @@ class Caster:
     """
 
     def __init__(self, stored: np.dtype[Any], target: np.dtype[Any], *, is_swapped: bool) -> None:
-        name = "u1" if stored.kind == "b" else stored.str[1:]
-        self._types = (_STORED.index(name), KINDS[target])
+        self._types = kinds_of(stored, target)
         self._width, self._is_swapped = stored.itemsize, is_swapped
 
     def paste(self, source: Bytes, table: Table, span: tuple[int, int], *, is_shuffled: bool) -> None:

@@ -142,6 +142,11 @@ class FileBytes:
         """The file as it was when it was opened."""
         return self._stamp
 
+    @property
+    def descriptor(self) -> int:
+        """The open file; -1 once it is mapped or closed."""
+        return self._descriptor
+
     def check_unchanged(self) -> None:
         """Refuse a file that was written to or replaced since it was opened: what is known of it may no longer hold.
 

@@ -7,6 +7,9 @@ import stat
 import time
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from voxload.errors import DataError
 from voxload.readers.storage.locality import is_node_local
 
@@ -74,6 +77,10 @@ class Stamp:
         young = moment - (_NEAR_NS if is_near and is_fine else _FAR_NS)
         is_settled = 0 <= written <= young and changed <= young
         return cls(path, found.st_dev, found.st_ino, found.st_size, written, changed, is_settled)
+
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """Return it as the core takes it: ``struct stamp``."""
+        return np.array([self.device, self.inode, self.size, self.written, self.changed], np.int64)
 
     @property
     def text(self) -> str:

@@ -42,7 +42,7 @@ for name, paths in json.loads(sys.argv[1]).items():
     seen.clear()
     data = voxload.VolumeDataset(paths, fields={"x": "volume"}, axes="CDHW")
     wanted = [data[index][0] for index in range(len(data))]
-    started = threading.active_count()
+    started = native()
     for workers in (1, 2):
         loader = torch.utils.data.DataLoader(data, num_workers=workers, multiprocessing_context="fork")
         for (x,), whole in zip(loader, wanted, strict=True):

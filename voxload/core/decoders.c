@@ -2,12 +2,17 @@
 #include "decoders.h"
 
 #include "bits.h"
+#include "crc32c.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct decoders decoders;
+
+/* Bytes that one stored byte can stand for: zstd's runs hold the most of all, a block of four bytes 2^17 of them
+   (RFC 8878, section 3.1.1.2). */
+enum { MOST_RATIO = 1 << 15 };
 
 static uint32_t big32(const uint8_t *at)
 {
@@ -54,7 +59,9 @@ bool can_decode(const struct pipeline *pipeline)
         case ZLIB: is_known = decoders.deflate_new && decoders.deflate_free && decoders.zlib; break;
         case ZSTD: is_known = decoders.zstd_new && decoders.zstd_free && decoders.zstd && decoders.zstd_is_error; break;
         case LZ4_HDF5: case LZ4_SIZED: is_known = decoders.lz4; break;
-        case BLOSC: is_known = decoders.blosc; break;
+        case BLOSC: is_known = decoders.blosc && decoders.blosc_part; break;
+        case GZIP: is_known = decoders.deflate_new && decoders.deflate_free && decoders.gzip; break;
+        case CRC32C:
         case LZF: is_known = decoders.lzf; break;
         case BITSHUFFLE:
             is_known = decoders.unshuffle_bits && (step->inner == 0 || (step->inner == 2 && decoders.lz4) ||
@@ -75,6 +82,25 @@ static bool undo_zlib(struct workspace *space, const uint8_t *data, size_t size,
         return false;
     size_t got;
     return decoders.zlib(space->deflate, data, size, out, wanted, &got) == 0 && got == wanted;
+}
+
+/* Members in a row decode to what they decode to in turn; zeros may pad the end. Source: RFC 1952, section 2.2. */
+static bool undo_gzip(struct workspace *space, const uint8_t *data, size_t size, uint8_t *out, size_t wanted)
+{
+    if (!space->deflate && !(space->deflate = decoders.deflate_new()))
+        return false;
+    size_t done = 0;
+    do {
+        size_t took, got;
+        if (decoders.gzip(space->deflate, data, size, out + done, wanted - done, &took, &got) != 0)
+            return false;
+        data += took;
+        size -= took;
+        done += got;
+        while (size && !*data && done == wanted)
+            data++, size--;
+    } while (size);
+    return done == wanted;
 }
 
 static bool undo_zstd(struct workspace *space, const uint8_t *data, size_t size, uint8_t *out, size_t wanted)
@@ -119,11 +145,26 @@ static bool undo_lz4_hdf5(const uint8_t *data, size_t size, uint8_t *out, size_t
     return true;
 }
 
-/* Blosc 1: the library believes its header. Source: c-blosc 1.21, README_CHUNK_FORMAT. */
-static bool undo_blosc(const uint8_t *data, size_t size, uint8_t *out, size_t wanted)
+/* Blosc 1: the library believes its header. Blocks are independent, so those that hold what is wanted are enough.
+   Source: c-blosc 1.21, README_CHUNK_FORMAT. */
+static bool undo_blosc(const uint8_t *data, size_t size, uint8_t *out, size_t wanted, struct span span)
 {
-    return size >= 16 && little32(data + 4) == wanted && little32(data + 12) == size && wanted <= INT_MAX &&
-           decoders.blosc(data, out, wanted, 1) == (int)wanted;
+    enum { HEADER = 16, IS_COPIED = 2 };
+    if (size < HEADER || little32(data + 4) != wanted || little32(data + 12) != size || wanted > INT_MAX)
+        return false;
+    const uint64_t block = little32(data + 8), width = data[3];
+    const uint64_t blocks = block ? (wanted + block - 1) / block : 0, table = HEADER + 4 * blocks;
+    const uint64_t used = block ? (span.stop + block - 1) / block - span.first / block : blocks;
+    if (used >= blocks || data[2] & IS_COPIED || !width || block % width || wanted % width || table > size)
+        return decoders.blosc(data, out, wanted, 1) == (int)wanted;
+    for (uint64_t place = 0; place < blocks; place++) {
+        const uint64_t start = little32(data + HEADER + 4 * place);
+        if (start < table || start >= size)
+            return false;
+    }
+    const uint64_t first = span.first / block * block;
+    const uint64_t stop = (span.stop + block - 1) / block * block, end = stop < wanted ? stop : wanted;
+    return decoders.blosc_part(data, (int)(first / width), (int)((end - first) / width), out + first) == (int)(end - first);
 }
 
 /* Source: bitshuffle 0.5, bshuf_h5filter.c. */
@@ -191,7 +232,7 @@ static uint32_t fletcher32(const uint8_t *data, size_t size)
 }
 
 const uint8_t *decode(const struct pipeline *pipeline, struct workspace *space, const uint8_t *data, size_t size,
-                      uint32_t mask, bool *is_shuffled)
+                      uint32_t mask, struct span span, bool *is_shuffled)
 {
     *is_shuffled = pipeline->is_shuffled && !(mask & 1);
     int next = ONE;
@@ -205,14 +246,23 @@ const uint8_t *decode(const struct pipeline *pipeline, struct workspace *space, 
             size -= 4;
             continue;
         }
+        if (step->filter == CRC32C) {
+            if (size < 4 || crc32c(data, size - 4) != little32(data + size - 4))
+                return NULL;
+            size -= 4;
+            continue;
+        }
+        bool is_whole = *is_shuffled || place; /* what is wanted of it is the whole */
         size_t wanted = pipeline->nbytes; /* and four bytes for each checksum that was written before */
         for (uint64_t earlier = 0; earlier < place; earlier++) {
             if (mask >> (earlier + pipeline->shift) & 1)
                 continue;
-            if (pipeline->steps[earlier].filter != FLETCHER32)
+            if (pipeline->steps[earlier].filter != FLETCHER32 && pipeline->steps[earlier].filter != CRC32C)
                 return NULL; /* what a compressor made of another's bytes has no size that is known: the careful way */
             wanted += 4;
         }
+        if (wanted / MOST_RATIO > size)
+            return NULL; /* no stream of so few bytes can be so long: memory is taken for what data can be */
         uint8_t *out = room(space, next, wanted);
         next = next == ONE ? OTHER : ONE;
         bool is_right = false;
@@ -224,7 +274,10 @@ const uint8_t *decode(const struct pipeline *pipeline, struct workspace *space, 
             case LZ4_SIZED:
                 is_right = size >= 4 && little32(data) == wanted && undo_lz4(data + 4, size - 4, out, wanted);
                 break;
-            case BLOSC: is_right = undo_blosc(data, size, out, wanted); break;
+            case BLOSC:
+                is_right = undo_blosc(data, size, out, wanted, is_whole ? (struct span){0, wanted} : span);
+                break;
+            case GZIP: is_right = undo_gzip(space, data, size, out, wanted); break;
             case LZF:
                 is_right = size <= UINT_MAX && wanted <= UINT_MAX &&
                            decoders.lzf(data, (unsigned)size, out, (unsigned)wanted) == wanted;

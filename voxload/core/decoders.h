@@ -18,6 +18,7 @@ struct decoders {
     unsigned (*zstd_is_error)(size_t);
     int (*lz4)(const char *, char *, int, int);
     int (*blosc)(const void *, void *, size_t, int);
+    int (*blosc_part)(const void *, int, int, void *);
     int64_t (*unshuffle_bits)(const void *, void *, size_t, size_t, size_t);
     unsigned (*lzf)(const void *, unsigned, void *, unsigned);
 };
@@ -55,9 +56,15 @@ enum { STORED, ONE, OTHER, PLANES };
 uint8_t *room(struct workspace *space, int buffer, size_t size);
 void empty(struct workspace *space);
 
-/* Undo the filters of a chunk; NULL where its data are not as they should be. `is_shuffled` tells whether the bytes
-   still lie in planes. The result lies in `data` or in the workspace. */
+/* Bytes of a decoded chunk that are wanted. */
+struct span {
+    uint64_t first, stop;
+};
+
+/* Undo the filters of a chunk; NULL where its data are not as they should be. Bytes beyond the span may be anything
+   where the chunk is not shuffled. `is_shuffled` tells whether the bytes still lie in planes. The result lies in `data`
+   or in the workspace. */
 const uint8_t *decode(const struct pipeline *pipeline, struct workspace *space, const uint8_t *data, size_t size,
-                      uint32_t mask, bool *is_shuffled);
+                      uint32_t mask, struct span span, bool *is_shuffled);
 
 #endif

@@ -1,11 +1,13 @@
 /* The read path as Python calls it: structures come apart, for numbers are what both sides agree upon. */
 #include "core.h"
 
+#include "ahead.h"
 #include "bits.h"
 #include "files.h"
 #include "paste.h"
 #include "pool.h"
 #include "read.h"
+#include "stamp.h"
 
 #include <stdlib.h>
 
@@ -76,20 +78,29 @@ EXPORT bool can_read(const struct volume *volume)
     return can_decode(&volume->pipeline);
 }
 
-/* Read boxes. Returns how many chunks were not pasted, and writes the numbers of the first `room` of them to `left`;
-   -1 where there is no memory for the plan. */
-EXPORT int64_t read_boxes(const struct volume *volume, int64_t descriptor, uint64_t file_size, const struct wanted *boxes,
-                          uint64_t count, int64_t threads, uint64_t *left, uint64_t room)
+enum { FEW_ROWS = 16 /* a small read's plan stands on the stack */ };
+
+/* Read boxes whose arrays begin `to` bytes further than they say. Returns how many chunks were not pasted, and writes
+   the numbers of the first `room` of them to `left`; -1 where there is no memory for the plan. */
+static int64_t read_at_address(const struct volume *volume, int descriptor, uint64_t file_size, const struct wanted *boxes,
+                               uint64_t count, uint64_t to, int threads, uint64_t *left, uint64_t room)
 {
     const uint64_t wanted = count_rows(boxes, count, &volume->grid);
-    struct row *rows = wanted < SIZE_MAX / (sizeof *rows + 1) ? malloc(wanted * (sizeof *rows + 1) + 1) : NULL;
-    if (!rows)
-        return -1;
-    uint8_t *outcomes = (uint8_t *)(rows + wanted);
+    struct row few[FEW_ROWS], *rows = few;
+    uint8_t few_outcomes[FEW_ROWS], *outcomes = few_outcomes;
+    if (wanted > FEW_ROWS) {
+        rows = wanted < SIZE_MAX / (sizeof *rows + 1) ? malloc(wanted * (sizeof *rows + 1)) : NULL;
+        if (!rows)
+            return -1;
+        outcomes = (uint8_t *)(rows + wanted);
+    }
     tabulate(rows, boxes, count, &volume->grid, volume->width);
+    if (to)
+        for (uint64_t number = 0; number < wanted; number++)
+            rows[number].to += to;
     if (count > 1)
         order_rows(rows, wanted);
-    read_rows(volume, (int)descriptor, file_size, rows, wanted, outcomes, (int)threads);
+    read_rows(volume, descriptor, file_size, rows, wanted, outcomes, threads);
     uint64_t missed = 0;
     for (uint64_t number = 0; number < wanted; number++) {
         if (outcomes[number] == PASTED || (number && rows[number - 1].chunk == rows[number].chunk))
@@ -98,8 +109,45 @@ EXPORT int64_t read_boxes(const struct volume *volume, int64_t descriptor, uint6
             left[missed] = rows[number].chunk;
         missed++;
     }
-    free(rows);
+    if (rows != few)
+        free(rows);
     return (int64_t)missed;
+}
+
+EXPORT int64_t read_boxes(const struct volume *volume, int64_t descriptor, uint64_t file_size, const struct wanted *boxes,
+                          uint64_t count, int64_t threads, uint64_t *left, uint64_t room)
+{
+    return read_at_address(volume, (int)descriptor, file_size, boxes, count, 0, (int)threads, left, room);
+}
+
+/* The same of boxes that were read before, from a file that must be what it was; whether all came. */
+EXPORT bool read_again(const struct volume *volume, int64_t descriptor, const struct stamp *stamp, const char *path,
+                       const struct wanted *boxes, uint64_t count, uint64_t to, int64_t threads)
+{
+    return is_unchanged(path, stamp) &&
+           !read_at_address(volume, (int)descriptor, stamp->size, boxes, count, to, (int)threads, NULL, 0);
+}
+
+/* Paste rows out of memory again, as types where `cast` is not negative, to arrays that begin at `to`. False, and
+   nothing done, where the file that is mapped is not what it was, or a look at three rows finds one not in memory. */
+EXPORT bool copy_again(const struct stamp *stamp, const char *path, const struct row *rows, uint64_t count, uint64_t to,
+                       uint64_t width, bool is_swapped, int64_t stored, int64_t cast)
+{
+    if (!is_unchanged(path, stamp))
+        return false;
+    for (int probe = 0; probe < 3; probe++)
+        if (is_cold_page(rows[(count - 1) * probe / 2].first))
+            return false;
+    const struct form form = {width, false, is_swapped};
+    for (uint64_t number = 0; number < count; number++) {
+        struct row row = rows[number];
+        row.to += to;
+        if (cast < 0)
+            paste_mapped(&row, 1, form);
+        else
+            paste_cast(NULL, 0, &row, 1, form, true, (enum stored)stored, (enum cast)cast);
+    }
+    return true;
 }
 
 EXPORT void end_core_helpers(void)

@@ -15,6 +15,8 @@ struct volume {
     const int64_t *sizes;    /* as stored; -1 for one that was never written */
     const uint32_t *masks;
     uint64_t chunks;
+    const uint32_t *checksums; /* of each chunk as stored; NULL where nothing is compared */
+    const uint8_t *are_summed; /* whether the chunk was there when they were taken */
     int64_t stored, cast; /* types, where voxels are read as others; -1 where as they are */
 };
 

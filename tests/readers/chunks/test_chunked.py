@@ -28,7 +28,7 @@ from voxload.readers.chunks.chunked import ChunkedVolume, Fetched, Mapped
 from voxload.readers.decode.codecs import DEFLATE, ZSTD, Crc32c, Fletcher32, Pipeline
 from voxload.readers.flat import contiguous
 from voxload.readers.flat.contiguous import ContiguousVolume
-from voxload.readers.pasting import kernels, paster
+from voxload.readers.pasting import kernels
 from voxload.readers.pasting.pasteplan import ChunkShape, Wanted, fits, plan_parts
 from voxload.readers.storage.file import FileBytes
 from voxload.readers.team import Team, default_threads, set_threads, team

@@ -50,7 +50,9 @@ def test_a_pasted_part_is_what_numpy_assigns(monkeypatch: pytest.MonkeyPatch, da
     box = Box((0, 0, 0), lengths).shift(starts)
     view = target[tuple(slice(a, a + n) for a, n in zip(places, lengths, strict=True))]
     plan = plan_parts(ChunkShape.of(chunk_shape, dtype), [Wanted(box, view)])
-    kernels.paste(chunk.reshape(-1).view(np.uint8), plan.table, (0, 1), dtype.itemsize, is_shuffled=False, is_swapped=False)
+    kernels.paste(
+        chunk.reshape(-1).view(np.uint8), plan.table, (0, 1), dtype.itemsize, is_shuffled=False, is_swapped=False
+    )
     assert np.array_equal(target, expected)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -17,6 +19,8 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support import processes
+from voxload.benchmark.cold.pagecache import file_system
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader
@@ -131,8 +135,36 @@ class _Prompt:
 
 KINDS = ("hdf5 gzip", "hdf5 raw", "hdf5 contiguous", "zarr raw", "zarr zstd", "zarr sharded zstd", "zarr sharded raw")
 
+COLD = """
+import os, sys, numpy
+from voxload.geometry import Box
+from voxload.readers import Location, open_reader
+reader = open_reader(Location(sys.argv[1], "x"))
+out = numpy.empty((1, 64, 64, 64), "<i2")
+for is_cold in (True, False):
+    if is_cold:
+        descriptor = os.open(sys.argv[1], os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    reader.read_into(Box.whole((64, 64, 64)), out)
+    print("MARK", flush=True)
+"""
 
-@pytest.mark.parametrize("kind", KINDS)
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_the_core_announces_cold_chunks_alone(tmp_path: Path) -> None:
+    """Each chunk of a file whose pages the system dropped is announced once; of one that is in memory, none is."""
+    if file_system(tmp_path) in ("tmpfs", "ramfs"):
+        pytest.skip("its files are always in memory")
+    location, _ = _stored(tmp_path, "hdf5 gzip")
+    command = ["strace", "-f", "--seccomp-bpf", "-e", "trace=fadvise64,write", "-o", str(tmp_path / "trace")]
+    processes.run([*command, sys.executable, "-c", COLD, location.path], capture_output=True, check=True)
+    cold, warm, _ = (tmp_path / "trace").read_text().split("MARK")
+    assert cold.count("POSIX_FADV_WILLNEED") == 4**3
+    assert "POSIX_FADV_WILLNEED" not in warm
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "hdf5 gzip"])
 def test_cold_files_are_read_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """A file whose pages the system dropped is announced, and comes back bit for bit."""
     location, values = _stored(tmp_path, kind)

@@ -1,0 +1,88 @@
+"""MappedReads: reads of voxels that lie in a map as they are, made again by one call of the core."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from voxload.core.library import function
+from voxload.readers.knownreads import KnownReads, base_of, key_of
+from voxload.readers.pasting.kernels import FIRST, STOP, TARGET, Table
+from voxload.readers.pasting.pasteplan import ChunkShape, Wanted, plan_parts
+from voxload.readers.pasting.paster import kinds_of
+from voxload.readers.requests import Request
+from voxload.readers.scratch import Bytes, address
+from voxload.readers.storage.stamp import Stamp
+
+_copy_again = function("copy_again", "pppnnnbii", "b")
+_MOST_BYTES = 2**22
+"""Larger reads are shared out among threads, and take so long that their plan does not matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    rows: Table
+    """Of arrays that begin at address 0."""
+    at: int
+    """Address of `rows`."""
+    unit: int
+    """Bytes that the array's address must be a multiple of."""
+    types: tuple[int, int]
+    """Stored type and what it is cast to, as the core numbers them; -1 for both where nothing is cast."""
+
+
+class MappedReads:
+    """Makes reads of an array in a mapped file again; safe to use from many threads at once.
+
+    Parameters
+    ----------
+    shape
+        How the elements lie; its extents are those of the whole array.
+    data
+        The elements, in the map.
+    stamp
+        The file as it was when it was mapped.
+    """
+
+    def __init__(self, shape: ChunkShape, data: Bytes, stamp: Stamp) -> None:
+        self._shape, self._data = shape, data
+        self._stamp = stamp.numbers()
+        self._path = np.frombuffer(os.fsencode(stamp.path) + b"\0", np.uint8)
+        self._addresses = address(self._stamp), address(self._path)
+        self._known: KnownReads[_Known] = KnownReads()
+
+    def remember(self, requests: Sequence[Request], wanted: Sequence[Wanted]) -> None:
+        """Remember a read, of which `wanted` are the boxes and arrays in stored axis order."""
+        if sum(one.view.nbytes for one in wanted) > _MOST_BYTES:
+            return
+        base = address(requests[0].out)
+        rows = plan_parts(self._shape, wanted).table
+        origin = np.uint64(address(self._data))
+        rows[:, FIRST] += origin
+        rows[:, STOP] += origin
+        rows[:, TARGET] -= np.uint64(base)
+        target: np.dtype[Any] = wanted[0].view.dtype
+        self._known.add(
+            key_of(requests, base), _Known(rows, address(rows), target.itemsize, kinds_of(self._shape.dtype, target))
+        )
+
+    def read_again(self, requests: Sequence[Request]) -> bool:
+        """Fill the arrays of a read that was made before, or such arrays; False where it is to be made as if new.
+
+        What was checked then holds as long as the file is what it was, which is looked at.
+        """
+        base = base_of(requests)
+        if base is None:
+            return False
+        known = self._known.find(key_of(requests, base))
+        if known is None or base % known.unit:
+            return False
+        stamp, path = self._addresses
+        shape = self._shape
+        is_swapped = shape.is_swapped and shape.itemsize > 1
+        # Cold pages are announced by the long way: not dropped, for they are warm the next time.
+        return bool(_copy_again(stamp, path, known.at, len(known.rows), base, shape.itemsize, is_swapped, *known.types))

@@ -1,0 +1,16 @@
+/* A file as it was: what was learnt of it holds as long as it is the same. */
+#ifndef VOXLOAD_STAMP_H
+#define VOXLOAD_STAMP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct stamp {
+    uint64_t device, inode, size;
+    int64_t written, changed; /* nanoseconds since 1970 */
+};
+
+/* Tell whether a file still has its stamp, or was removed: its bytes then last as long as it is open. */
+bool is_unchanged(const char *path, const struct stamp *stamp);
+
+#endif
