@@ -133,7 +133,7 @@ class ChunkedVolume:
         numbers: Sequence[int] = range(len(parts.places))
         places = parts.places
         if native is not None and left is not None:  # the careful way fills, or finds the words for what is wrong
-            numbers = [number for number, place in enumerate(places) if native.number(place) in left]
+            numbers = [number for number, place in enumerate(places) if left(place)]
             places = [places[number] for number in numbers]
         cache = chunk_cache()
         if cache is not None and self.identify is not None and self.pipeline.steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from pathlib import Path
 
 import imagecodecs
@@ -35,6 +36,7 @@ def _library(name: str) -> ctypes.CDLL | None:
     return ctypes.CDLL(str(found[0])) if len(found) == 1 else None
 
 
+@cache
 def load() -> None:
     """Tell the core where the decoders are."""
     libraries = {name: _library(name) for name, _ in _PLACES}
@@ -48,4 +50,3 @@ def load() -> None:
 
 
 _kept: list[ctypes.CDLL] = []
-load()

@@ -15,6 +15,7 @@ from voxload.readers.axes import AxisOrder
 from voxload.readers.chunks.chunkcache import Identity, chunk_cache
 from voxload.readers.chunks.chunked import ChunkedVolume, Fetch, Fetched, Mapped, with_slot
 from voxload.readers.chunks.nativereads import NativeReads, NativeVolume
+from voxload.readers.chunks.nativesources import TableSource
 from voxload.readers.chunks.storedchunks import StoredChunks
 from voxload.readers.chunks.verified import load_checksums, verified
 from voxload.readers.faults import translated
@@ -78,7 +79,7 @@ class NativeHdf5Reader:
         self._natives: dict[np.dtype[Any], NativeReads | None] = {}
         self._mapped: MappedReads | None = None
         self._volume = verified(volume, checksums, str)
-        if isinstance(self._file, FileBytes) and self._file.is_local and (checksums is not None or not can_locate):
+        if isinstance(self._file, FileBytes) and self._file.is_local and self._file.map is None:
             self._volume = replace(self._volume, native=self._native)  # which compares with the checksums itself
 
     def describe(self) -> VolumeInfo:
@@ -188,15 +189,14 @@ class NativeHdf5Reader:
             table, file = self._table, self._file
             if table is None or self._lazy.grid is None or not isinstance(file, FileBytes):
                 return None
-            volume = NativeVolume.of(
-                self._route.shape,
-                self._route.pipeline,
-                grid=self._lazy.grid,
-                table=table,
-                target=target,
-                checksums=self._checksums,
+            pipeline, grid = self._route.pipeline, self._lazy.grid
+            source = TableSource(
+                file, offsets=table.offsets, sizes=table.sizes, masks=table.masks, nbytes=pipeline.nbytes
             )
-            self._natives[target] = None if volume is None else NativeReads(volume, file, self._route.shape)
+            volume = NativeVolume.of(
+                self._route.shape, pipeline, source, grid=grid, target=target, checksums=self._checksums
+            )
+            self._natives[target] = None if volume is None else NativeReads(volume)
         return self._natives[target]
 
     @contextmanager

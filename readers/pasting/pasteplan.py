@@ -102,7 +102,7 @@ def plan_parts(shape: ChunkShape, wanted: Sequence[Wanted]) -> Parts:
         if view.shape != box.shape or not fits(view):
             raise UsageError("view", found=f"{view.shape}, strides {view.strides}", expected=f"{box.shape}, aligned")
         start, stop = (0,) * pad + box.start, (1,) * pad + box.stop
-        numbers.append(_numbers(start, stop, view, shape))
+        numbers.append(numbers_of(start, stop, view, shape))
         rows += prod([-(-hi // n) - lo // n for lo, hi, n in zip(start, stop, extents, strict=True)])
         ends = [max(pair) for pair in zip(ends, stop, strict=True)]
     strides = [0] * pad + [stride * shape.itemsize for stride in shape.strides]
@@ -123,7 +123,7 @@ def plan_parts(shape: ChunkShape, wanted: Sequence[Wanted]) -> Parts:
     return Parts(table, [*starts.tolist(), rows], places, list(zip(first, last, strict=True)))
 
 
-def _numbers(start: Place, stop: Place, view: Volume, shape: ChunkShape) -> list[int]:
+def numbers_of(start: Place, stop: Place, view: Volume, shape: ChunkShape) -> list[int]:
     """Return a box's row for `tabulate`."""
     pad = AXES - view.ndim
     steps = (0,) * pad + view.strides

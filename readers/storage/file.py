@@ -133,6 +133,7 @@ class FileBytes:
                 self._pages = mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ)
                 self._map = np.frombuffer(self._pages, np.uint8)
                 self._close()  # the map has a descriptor of its own
+                self._descriptor = -1
         except BaseException:
             self.close()
             raise

@@ -20,11 +20,12 @@ from voxload.readers.generation import Generation
 from voxload.readers.pasting.pasteplan import Place, Wanted
 from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo, closed, copy_cast
 from voxload.readers.remote import RemoteStore, Traffic
-from voxload.readers.requests import Request, check_requests, read_wanted
+from voxload.readers.requests import Request, check_requests, read_wanted, wanted_in_place
 from voxload.readers.storage.file import reads_directly
 from voxload.readers.storage.locality import is_node_local
 from voxload.readers.store import is_url
 from voxload.readers.zarr.chunkfiles import ChunkFiles
+from voxload.readers.zarr.natives import natives_of
 from voxload.readers.zarr.openshards import OpenShards
 from voxload.readers.zarr.reader import ZarrReader
 from voxload.readers.zarr.remotechunks import RemoteChunks, RemoteShards
@@ -128,6 +129,9 @@ class NativeZarrReader:
         volume = _volume(self._info.location, self._chunks, route, missing)
         checksums = load_checksums(self._info.location, reader.grid)
         self._volume = verified(volume, checksums, self._chunks.name)
+        self._natives = natives_of(self._chunks, reader, route, checksums)
+        if self._natives is not None:
+            self._volume = replace(self._volume, native=self._natives.find)  # which compares with checksums itself
         self._is_open = True
 
     def describe(self) -> VolumeInfo:
@@ -149,6 +153,8 @@ class NativeZarrReader:
 
     def read_many(self, requests: Sequence[Request]) -> None:
         """Read many boxes; a chunk that several want is decoded once."""
+        if self._natives is not None and requests and self._natives.read_again(requests):
+            return
         check_requests(self._info, requests)
         if not self._is_open:
             raise closed(self._info)
@@ -156,6 +162,8 @@ class NativeZarrReader:
         with translated(subject), with_slot(is_local=self.traffic is None):
             self._chunks.check_unchanged()
             read_wanted(self._info, self._reader.order, requests, self._read)
+        if self._natives is not None and (wanted := wanted_in_place(self._info, self._reader.order, requests)):
+            self._natives.remember(requests, wanted)
 
     def generation(self, box: Box) -> Generation | None:
         """See Dated; behind a URL by a request for each object."""
@@ -178,6 +186,7 @@ class NativeZarrReader:
     def close(self) -> None:
         """Close the shards that are open."""
         self._is_open = False
+        self._natives = None
         self._chunks.close()
         self._reader.close()
 

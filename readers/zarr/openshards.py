@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from voxload.geometry import Box
 from voxload.readers.chunks.chunkcache import Identity
 from voxload.readers.chunks.chunked import Fetch, Fetched, Mapped
+from voxload.readers.chunks.nativesources import SHARD_COLUMNS, ShardSource, path_of
 from voxload.readers.generation import is_outdated
 from voxload.readers.pasting.pasteplan import Place
 from voxload.readers.remote.coalesce import Piece, plan_requests
@@ -27,6 +32,8 @@ from voxload.readers.zarr.shardindex import ABSENT, Entries, ShardLayout
 
 OPEN_SHARDS = 16
 """Shards that a reader keeps open: those of a block with its halo, but few, as a process has many readers."""
+_LISTED = 2**20
+"""Shards of an array that are listed for the core, at most: some tens of MiB."""
 
 
 @dataclass(slots=True)
@@ -41,6 +48,8 @@ class _Shard:
     """Its index; the file's as long as it does not change."""
     users: int = 0
     """Threads that read it now; a shard in use is never closed."""
+    told: tuple[npt.NDArray[Any], ...] = ()
+    """What the core was told of it by address."""
 
 
 class OpenShards:
@@ -71,6 +80,60 @@ class OpenShards:
         self._capacity = capacity
         self._lock = threading.Lock()
         self._shards: OrderedDict[Place, _Shard] = OrderedDict()
+        self._source: ShardSource | None = None
+
+    def native_source(self, outer: Place, nbytes: int) -> ShardSource | None:
+        """Return what the core reads inner chunks of `nbytes` by; None where the shards are too many to be listed.
+
+        `outer` are the shards along each axis. Called once, before anything is read.
+        """
+        if prod(outer) > _LISTED or self._exact is not None:
+            return None
+        shards = np.zeros((prod(outer), SHARD_COLUMNS), np.int64)
+        shards[:, 0] = -1
+        self._source = ShardSource(shards, self._layout.grid, outer, nbytes)
+        return self._source
+
+    def holding(self, boxes: Sequence[Box]) -> list[Place] | None:
+        """Return the shards that hold boxes of inner chunks; None where they are too many to be open at once."""
+        grid = self._layout.grid
+        found: dict[Place, None] = {}
+        for box in boxes:
+            ends = zip(box.start, box.stop, grid, strict=True)
+            spans = [range(lo // count, -(-hi // count)) for lo, hi, count in ends]
+            if prod(map(len, spans)) > self._capacity:
+                return None
+            found.update(dict.fromkeys(itertools.product(*spans)))
+        return list(found) if len(found) <= self._capacity else None
+
+    @contextmanager
+    def hold(self, outers: Sequence[Place]) -> Iterator[bool]:
+        """Keep shards open meanwhile; yields whether all are there."""
+        with ExitStack() as held:
+            are_there = True
+            for outer in outers:
+                shard = self._acquire(outer)
+                held.callback(self._release, outer, shard)
+                are_there &= shard.file is not None
+            yield are_there
+
+    def _tell(self, outer: Place, shard: _Shard, entries: Entries) -> None:
+        """Tell the core of a shard that was opened; its row is complete before its descriptor shows."""
+        source = self._source
+        if source is None or shard.file is None:
+            return
+        shard.told = (np.ascontiguousarray(entries), shard.file.stamp.numbers(), path_of(shard.file.path))
+        row = source.shards[np.ravel_multi_index(outer, source.outer)]
+        row[1:] = (shard.file.size, *map(address, shard.told))
+        row[0] = shard.file.descriptor
+
+    def _close(self, outer: Place, shard: _Shard) -> None:
+        """Close a shard that nobody uses."""
+        if shard.file is None:
+            return
+        if self._source is not None:
+            self._source.shards[np.ravel_multi_index(outer, self._source.outer), 0] = -1
+        shard.file.close()
 
     def fetch(self, place: Place) -> Fetched | None:
         """Return an inner chunk as stored, or None where its shard lacks it or there is no shard."""
@@ -213,11 +276,10 @@ class OpenShards:
     def close(self) -> None:
         """Close all shards; only when no thread reads."""
         with self._lock:
-            shards = list(self._shards.values())
+            shards = list(self._shards.items())
             self._shards.clear()
-        for shard in shards:
-            if shard.file is not None:
-                shard.file.close()
+        for outer, shard in shards:
+            self._close(outer, shard)
 
     def _split(self, place: Place) -> tuple[Place, Place]:
         """Return the place of the chunk's shard, and the chunk's own in it."""
@@ -258,9 +320,9 @@ class OpenShards:
         except BaseException:
             file.close()
             raise
-        # In this order: other threads take entries for the sign that all is there.
         shard.file = file
-        shard.entries = entries
+        self._tell(outer, shard, entries)
+        shard.entries = entries  # last: other threads take it for the sign that all is there
 
     def _release(self, outer: Place, shard: _Shard) -> None:
         """Count one user less, and close the shards that nobody uses and that are too many."""
@@ -272,7 +334,5 @@ class OpenShards:
             if surplus <= 0:  # nearly always
                 return
             idle = [place for place, other in self._shards.items() if not other.users][:surplus]
-            dropped = [self._shards.pop(place) for place in idle]
-        for other in dropped:
-            if other.file is not None:
-                other.file.close()
+            for place in idle:  # while nobody can open it again: its row is one for both
+                self._close(place, self._shards.pop(place))

@@ -106,7 +106,7 @@ STORE(float16, uint16_t, of_half, SAME)
 STORE(float32, float, SAME, HALF_OF_FLOAT)
 STORE(float64, double, FLOAT_OF, HALF_OF)
 
-CLONES static void store(uint8_t *to, uint64_t step, const void *piece, uint64_t count, enum stored stored, enum cast cast)
+CLONES static void store(uint8_t *to, uint64_t step, const void *piece, uint64_t count, enum stored_type stored, enum cast cast)
 {
     switch (stored) {
     case INT8: store_int8(to, step, piece, count, cast); break;
@@ -123,7 +123,7 @@ CLONES static void store(uint8_t *to, uint64_t step, const void *piece, uint64_t
     }
 }
 
-static void cast_part(const uint8_t *chunk, uint64_t size, const struct row *row, struct form form, enum stored stored,
+static void cast_part(const uint8_t *chunk, uint64_t size, const struct row *row, struct form form, enum stored_type stored,
                       enum cast cast)
 {
     _Alignas(LINE) uint64_t buffer[PIECE];
@@ -149,7 +149,7 @@ static void cast_part(const uint8_t *chunk, uint64_t size, const struct row *row
 }
 
 void paste_cast(const uint8_t *chunk, uint64_t size, const struct row *rows, size_t count, struct form form,
-                bool is_mapped, enum stored stored, enum cast cast)
+                bool is_mapped, enum stored_type stored, enum cast cast)
 {
     for (size_t number = 0; number < count; number++) {
         struct row row = rows[number];

@@ -36,13 +36,13 @@ EXPORT void cast_chunk(const uint8_t *chunk, uint64_t size, const struct row *ro
                        uint64_t width, bool is_shuffled, bool is_swapped, uint64_t stored, uint64_t cast)
 {
     paste_cast(chunk, size, rows + begin, end - begin, (struct form){width, is_shuffled, is_swapped}, false,
-               (enum stored)stored, (enum cast)cast);
+               (enum stored_type)stored, (enum cast)cast);
 }
 
 EXPORT void cast_memory(const struct row *rows, uint64_t begin, uint64_t end, uint64_t width, bool is_swapped,
                         uint64_t stored, uint64_t cast)
 {
-    paste_cast(NULL, 0, rows + begin, end - begin, (struct form){width, false, is_swapped}, true, (enum stored)stored,
+    paste_cast(NULL, 0, rows + begin, end - begin, (struct form){width, false, is_swapped}, true, (enum stored_type)stored,
                (enum cast)cast);
 }
 
@@ -80,10 +80,13 @@ EXPORT bool can_read(const struct volume *volume)
 
 enum { FEW_ROWS = 16 /* a small read's plan stands on the stack */ };
 
-/* Read boxes whose arrays begin `to` bytes further than they say. Returns how many chunks were not pasted, and writes
-   the numbers of the first `room` of them to `left`; -1 where there is no memory for the plan. */
-static int64_t read_at_address(const struct volume *volume, int descriptor, uint64_t file_size, const struct wanted *boxes,
-                               uint64_t count, uint64_t to, int threads, uint64_t *left, uint64_t room)
+/* What became of a read: how many chunks were not pasted, or why it did not begin. */
+enum { NO_MEMORY = -1, IS_CHANGED = -2 };
+
+/* Read boxes whose arrays begin `to` bytes further than they say; writes the numbers of the first `room` chunks that
+   were not pasted to `left`. */
+static int64_t read_at_address(const struct volume *volume, const struct wanted *boxes, uint64_t count, uint64_t to,
+                               bool is_again, int threads, uint64_t *left, uint64_t room)
 {
     const uint64_t wanted = count_rows(boxes, count, &volume->grid);
     struct row few[FEW_ROWS], *rows = few;
@@ -91,41 +94,42 @@ static int64_t read_at_address(const struct volume *volume, int descriptor, uint
     if (wanted > FEW_ROWS) {
         rows = wanted < SIZE_MAX / (sizeof *rows + 1) ? malloc(wanted * (sizeof *rows + 1)) : NULL;
         if (!rows)
-            return -1;
+            return NO_MEMORY;
         outcomes = (uint8_t *)(rows + wanted);
     }
     tabulate(rows, boxes, count, &volume->grid, volume->width);
-    if (to)
-        for (uint64_t number = 0; number < wanted; number++)
-            rows[number].to += to;
+    for (uint64_t number = 0; to && number < wanted; number++)
+        rows[number].to += to;
     if (count > 1)
         order_rows(rows, wanted);
-    read_rows(volume, descriptor, file_size, rows, wanted, outcomes, threads);
-    uint64_t missed = 0;
-    for (uint64_t number = 0; number < wanted; number++) {
+    int64_t result = 0;
+    if (is_again && !source_is_unchanged(&volume->source, rows, wanted))
+        result = IS_CHANGED;
+    else
+        read_rows(volume, rows, wanted, outcomes, threads);
+    for (uint64_t number = 0; result >= 0 && number < wanted; number++) {
         if (outcomes[number] == PASTED || (number && rows[number - 1].chunk == rows[number].chunk))
             continue;
-        if (missed < room)
-            left[missed] = rows[number].chunk;
-        missed++;
+        if ((uint64_t)result < room)
+            left[result] = rows[number].chunk;
+        result++;
     }
     if (rows != few)
         free(rows);
-    return (int64_t)missed;
+    return result;
 }
 
-EXPORT int64_t read_boxes(const struct volume *volume, int64_t descriptor, uint64_t file_size, const struct wanted *boxes,
-                          uint64_t count, int64_t threads, uint64_t *left, uint64_t room)
+EXPORT int64_t read_boxes(const struct volume *volume, const struct wanted *boxes, uint64_t count, int64_t threads,
+                          uint64_t *left, uint64_t room)
 {
-    return read_at_address(volume, (int)descriptor, file_size, boxes, count, 0, (int)threads, left, room);
+    return read_at_address(volume, boxes, count, 0, false, (int)threads, left, room);
 }
 
-/* The same of boxes that were read before, from a file that must be what it was; whether all came. */
-EXPORT bool read_again(const struct volume *volume, int64_t descriptor, const struct stamp *stamp, const char *path,
-                       const struct wanted *boxes, uint64_t count, uint64_t to, int64_t threads)
+/* The same of boxes that were read before, from files that must be what they were; whether all came. */
+EXPORT bool read_again(const struct volume *volume, const struct wanted *boxes, uint64_t count, uint64_t to,
+                       int64_t threads)
 {
-    return is_unchanged(path, stamp) &&
-           !read_at_address(volume, (int)descriptor, stamp->size, boxes, count, to, (int)threads, NULL, 0);
+    return !read_at_address(volume, boxes, count, to, true, (int)threads, NULL, 0);
 }
 
 /* Paste rows out of memory again, as types where `cast` is not negative, to arrays that begin at `to`. False, and
@@ -145,7 +149,7 @@ EXPORT bool copy_again(const struct stamp *stamp, const char *path, const struct
         if (cast < 0)
             paste_mapped(&row, 1, form);
         else
-            paste_cast(NULL, 0, &row, 1, form, true, (enum stored)stored, (enum cast)cast);
+            paste_cast(NULL, 0, &row, 1, form, true, (enum stored_type)stored, (enum cast)cast);
     }
     return true;
 }

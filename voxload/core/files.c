@@ -25,8 +25,7 @@ bool read_at(int descriptor, uint8_t *to, uint64_t size, uint64_t offset)
     return true;
 }
 
-/* Open a regular file for reading and tell its size; -1 where that cannot be. */
-static int open_regular(const char *name, uint64_t *size)
+int open_regular(const char *name, uint64_t *size)
 {
     /* Without O_NONBLOCK, opening a pipe in a chunk's place would wait for its writer; files do not care. */
     const int descriptor = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -38,6 +37,7 @@ static int open_regular(const char *name, uint64_t *size)
         return descriptor;
     }
     close(descriptor);
+    errno = EISDIR; /* a folder, a device or a pipe */
     return -1;
 }
 

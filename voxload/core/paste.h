@@ -65,11 +65,11 @@ void paste_one(const uint8_t *chunk, uint64_t size, const struct row *row, struc
 void paste_mapped(const struct row *rows, size_t count, struct form form);
 
 /* Types that voxels can be stored as, and read as. */
-enum stored { INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT16, FLOAT32, FLOAT64, STORED_TYPES };
+enum stored_type { INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT16, FLOAT32, FLOAT64, STORED_TYPES };
 enum cast { TO_FLOAT32, TO_FLOAT16, TO_BFLOAT16, CASTS };
 
 /* The same, with every voxel rounded to another type; `is_mapped` as above. */
 void paste_cast(const uint8_t *chunk, uint64_t size, const struct row *rows, size_t count, struct form form,
-                bool is_mapped, enum stored stored, enum cast cast);
+                bool is_mapped, enum stored_type stored, enum cast cast);
 
 #endif

@@ -6,11 +6,10 @@
 #include "pool.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 struct reading {
     const struct volume *volume;
-    int descriptor;
-    uint64_t file_size;
     const struct row *rows;
     size_t count;
     uint8_t *outcomes;
@@ -24,9 +23,10 @@ static bool starts_chunk(const struct row *rows, size_t number)
     return !number || rows[number - 1].chunk != rows[number].chunk;
 }
 
-static bool is_stored(const struct volume *volume, uint64_t chunk)
+static void let_go(const struct stored *stored)
 {
-    return chunk < volume->chunks && volume->sizes[chunk] >= 0;
+    if (stored->is_own)
+        close(stored->descriptor);
 }
 
 /* Tell whether a read will wait for the device, by the first chunk, one in the middle and the last. */
@@ -34,15 +34,19 @@ static bool will_wait(const struct reading *job)
 {
     if (job->count < FEW)
         return false;
-    for (int probe = 0; probe < 3; probe++) {
-        const uint64_t chunk = job->rows[(job->count - 1) * probe / 2].chunk;
-        if (is_stored(job->volume, chunk) && is_cold(job->descriptor, job->volume->offsets[chunk]))
+    for (size_t probe = 0; probe < 3; probe++) {
+        struct stored stored;
+        if (find_chunk(&job->volume->source, &job->rows[(job->count - 1) * probe / 2], &stored) != IS_FOUND)
+            continue;
+        const bool waits = is_cold(stored.descriptor, stored.offset);
+        let_go(&stored);
+        if (waits)
             return true;
     }
     return false;
 }
 
-/* Announce the next chunk that nobody announced; 0 where there is none. */
+/* Announce the next chunk that nobody announced, and return more than its bytes; 0 where there is none. */
 static uint64_t announce_next(struct reading *job)
 {
     for (;;) {
@@ -51,9 +55,13 @@ static uint64_t announce_next(struct reading *job)
             __atomic_store_n(&job->ahead, job->count, __ATOMIC_RELAXED);
             return 0;
         }
-        const uint64_t chunk = job->rows[number].chunk;
-        if (starts_chunk(job->rows, number) && is_stored(job->volume, chunk))
-            return 1 + announce(job->descriptor, job->volume->offsets[chunk], (uint64_t)job->volume->sizes[chunk]);
+        struct stored stored;
+        if (!starts_chunk(job->rows, number) ||
+            find_chunk(&job->volume->source, &job->rows[number], &stored) != IS_FOUND)
+            continue;
+        announce(stored.descriptor, stored.offset, stored.size);
+        let_go(&stored);
+        return 1 + stored.size;
     }
 }
 
@@ -68,47 +76,59 @@ void order_rows(struct row *rows, size_t count)
     qsort(rows, count, sizeof *rows, by_chunk);
 }
 
-static enum outcome paste_chunk(const struct reading *job, const struct row *rows, size_t count, struct workspace *space)
+static struct span span_of(const struct row *rows, size_t count)
 {
-    const struct volume *volume = job->volume;
-    const uint64_t chunk = rows->chunk;
-    if (chunk >= volume->chunks)
-        return FAILED;
-    const int64_t size = volume->sizes[chunk];
-    if (size < 0)
-        return ABSENT; /* which is right or wrong by what the checksums say: the careful way asks them */
-    const uint64_t offset = volume->offsets[chunk];
-    const uint64_t most = volume->pipeline.nbytes + volume->pipeline.nbytes / 8 + (1 << 16); /* what compressors make */
-    if (offset > job->file_size || (uint64_t)size > job->file_size - offset || (uint64_t)size > most)
-        return FAILED;
     struct span span = {rows->first, rows->stop};
     for (size_t number = 1; number < count; number++) {
         span.first = rows[number].first < span.first ? rows[number].first : span.first;
         span.stop = rows[number].stop > span.stop ? rows[number].stop : span.stop;
     }
+    return span;
+}
+
+/* Paste what is wanted of a stored chunk; whether that could be done. */
+static bool paste_stored(const struct volume *volume, const struct stored *stored, const struct row *rows, size_t count,
+                         struct workspace *space)
+{
     const struct pipeline *pipeline = &volume->pipeline;
+    const struct span span = span_of(rows, count);
     /* What is stored as it is and compared with nothing need not come whole. */
     const bool is_plain =
-        !pipeline->count && !pipeline->is_shuffled && !volume->checksums && (uint64_t)size == pipeline->nbytes;
-    const struct span part = is_plain ? span : (struct span){0, (uint64_t)size};
-    uint8_t *stored = room(space, STORED, (size_t)size + 1);
-    if (!stored || !read_at(job->descriptor, stored + part.first, part.stop - part.first, offset + part.first))
-        return FAILED;
+        !pipeline->count && !pipeline->is_shuffled && !volume->checksums && stored->size == pipeline->nbytes;
+    const struct span part = is_plain ? span : (struct span){0, stored->size};
+    uint8_t *data = room(space, STORED, stored->size + 1);
+    if (!data || !read_at(stored->descriptor, data + part.first, part.stop - part.first, stored->offset + part.first))
+        return false;
+    const uint64_t chunk = rows->chunk;
     if (volume->checksums &&
-        (!volume->are_summed[chunk] || chunk_checksum(stored, (size_t)size) != volume->checksums[chunk]))
-        return FAILED;
+        (!volume->are_summed[chunk] || chunk_checksum(data, stored->size) != volume->checksums[chunk]))
+        return false;
     bool is_shuffled;
-    const uint8_t *data =
-        decode(pipeline, space, stored, (size_t)size, volume->masks[chunk], span, &is_shuffled);
-    if (!data)
-        return FAILED;
+    const uint8_t *decoded = decode(pipeline, space, data, stored->size, stored->mask, span, &is_shuffled);
+    if (!decoded)
+        return false;
     const struct form form = {volume->width, is_shuffled, volume->is_swapped};
     if (volume->cast < 0)
-        paste(data, pipeline->nbytes, rows, count, form);
+        paste(decoded, pipeline->nbytes, rows, count, form);
     else
-        paste_cast(data, pipeline->nbytes, rows, count, form, false, (enum stored)volume->stored,
+        paste_cast(decoded, pipeline->nbytes, rows, count, form, false, (enum stored_type)volume->stored,
                    (enum cast)volume->cast);
-    return PASTED;
+    return true;
+}
+
+/* What is absent is right or wrong by what metadata and checksums say, which the careful way asks. */
+static enum outcome paste_chunk(const struct volume *volume, const struct row *rows, size_t count,
+                                struct workspace *space)
+{
+    struct stored stored = {.is_own = false};
+    switch (find_chunk(&volume->source, rows, &stored)) {
+    case IS_ABSENT: return ABSENT;
+    case IS_WRONG: return FAILED;
+    default: break;
+    }
+    const bool is_done = paste_stored(volume, &stored, rows, count, space);
+    let_go(&stored);
+    return is_done ? PASTED : FAILED;
 }
 
 /* A chunk's first row is its task; the others have none. */
@@ -123,15 +143,14 @@ static void read_row(void *job, size_t number, struct workspace *space)
     size_t count = 1;
     while (number + count < reading->count && row[count].chunk == row->chunk)
         count++;
-    const uint8_t outcome = (uint8_t)paste_chunk(reading, row, count, space);
+    const uint8_t outcome = (uint8_t)paste_chunk(reading->volume, row, count, space);
     for (size_t one = 0; one < count; one++)
         reading->outcomes[number + one] = outcome;
 }
 
-void read_rows(const struct volume *volume, int descriptor, uint64_t file_size, const struct row *rows, size_t count, uint8_t *outcomes,
-               int threads)
+void read_rows(const struct volume *volume, const struct row *rows, size_t count, uint8_t *outcomes, int threads)
 {
-    struct reading job = {volume, descriptor, file_size, rows, count, outcomes, count};
+    struct reading job = {volume, rows, count, outcomes, count};
     if (will_wait(&job)) {
         job.ahead = 0;
         for (uint64_t done = 0, one; done < AHEAD_BYTES && (one = announce_next(&job)); done += one)

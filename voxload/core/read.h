@@ -4,6 +4,7 @@
 
 #include "decoders.h"
 #include "paste.h"
+#include "source.h"
 
 /* What is learnt of a volume once: how its chunks are stored, and where. Numbers of eight bytes alone, as Python lays
    them out. */
@@ -11,20 +12,16 @@ struct volume {
     struct grid grid;
     struct pipeline pipeline;
     uint64_t width, is_swapped;
-    const uint64_t *offsets; /* of each chunk in the file, counted along the grid */
-    const int64_t *sizes;    /* as stored; -1 for one that was never written */
-    const uint32_t *masks;
-    uint64_t chunks;
     const uint32_t *checksums; /* of each chunk as stored; NULL where nothing is compared */
     const uint8_t *are_summed; /* whether the chunk was there when they were taken */
-    int64_t stored, cast; /* types, where voxels are read as others; -1 where as they are */
+    int64_t stored, cast;      /* types, where voxels are read as others; -1 where as they are */
+    struct source source;
 };
 
 enum outcome { PASTED, ABSENT, FAILED };
 
 /* Read boxes; `outcomes` says of each row of the plan what became of its chunk. The rows stand in the order of chunks. */
-void read_rows(const struct volume *volume, int descriptor, uint64_t file_size, const struct row *rows, size_t count, uint8_t *outcomes,
-               int threads);
+void read_rows(const struct volume *volume, const struct row *rows, size_t count, uint8_t *outcomes, int threads);
 
 /* Order rows by their chunks. */
 void order_rows(struct row *rows, size_t count);

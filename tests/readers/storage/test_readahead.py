@@ -139,32 +139,42 @@ COLD = """
 import os, sys, numpy
 from voxload.geometry import Box
 from voxload.readers import Location, open_reader
-reader = open_reader(Location(sys.argv[1], "x"))
+path, dataset = sys.argv[1], sys.argv[2] or None
+reader = open_reader(Location(path, dataset))
+names = [os.path.join(folder, name) for folder, _, files in os.walk(path) for name in files] or [path]
 out = numpy.empty((1, 64, 64, 64), "<i2")
 for is_cold in (True, False):
     if is_cold:
-        descriptor = os.open(sys.argv[1], os.O_RDONLY)
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        for name in names:
+            descriptor = os.open(name, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
     reader.read_into(Box.whole((64, 64, 64)), out)
     print("MARK", flush=True)
 """
 
 
+CORE = ("hdf5 gzip", "zarr raw", "zarr zstd", "zarr sharded zstd")
+
+
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-def test_the_core_announces_cold_chunks_alone(tmp_path: Path) -> None:
-    """Each chunk of a file whose pages the system dropped is announced once; of one that is in memory, none is."""
+@pytest.mark.parametrize("kind", CORE)
+def test_the_core_announces_cold_chunks_alone(tmp_path: Path, kind: str) -> None:
+    """Each chunk of files whose pages the system dropped is announced once; of files in memory, none is."""
     if file_system(tmp_path) in ("tmpfs", "ramfs"):
         pytest.skip("its files are always in memory")
-    location, _ = _stored(tmp_path, "hdf5 gzip")
+    location, _ = _stored(tmp_path, kind)
     command = ["strace", "-f", "--seccomp-bpf", "-e", "trace=fadvise64,write", "-o", str(tmp_path / "trace")]
-    processes.run([*command, sys.executable, "-c", COLD, location.path], capture_output=True, check=True)
+    processes.run(
+        [*command, sys.executable, "-c", COLD, location.path, location.dataset or ""], capture_output=True, check=True
+    )
     cold, warm, _ = (tmp_path / "trace").read_text().split("MARK")
     assert cold.count("POSIX_FADV_WILLNEED") == 4**3
     assert "POSIX_FADV_WILLNEED" not in warm
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "hdf5 gzip"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in CORE])
 def test_cold_files_are_read_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """A file whose pages the system dropped is announced, and comes back bit for bit."""
     location, values = _stored(tmp_path, kind)
