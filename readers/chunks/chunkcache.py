@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from voxload.core.library import function
 from voxload.errors import UsageError
 from voxload.readers.decode.codecs import Pipeline
 from voxload.readers.pasting.pasteplan import Place
@@ -279,6 +280,10 @@ def _cost(data: Bytes) -> int:
 
 
 _cache: ChunkCache | None = None
+KEPT_BYTES = 2**25
+"""Decoded chunks that the core keeps where no cache was asked for: what comes again within so many bytes."""
+_limit_kept = function("limit_kept_chunks", "n")
+_limit_kept(KEPT_BYTES)
 
 
 def chunk_cache() -> ChunkCache | None:
@@ -299,6 +304,7 @@ def set_chunk_cache(budget: int) -> None:
     """
     global _cache  # noqa: PLW0603 - the cache belongs to the process
     _cache = None if budget == 0 else ChunkCache(budget)
+    _limit_kept(KEPT_BYTES if budget == 0 else 0)
 
 
 def _forget() -> None:

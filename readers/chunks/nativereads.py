@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -27,7 +27,6 @@ from voxload.readers.scratch import address
 from voxload.readers.team import before_fork, team
 
 before_fork(function("end_core_helpers", ""))
-os.register_at_fork(after_in_child=function("forget_core_helpers", ""))
 
 _can_read = function("can_read", "r", "b")
 _read_boxes = function("read_boxes", "rrniwn", "i")
@@ -100,11 +99,22 @@ class NativeVolume:
             len(pipeline.steps), pipeline.shift, pipeline.nbytes, pipeline.is_shuffled,
             shape.itemsize, shape.is_swapped and shape.itemsize > 1,
             *([address(one) for one in sums] or (0, 0)),
+            _number_of(pipeline),
             *kinds_of(shape.dtype, target),
             *source.numbers(),
         ]  # fmt: skip
         made = np.array(numbers, np.int64)
         return cls(made, (source, *sums), shape, grid) if _can_read(made) else None
+
+
+_pipelines: dict[codecs.Pipeline, int] = {}
+_numbering = threading.Lock()
+
+
+def _number_of(pipeline: codecs.Pipeline) -> int:
+    """Return a pipeline's number, from 1 on, the same for equal ones; chunks that are kept are told apart by it."""
+    with _numbering:
+        return _pipelines.setdefault(pipeline, len(_pipelines) + 1)
 
 
 def _steps_of(pipeline: codecs.Pipeline) -> list[int] | None:

@@ -80,7 +80,7 @@ class Stamp:
 
     def numbers(self) -> npt.NDArray[np.int64]:
         """Return it as the core takes it: ``struct stamp``."""
-        return np.array([self.device, self.inode, self.size, self.written, self.changed], np.int64)
+        return np.array([self.device, self.inode, self.size, self.written, self.changed, self.is_settled], np.int64)
 
     @property
     def text(self) -> str:

@@ -3,6 +3,7 @@
 
 #include "ahead.h"
 #include "bits.h"
+#include "chunkcache.h"
 #include "files.h"
 #include "paste.h"
 #include "pool.h"
@@ -159,7 +160,19 @@ EXPORT void end_core_helpers(void)
     end_helpers();
 }
 
-EXPORT void forget_core_helpers(void)
+EXPORT void limit_kept_chunks(uint64_t budget)
+{
+    limit_kept(budget);
+}
+
+EXPORT void count_kept_chunks(struct cache_figures *figures)
+{
+    count_kept(figures);
+}
+
+/* In a forked child, which has none of the parent's threads. */
+EXPORT void forget_parent(void)
 {
     forget_helpers();
+    forget_kept();
 }

@@ -5,9 +5,9 @@
 
 #include "files.h"
 
+#include "stamp.h"
+
 #include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 bool read_at(int descriptor, uint8_t *to, uint64_t size, uint64_t offset)
@@ -25,20 +25,13 @@ bool read_at(int descriptor, uint8_t *to, uint64_t size, uint64_t offset)
     return true;
 }
 
-int open_regular(const char *name, uint64_t *size)
+static int open_regular(const char *name, uint64_t *size)
 {
-    /* Without O_NONBLOCK, opening a pipe in a chunk's place would wait for its writer; files do not care. */
-    const int descriptor = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0)
-        return -1;
-    struct stat found;
-    if (fstat(descriptor, &found) == 0 && S_ISREG(found.st_mode)) {
-        *size = (uint64_t)found.st_size;
-        return descriptor;
-    }
-    close(descriptor);
-    errno = EISDIR; /* a folder, a device or a pipe */
-    return -1;
+    struct stamp stamp;
+    const int descriptor = open_stamped(name, &stamp);
+    if (descriptor >= 0)
+        *size = stamp.size;
+    return descriptor;
 }
 
 void paste_files(const char *names, const struct file_job *jobs, size_t count, const struct row *rows, uint8_t *chunk,

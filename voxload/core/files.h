@@ -9,9 +9,6 @@ struct file_job {
     uint64_t name, start, stop, begin, end;
 };
 
-/* Open a regular file for reading and tell its size; -1 where that cannot be, with `errno` set. */
-int open_regular(const char *name, uint64_t *size);
-
 /* Read `size` bytes of an open file to `to`; tells whether all came. */
 bool read_at(int descriptor, uint8_t *to, uint64_t size, uint64_t offset);
 

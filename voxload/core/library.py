@@ -7,6 +7,7 @@ headers to build. Addresses are unchecked: what calls a function checks extents 
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,3 +84,7 @@ def function(name: str, parameters: str, returns: str = "") -> Callable[..., Any
     made.argtypes = [_TYPES[letter] for letter in parameters]
     made.restype = _TYPES[returns] if returns else None
     return made  # type: ignore[no-any-return]
+
+
+# First of all that a forked child does: whoever forgets more in there may find the core's locks held for good.
+os.register_at_fork(after_in_child=function("forget_parent", ""))

@@ -1,6 +1,7 @@
 #include "read.h"
 
 #include "ahead.h"
+#include "chunkcache.h"
 #include "crc32c.h"
 #include "files.h"
 #include "pool.h"
@@ -86,12 +87,43 @@ static struct span span_of(const struct row *rows, size_t count)
     return span;
 }
 
+static void paste_decoded(const struct volume *volume, const uint8_t *data, bool is_shuffled, const struct row *rows,
+                          size_t count)
+{
+    const struct form form = {volume->width, is_shuffled, volume->is_swapped};
+    const uint64_t nbytes = volume->pipeline.nbytes;
+    if (volume->cast < 0)
+        paste(data, nbytes, rows, count, form);
+    else
+        paste_cast(data, nbytes, rows, count, form, false, (enum stored_type)volume->stored, (enum cast)volume->cast);
+}
+
+static struct chunk_key key_of(const struct volume *volume, const struct stored *stored, uint64_t chunk)
+{
+    const struct stamp *file = &stored->stamp;
+    const uint64_t checksum = volume->checksums ? (uint64_t)volume->checksums[chunk] + 1 : 0;
+    return (struct chunk_key){file->device, file->inode, file->size, (uint64_t)file->written, (uint64_t)file->changed,
+                              stored->offset, stored->size, stored->mask, volume->pipeline_number, checksum};
+}
+
 /* Paste what is wanted of a stored chunk; whether that could be done. */
 static bool paste_stored(const struct volume *volume, const struct stored *stored, const struct row *rows, size_t count,
                          struct workspace *space)
 {
     const struct pipeline *pipeline = &volume->pipeline;
-    const struct span span = span_of(rows, count);
+    const uint64_t chunk = rows->chunk;
+    if (volume->checksums && !volume->are_summed[chunk])
+        return false;
+    const bool may_keep = volume->pipeline_number && pipeline->count && stored->stamp.is_settled;
+    const struct chunk_key key = key_of(volume, stored, chunk);
+    struct kept_chunk *kept = may_keep ? find_kept(&key) : NULL;
+    if (kept) {
+        paste_decoded(volume, kept->data, kept->is_shuffled, rows, count);
+        drop_kept(kept);
+        return true;
+    }
+    const bool keeps = may_keep && is_worth_keeping(&key, pipeline->nbytes);
+    const struct span span = keeps ? (struct span){0, pipeline->nbytes} : span_of(rows, count);
     /* What is stored as it is and compared with nothing need not come whole. */
     const bool is_plain =
         !pipeline->count && !pipeline->is_shuffled && !volume->checksums && stored->size == pipeline->nbytes;
@@ -99,20 +131,15 @@ static bool paste_stored(const struct volume *volume, const struct stored *store
     uint8_t *data = room(space, STORED, stored->size + 1);
     if (!data || !read_at(stored->descriptor, data + part.first, part.stop - part.first, stored->offset + part.first))
         return false;
-    const uint64_t chunk = rows->chunk;
-    if (volume->checksums &&
-        (!volume->are_summed[chunk] || chunk_checksum(data, stored->size) != volume->checksums[chunk]))
+    if (volume->checksums && chunk_checksum(data, stored->size) != volume->checksums[chunk])
         return false;
     bool is_shuffled;
     const uint8_t *decoded = decode(pipeline, space, data, stored->size, stored->mask, span, &is_shuffled);
     if (!decoded)
         return false;
-    const struct form form = {volume->width, is_shuffled, volume->is_swapped};
-    if (volume->cast < 0)
-        paste(decoded, pipeline->nbytes, rows, count, form);
-    else
-        paste_cast(decoded, pipeline->nbytes, rows, count, form, false, (enum stored_type)volume->stored,
-                   (enum cast)volume->cast);
+    paste_decoded(volume, decoded, is_shuffled, rows, count);
+    if (keeps)
+        keep_chunk(&key, decoded, pipeline->nbytes, is_shuffled);
     return true;
 }
 

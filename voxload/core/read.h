@@ -14,6 +14,7 @@ struct volume {
     uint64_t width, is_swapped;
     const uint32_t *checksums; /* of each chunk as stored; NULL where nothing is compared */
     const uint8_t *are_summed; /* whether the chunk was there when they were taken */
+    uint64_t pipeline_number;  /* the same for volumes that decode alike; 0 where decoded chunks are not kept */
     int64_t stored, cast;      /* types, where voxels are read as others; -1 where as they are */
     struct source source;
 };

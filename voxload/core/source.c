@@ -1,8 +1,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "source.h"
 
-#include "files.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -16,7 +14,7 @@ static enum found in_table(const struct source *source, uint64_t chunk, struct s
     if (source->sizes[chunk] < 0)
         return IS_ABSENT;
     *to = (struct stored){(int)source->descriptor, false, source->offsets[chunk], (uint64_t)source->sizes[chunk],
-                          source->masks[chunk]};
+                          source->masks[chunk], *source->stamp};
     const uint64_t size = source->stamp->size;
     return to->offset > size || to->size > size - to->offset || to->size > source->most ? IS_WRONG : IS_FOUND;
 }
@@ -42,7 +40,7 @@ static enum found in_shard(const struct source *source, const struct row *row, s
     const uint64_t offset = shard->entries[2 * inner], size = shard->entries[2 * inner + 1];
     if (offset == UINT64_MAX && size == UINT64_MAX)
         return IS_ABSENT;
-    *to = (struct stored){(int)shard->descriptor, false, offset, size, 0};
+    *to = (struct stored){(int)shard->descriptor, false, offset, size, 0, *shard->stamp};
     return offset > shard->size || size > shard->size - offset || size > source->most ? IS_WRONG : IS_FOUND;
 }
 
@@ -57,12 +55,13 @@ static enum found in_file(const struct source *source, const struct row *row, st
     }
     if (length >= PATH_BYTES)
         return IS_WRONG;
-    const int descriptor = open_regular(name, &to->size);
+    const int descriptor = open_stamped(name, &to->stamp);
     if (descriptor < 0)
         return errno == ENOENT ? IS_ABSENT : IS_WRONG;
     to->descriptor = descriptor;
     to->is_own = true;
     to->offset = 0;
+    to->size = to->stamp.size;
     to->mask = 0;
     if (to->size && to->size <= source->most)
         return IS_FOUND;

@@ -43,6 +43,7 @@ struct stored {
     bool is_own; /* to be closed by whoever looked for it */
     uint64_t offset, size;
     uint32_t mask;
+    struct stamp stamp; /* of its file */
 };
 
 enum found { IS_FOUND, IS_ABSENT, IS_WRONG };

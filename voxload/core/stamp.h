@@ -8,7 +8,11 @@
 struct stamp {
     uint64_t device, inode, size;
     int64_t written, changed; /* nanoseconds since 1970 */
+    uint64_t is_settled;      /* whether it gets another stamp if it is written to from the moment on when it got this */
 };
+
+/* Open a regular file for reading and stamp it; -1 where that cannot be, with `errno` set. */
+int open_stamped(const char *path, struct stamp *stamp);
 
 /* Tell whether a file still has its stamp, or was removed: its bytes then last as long as it is open. */
 bool is_unchanged(const char *path, const struct stamp *stamp);
