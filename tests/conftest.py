@@ -29,7 +29,6 @@ from tests.support import devices, processes
 from tests.support.examples import IS_THOROUGH, choose_few, draw_few
 from tests.support.leftovers import Snapshot, open_what_lasts
 from tests.support.memory import ARENA_MAX, LIMIT, Trimmer
-from voxload.prefetch import policies
 from voxload.units import format_bytes
 
 settings.register_profile(
@@ -93,10 +92,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     choose_few(items)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def pytest_collection_finish() -> None:
     """Keep what was imported out of collections: each of the many that tests ask for took 0.4 s to go through it."""
-    if session.config.option.collectonly:
-        policies.prepare()  # the other kernel that takes long: here once, and not in workers at the same time
     open_what_lasts()
     gc.enable()
     gc.collect()

@@ -99,8 +99,6 @@ def started(folder: Path) -> Iterator[Jobs]:
 def _serve() -> None:
     for name in _LONG:
         importlib.import_module(name)
-    policies = importlib.import_module("voxload.prefetch.policies")
-    policies.prepare()
     assert threading.active_count() == 1
     for line in sys.stdin:
         child = os.fork()

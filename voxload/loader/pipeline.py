@@ -15,7 +15,7 @@ from voxload.data.dataset import VolumeDataset
 from voxload.loader.arguments import largest_batch
 from voxload.loader.batch import Batches
 from voxload.loader.cache import Cache
-from voxload.loader.caching.prefetcher import Prefetcher, warming_thread
+from voxload.loader.caching.prefetcher import Prefetcher
 from voxload.loader.collectives import GroupAgreement
 from voxload.loader.device.batches import DeviceEpochs
 from voxload.loader.device.copiers import with_index
@@ -88,7 +88,6 @@ class Pipeline:
         self._device_epochs: DeviceEpochs | None = None
         if budget.device is not None:
             self._device_epochs = DeviceEpochs(budget.device, keep=budget.keep, budget=budget.staging)
-        self._preparing = warming_thread(budget.cache)
         self._ahead: ReadAhead | None = None
         self._process = os.getpid()
         self._is_cached = False
@@ -111,7 +110,6 @@ class Pipeline:
             self._read_ahead().begin()
             return
         if self.prefetcher is None:
-            self._preparing.join()
             self.prefetcher = Prefetcher(
                 self._of,
                 self._volumes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 
 from voxload.data.dataset import VolumeDataset
-from voxload.loader.cache import CLAIRVOYANT, Cache
+from voxload.loader.cache import Cache
 from voxload.loader.caching.blocks import DatasetBlocks
 from voxload.loader.caching.epoch_plans import EpochPlans, LineMembers
 from voxload.loader.caching.prefetched import PrefetchedBatches, PrefetchedEpoch
@@ -113,14 +112,6 @@ class Prefetcher:
     def close(self) -> None:
         """Stop all threads and give everything back; what lies on disk stays."""
         self._close()
-
-
-def warming_thread(cache: Cache | None) -> threading.Thread:
-    """Return a thread that makes ready what plans are made with, while the user builds a network; join it before."""
-    is_needed = cache is not None and cache.policy == CLAIRVOYANT
-    thread = threading.Thread(target=policies.prepare if is_needed else None, name="voxload-planning", daemon=True)
-    thread.start()
-    return thread
 
 
 def _planner(shared_tiers: SharedTiers, volumes: VolumeDataset, costs: CostModel, threads: int) -> Planner:

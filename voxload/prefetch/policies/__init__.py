@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from voxload.errors import UsageError
 from voxload.prefetch.policies.baselines import FirstTouch, Lru, Nopfs, Shards, Staging
-from voxload.prefetch.policies.clairvoyant import Clairvoyant, prepare
+from voxload.prefetch.policies.clairvoyant import Clairvoyant
 from voxload.prefetch.policies.protocol import Policy, State
 
-__all__ = ["NAMES", "Policy", "State", "named", "prepare"]
+__all__ = ["NAMES", "Policy", "State", "named"]
 
 _POLICIES: tuple[Policy, ...] = (
     Clairvoyant(),

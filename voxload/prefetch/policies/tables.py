@@ -1,4 +1,4 @@
-"""Tables: from what is held and ordered to the arrays that kernels work on, and back."""
+"""Tables: from what is held and ordered to the arrays that the core works on, and back."""
 
 from __future__ import annotations
 
@@ -8,46 +8,39 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import int8, int32, types
 
+from voxload.errors import InternalError
 from voxload.prefetch.line import STORAGE, EpochOrder, Held, Ints
 from voxload.prefetch.placement import Placement
 from voxload.prefetch.policies.copies import (
+    COLUMNS,
     DROPS,
     END,
+    FREE,
+    GROUP,
     HEAD,
     LEFT,
+    PRIMARY,
     QUEUES,
+    READY,
     ROOM,
     ROWS,
+    SAMPLE,
     SEEN,
     SIZE,
     SPARE,
+    TIER,
     TOP,
     USE,
 )
-from voxload.prefetch.policies.heap import (
-    COLUMNS,
-    FREE,
-    GROUP,
-    PRIMARY,
-    READY,
-    SAMPLE,
-    TIER,
-)
 from voxload.prefetch.policies.protocol import State
-from voxload.prefetch.policies.uses import NUMBERS, STEPS, TABLE, order_of, tabulate
-
-_several: Any = types.Tuple
-WORK = _several((TABLE, TABLE, TABLE, NUMBERS, TABLE, TABLE))
-"""What a kernel works on: rows, blocks, rooms, marks, uses, drops."""
-ANSWERS = _several((types.Array(int32, 3, "C"), types.Array(int8, 3, "C"), STEPS, types.Array(int8, 3, "C")))
-"""What it answers: owner, tier, ready, keep."""
+from voxload.prefetch.policies.uses import NEVER, order_of, tabulate
+from voxload.readers.scratch import address
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What a kernel works on, and what it answers."""
+    """What the core works on, and what it answers."""
 
     state: State
     epoch: EpochOrder
@@ -67,6 +60,8 @@ class Tables:
         line, held = state.line, state.held
         samples = len(line.sizes)
         orders = [order_of(each, samples, line.groups) for each in (epoch, *ahead)]
+        steps = sum(order.shape[1] for order in orders)
+        _check("step", np.array([state.step, state.step + steps]), NEVER)
         uses, bounds, ends = tabulate(orders, state.step, samples)
         rows = np.full((held.copies + orders[0].size, COLUMNS), -1, np.int64)
         for column, found in (
@@ -77,9 +72,12 @@ class Tables:
             (FREE, held.free),
         ):
             rows[: held.copies, column] = found
+        for name, column, stop in (("group", GROUP, line.groups), ("sample", SAMPLE, samples), ("tier", TIER, 2)):
+            _check(name, rows[: held.copies, column], stop)
         blocks = np.zeros((samples, 6), np.int64)
         blocks[:, HEAD], blocks[:, SEEN] = -1, -1
         blocks[:, USE], blocks[:, END], blocks[:, SIZE] = bounds[:-1], bounds[1:], line.sizes
+        _check("size", blocks[:, SIZE], 1 << 63)
         rooms = np.zeros((2 * line.groups, 4), np.int64)
         rooms[:, ROOM] = [bytes_ for room in line.rooms for bytes_ in (room.memory, room.disk)]
         rooms[:, LEFT], rooms[:, SPARE], rooms[:, TOP] = rooms[:, ROOM], 0, -1
@@ -100,13 +98,17 @@ class Tables:
             ends=ends,
         )
 
+    def addresses(self) -> npt.NDArray[np.uint64]:
+        """Return where the six tables of `work` lie: the core's ``struct work``, good while these tables live."""
+        return np.array([address(table) for table in self.work], np.uint64)
+
     @property
     def answers(self) -> tuple[npt.NDArray[Any], ...]:
         """Owner, tier, ready, keep."""
         return self.owner, self.tier, self.ready, self.keep
 
     def placement(self) -> Placement:
-        """Return the plan that the kernel left."""
+        """Return the plan that the core left."""
         _, _, _, marks, _, drops = self.work
         drops = drops[: marks[DROPS]]
         drops = drops[np.lexsort((drops[:, 2], drops[:, 1], drops[:, 0]))]
@@ -136,3 +138,9 @@ class Tables:
             ready=rows[:, READY].copy(),
             free=rows[:, FREE].copy(),
         )
+
+
+def _check(name: str, found: Ints, stop: int) -> None:
+    """Refuse a state that no policy returned: the core looks up what it says, unchecked."""
+    if found.size and not (found.min() >= 0 and found.max() < stop):
+        raise InternalError(f"state: {name}", found=f"{found.min()} to {found.max()}", expected=f"0 to {stop - 1}")

@@ -3,58 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numba import int64, types
 
+from voxload.core.library import function
 from voxload.errors import UsageError
 from voxload.prefetch.line import EpochOrder, Ints
-from voxload.readers.compiling import compiled
 
-STEPS = types.Array(int64, 3, "C")
-ORDER = types.Array(int64, 3, "C", readonly=True)
-TABLE = types.Array(int64, 2, "C")
-NUMBERS = types.Array(int64, 1, "C")
 NEVER = 1 << 40
 """A next use beyond all steps: none is known."""
 
 
-@compiled(ORDER, NUMBERS)
-def _count(order: Any, counts: Any) -> None:
-    """Add the uses of each sample in one epoch."""
-    for sample in order.ravel():
-        if sample >= 0:
-            counts[sample] += 1
-
-
-@compiled(ORDER, int64, NUMBERS, TABLE)
-def _enter(order: Any, first: int, places: Any, uses: Any) -> None:
-    """Enter the uses of one epoch, each at its sample's next place."""
-    groups, steps, batch = order.shape
-    for step in range(steps):
-        for group in range(groups):
-            for place in range(batch):
-                sample = order[group, step, place]
-                if sample >= 0:
-                    use = places[sample]
-                    uses[use, 0], uses[use, 1] = first + step, group
-                    places[sample] += 1
-
-
-@compiled(TABLE, NUMBERS, int64, NUMBERS)
-def _end(uses: Any, bounds: Any, first: int, ends: Any) -> None:
-    """Find, for each step, the first use that ends a pause between two uses of a sample that begins no earlier."""
-    for sample in range(len(bounds) - 1):
-        for use in range(bounds[sample], bounds[sample + 1] - 1):
-            step = uses[use, 0] - first
-            ends[step] = min(ends[step], uses[use + 1, 0])
-    for step in range(len(ends) - 2, -1, -1):
-        ends[step] = min(ends[step], ends[step + 1])
+_count = function("count_uses", "rnw")
+_enter = function("enter_uses", "rnnniww")
+_find_pauses = function("find_pauses", "rrniwn")
 
 
 def order_of(epoch: EpochOrder, samples: int, groups: int) -> Ints:
-    """Return an epoch's accesses as kernels take them, compared with the line.
+    """Return an epoch's accesses as the core takes them, compared with the line.
 
     Raises
     ------
@@ -62,6 +28,8 @@ def order_of(epoch: EpochOrder, samples: int, groups: int) -> Ints:
         It has other groups than the line, or samples that the line has not.
     """
     order = np.ascontiguousarray(epoch.samples, np.int64)
+    if not order.flags.aligned:  # a view into packed bytes
+        order = order.copy()
     if order.ndim != 3 or len(order) != groups:
         raise UsageError(
             f"order of epoch {epoch.epoch}", found=f"shape {order.shape}", expected=f"({groups}, steps, batch)"
@@ -90,12 +58,12 @@ def tabulate(orders: Sequence[Ints], first: int, samples: int) -> tuple[Ints, In
     """
     begin, counts = first, np.zeros(samples, np.int64)
     for order in orders:
-        _count(order, counts)
+        _count(order, order.size, counts)
     bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     uses, places = np.zeros((int(bounds[-1]), 2), np.int64), bounds[:-1].copy()
     for order in orders:
-        _enter(order, first, places, uses)
+        _enter(order, *order.shape, first, places, uses)
         first += order.shape[1]
     ends = np.full(first - begin + 1, NEVER, np.int64)
-    _end(uses, bounds, begin, ends)
+    _find_pauses(uses, bounds, samples, begin, ends, len(ends))
     return uses, bounds, ends
