@@ -131,6 +131,19 @@ def test_spinning_lets_other_threads_run() -> None:
     assert moments
 
 
+def test_spinning_ends_at_its_moment() -> None:
+    """Never before it; of one that has passed at once, and one that never comes is refused."""
+    for seconds in (0.0, 1e-6, 1e-4, 1e-2):
+        stop = time.perf_counter() + seconds
+        spin_until(stop)
+        assert time.perf_counter() >= stop - ROUNDING
+    for passed in (0.0, -1.0, -1e300, float("-inf")):
+        spin_until(passed)
+    for never in (float("nan"), float("inf"), 1e300, 1e10):
+        with pytest.raises(UsageError, match="moment"):
+            spin_until(never)
+
+
 def test_no_computing_takes_no_time() -> None:
     """And its mean is 0, whatever the durations say."""
     emulator = Emulator(Emulation("none", "10s"))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tests.convert.gridding.snapshots import Array, reference
 from voxload.convert.gridding import Assignment, GridPoints, GridUnit, Snapshot
 from voxload.convert.gridding.assignment import Mesh, PlaneSums
+from voxload.convert.gridding.kernels import deposit_kernel
 from voxload.convert.gridding.particles import Batch, runs
-from voxload.errors import DataError
+from voxload.errors import DataError, InternalError
 
 ALL = list(Assignment)
 
@@ -162,3 +167,129 @@ def test_single_precision_positions_are_taken_as_they_are() -> None:
     places = random_particles().positions.astype(np.float32)
     single, double = (grid_of(InMemory(places.astype(kind)), (8, 8, 8), Assignment.PCS) for kind in ("f4", "f8"))
     np.testing.assert_array_equal(single, double)
+
+
+def _weights(f: float, order: int) -> list[float]:
+    """Return a spline's weights, in the order of operations that makes their bits."""
+    if order < 3:
+        return [1.0] if order == 1 else [1.0 - f, f]
+    f -= 1.0
+    g = 1.0 - f
+    if order == 3:
+        return [0.5 * ((0.5 - f) * (0.5 - f)), 0.75 - f * f, 0.5 * ((0.5 + f) * (0.5 + f))]
+    second, third = (4.0 - 6.0 * f * f + 3.0 * f * f * f) / 6.0, (4.0 - 6.0 * g * g + 3.0 * g * g * g) / 6.0
+    return [g * g * g / 6.0, second, third, f * f * f / 6.0]
+
+
+def _plainly(sums: Array, positions: Array, masses: Array, grid: list[int], scale: list[float], order: int) -> None:
+    """Add particles to planes as plain Python does, one after the other."""
+    extents, lowest, planes = grid[:3], grid[3], grid[4]
+    for number, position in enumerate(positions.tolist()):
+        mass, parts = float(masses[number if len(masses) > 1 else 0]), []
+        for place, cells, extent in zip(position, scale, extents, strict=False):
+            at = place * cells - scale[3]
+            first = math.floor(at + 1.0 - 0.5 * order)
+            near = [(first + step) % extent for step in range(order)]
+            parts.append(list(zip(near, _weights(at - first, order), strict=True)))
+        for row, a in parts[0]:
+            for column, b in parts[1]:
+                for cell, c in parts[2]:
+                    if lowest <= row < lowest + planes:
+                        sums[row - lowest, column, cell] += mass * a * b * c
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
+@pytest.mark.parametrize("planes", [(0, 5), (0, 2), (3, 2), (2, 1), (4, 0)])
+def test_sums_have_the_bits_of_plain_python(order: int, count: int, planes: tuple[int, int]) -> None:
+    """Blocks of particles, whole and in part, give what one after the other gives, to the bit, at the edges too."""
+    draw = np.random.default_rng(count)
+    for shape in ((5, 6, 7), (5, 1, 2), (5, 3, 1)):
+        positions = draw.random((count, 3)) * 1.02 - 0.01
+        positions[::5] = draw.choice([-0.01, 0.0, -0.0, 0.1, 0.2, 0.5, 1.0, 1.01, 5e-324], (len(positions[::5]), 3))
+        masses = draw.random(count if count % 2 else 1)
+        for offset in (0.0, 0.5):
+            grid, scale = [*shape, *planes], [*map(float, shape), offset]
+            start = draw.random((planes[1], *shape[1:]))
+            expected, found = start.copy(), start.copy().reshape(-1)
+            _plainly(expected, positions, masses, grid, scale, order)
+            assert deposit_kernel(order)(found, positions, masses, np.array(grid), np.array(scale)) == -1
+            assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("bad", [0, 5, 63, 64, 65, 149])
+@pytest.mark.parametrize("planes", [(0, 4), (1, 2)])
+def test_particles_before_a_bad_one_are_added(bad: int, planes: tuple[int, int]) -> None:
+    """The number is that of the first, wherever it is in a block, and nothing behind it counts."""
+    particles = random_particles(150, box=(1.0, 1.0, 1.0))
+    grid, scale = np.array([4, 4, 4, *planes]), np.array([4.0, 4.0, 4.0, 0.5])
+    expected, found = np.zeros(planes[1] * 16), np.zeros(planes[1] * 16)
+    assert deposit_kernel(2)(expected, particles.positions[:bad], particles.masses[:bad], grid, scale) == -1
+    masses = particles.masses.copy()
+    masses[bad], masses[-1] = -1.0, np.nan
+    assert deposit_kernel(2)(found, particles.positions, masses, grid, scale) == bad
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_no_particles_need_no_masses() -> None:
+    """Nothing is added, and nothing read."""
+    sums, none = np.zeros(8), np.empty((0, 3))
+    for masses in (np.empty(0), np.ones(1)):
+        assert deposit_kernel(4)(sums, none, masses, np.array([2, 2, 2, 0, 2]), np.array([1.0, 1.0, 1.0, 0.0])) == -1
+    assert not sums.any()
+
+
+UNALIGNED = np.zeros(8 * 64 + 1, np.uint8)[1:].view(np.float64)
+CONST = np.zeros(64)
+CONST.setflags(write=False)
+MESH = [4, 4, 4, 0, 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sums", np.zeros(63)),
+        ("sums", np.zeros(65)),
+        ("sums", np.zeros((4, 4, 4))),
+        ("sums", np.zeros(64, np.float32)),
+        ("sums", np.zeros(64, ">f8")),
+        ("sums", np.zeros(128)[::2]),
+        ("sums", UNALIGNED),
+        ("positions", np.ones((5, 2))),
+        ("positions", np.ones(15)),
+        ("positions", np.ones((5, 3), np.float32)),
+        ("positions", np.ones((3, 5)).T),
+        ("masses", np.ones(4)),
+        ("masses", np.ones(0)),
+        ("masses", np.ones((5, 1))),
+        ("masses", np.ones(5, np.int64)),
+        *[("grid", np.array(grid)) for grid in ([4, 4, 4, 1, 4], [4, 4, 4, -1, 4], [4, 4, 4, 0], [0, 4, 4, 0, 4])],
+        *[("grid", np.array(grid)) for grid in ([4, -4, -4, 0, 4], [2**62, 4, 4, 0, 4], [4, 2**62, 2**62, 0, 4])],
+        ("grid", np.array(MESH, np.int32)),
+        ("grid", np.array(MESH, ">i8")),
+        ("scale", np.ones(3)),
+        *[("scale", np.array([1.0, 1.0, 1.0, offset])) for offset in (np.nan, -0.5, 1.0, 1e300)],
+    ],
+)
+def test_what_does_not_belong_together_is_refused(name: str, value: npt.NDArray[Any]) -> None:
+    """Before anything is added: the kernel trusts its caller."""
+    arguments: dict[str, npt.NDArray[Any]] = {
+        "sums": np.zeros(64),
+        "positions": np.ones((5, 3)),
+        "masses": np.ones(5),
+        "grid": np.array(MESH),
+        "scale": np.array([1.0, 1.0, 1.0, 0.5]),
+    }
+    kernel = deposit_kernel(1)
+    assert kernel(*arguments.values()) == -1
+    with pytest.raises(InternalError, match="expected"):
+        kernel(*(arguments | {name: value}).values())
+
+
+def test_sums_that_are_read_only_and_unknown_orders_are_refused() -> None:
+    """The one by the core's door, the other when the kernel is asked for."""
+    with pytest.raises(ctypes.ArgumentError, match="writeable"):
+        deposit_kernel(1)(CONST, np.ones((1, 3)), np.ones(1), np.array(MESH), np.array([1.0, 1.0, 1.0, 0.5]))
+    for order in (0, 5):
+        with pytest.raises(InternalError, match="1 to 4"):
+            deposit_kernel(order)
