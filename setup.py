@@ -23,8 +23,16 @@ setup(
             sorted(map(str, SOURCES.glob("*.c"))),
             depends=sorted(map(str, SOURCES.glob("*.h"))),
             py_limited_api=True,
-            extra_compile_args=["-std=c11", "-O3", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"],
-            extra_link_args=["-pthread"],
+            extra_compile_args=[
+                "-std=c11",
+                "-O3",
+                "-fvisibility=hidden",
+                "-ffp-contract=off",
+                "-pthread",
+                "-Wall",
+                "-Wextra",
+            ],
+            extra_link_args=["-pthread", "-Wl,-Bsymbolic"],
         )
     ],
     cmdclass={"bdist_wheel": Wheel},
