@@ -7,8 +7,9 @@ import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 from voxload.geometry import Boundary, Box, pieces
 from voxload.readers.protocol import Reader
@@ -77,12 +78,23 @@ class Dated(Protocol):
         ...
 
 
+@cache
+def _is_dated(kind: type) -> bool:
+    return issubclass(kind, Dated)
+
+
+def as_dated(reader: Reader) -> Dated | None:
+    """Return a reader that is `Dated`, or None; which classes are is asked once, for that takes as long as a read."""
+    return cast("Dated", reader) if _is_dated(type(reader)) else None
+
+
 def block_generation(reader: Reader, box: Box, *, boundary: str | Boundary) -> Generation | None:
     """Return the generation of a block that may reach outside the volume; None where the reader knows none."""
-    if not isinstance(reader, Dated):
+    dated = as_dated(reader)
+    if dated is None:
         return None
     parts = {part.source: None for part in pieces(box, reader.describe().spatial, boundary)}
-    return Generation.joined(reader.generation(part) for part in parts)
+    return Generation.joined(dated.generation(part) for part in parts)
 
 
 def file_generation(path: str) -> Generation | None:

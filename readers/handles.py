@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
-from voxload.readers.generation import Dated
+from voxload.readers.generation import as_dated
 from voxload.readers.protocol import Location, Missing, Reader
 from voxload.readers.registry import open_reader
 from voxload.readers.window import WindowReader
@@ -33,8 +33,8 @@ class _Handle:
 
     def is_outdated(self) -> bool:
         """Tell whether the reader, if it is open, should be opened anew."""
-        reader = self.reader
-        return isinstance(reader, Dated) and reader.is_outdated()
+        dated = None if self.reader is None else as_dated(self.reader)
+        return dated is not None and dated.is_outdated()
 
 
 class Handles:

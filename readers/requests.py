@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from functools import cache
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -33,13 +34,19 @@ class ManyReader(Reader, Protocol):
         ...
 
 
+@cache
+def reads_many(kind: type) -> bool:
+    """Tell whether readers of a class are `ManyReader`; asked once, for to look that up takes as long as a read."""
+    return issubclass(kind, ManyReader)
+
+
 def read_many(reader: Reader, requests: Sequence[Request]) -> None:
     """Fill the array of each request, at once where `reader` can.
 
     Raises what `reader` raises; all arrays are then undefined. Thread-safe as the reader is.
     """
-    if isinstance(reader, ManyReader):
-        reader.read_many(requests)
+    if reads_many(type(reader)):
+        cast("ManyReader", reader).read_many(requests)
         return
     for request in requests:
         reader.read_into(request.box, request.out)

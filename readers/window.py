@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from voxload.errors import DataError
 from voxload.geometry import Box
-from voxload.readers.generation import Dated, Generation
+from voxload.readers.generation import Generation, as_dated
 from voxload.readers.protocol import Location, ReadCost, Reader, Volume, VolumeInfo, Window, check_box
 from voxload.readers.requests import Request, check_requests, read_many
 
@@ -67,11 +67,13 @@ class WindowReader:
 
     def generation(self, box: Box) -> Generation | None:
         """See Dated; that of what is stored."""
-        return self._reader.generation(box.shift(self._start)) if isinstance(self._reader, Dated) else None
+        dated = as_dated(self._reader)
+        return None if dated is None else dated.generation(box.shift(self._start))
 
     def is_outdated(self) -> bool:
         """See Dated."""
-        return isinstance(self._reader, Dated) and self._reader.is_outdated()
+        dated = as_dated(self._reader)
+        return dated is not None and dated.is_outdated()
 
     def close(self) -> None:
         """Close what is read from, unless others share it."""

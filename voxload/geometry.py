@@ -10,6 +10,7 @@ import itertools
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -183,7 +184,12 @@ def pieces(box: Box, shape: Sequence[int], boundary: str | Boundary) -> tuple[Pi
     """
     if len(shape) != len(box.start) or any(extent <= 0 for extent in shape):
         raise UsageError("sample shape", found=str(tuple(shape)), expected=f"{len(box.start)} extents of 1 or more")
-    outside = Boundary.parse(boundary)
+    return _pieces(box, tuple(shape), Boundary.parse(boundary))
+
+
+@lru_cache(maxsize=1024)
+def _pieces(box: Box, shape: tuple[int, ...], outside: Boundary) -> tuple[Piece, ...]:
+    """Return the parts; remembered, for each rank cuts the same block out of every sample."""
     per_axis = [list(_runs(lo, hi, extent, outside)) for lo, hi, extent in zip(box.start, box.stop, shape, strict=True)]
     found = []
     for runs in itertools.product(*per_axis):

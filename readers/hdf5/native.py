@@ -37,6 +37,9 @@ from voxload.readers.storage.file import FileBytes
 from voxload.readers.storage.readahead import FileRange, announce_all, fetching
 from voxload.readers.storage.stamp import Stamp
 
+_MOST_COSTS = 2**12
+"""Boxes whose cost is remembered: those of blocks, not of crops at random."""
+
 
 class NativeHdf5Reader:
     """Reads boxes of one HDF5 dataset; see the Reader contract.
@@ -78,6 +81,7 @@ class NativeHdf5Reader:
         )
         self._natives: dict[np.dtype[Any], NativeReads | None] = {}
         self._mapped: MappedReads | None = None
+        self._costs: dict[Box, ReadCost] = {}
         self._volume = verified(volume, checksums, str)
         if isinstance(self._file, FileBytes) and self._file.is_local and self._file.map is None:
             self._volume = replace(self._volume, native=self._native)  # which compares with the checksums itself
@@ -93,8 +97,13 @@ class NativeHdf5Reader:
 
     def cost(self, box: Box) -> ReadCost:
         """Return chunks and bytes of `box`; contiguous storage counts the box's own bytes."""
-        check_box(self._info, box)
-        return self._metadata().cost(box)
+        cost = self._costs.get(box)
+        if cost is None:
+            check_box(self._info, box)
+            if len(self._costs) >= _MOST_COSTS:
+                self._costs.clear()
+            cost = self._costs[box] = self._metadata().cost(box)
+        return cost
 
     def read_into(self, box: Box, out: Volume) -> None:
         """Read `box` into `out`; only its chunks, or the pages of its rows, are read."""
@@ -139,7 +148,7 @@ class NativeHdf5Reader:
     def close(self) -> None:
         """Close the file."""
         self._is_open = False
-        self._natives, self._mapped = {}, None
+        self._natives, self._mapped, self._costs = {}, None, {}
         self._file.close()
         self._lazy.close()
 

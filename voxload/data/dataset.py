@@ -6,6 +6,7 @@ import hashlib
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any, SupportsIndex
 
@@ -207,7 +208,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
 
     def box(self, spatial: tuple[int, ...]) -> Box:
         """Return this rank's box of a sample of extents (D, H, W), halo included."""
-        return self.grid.block(spatial).expand(self.halo)
+        return _block(self.grid, self.halo, tuple(spatial))
 
     def read_into(
         self, index: int, volumes: Sequence[Volume], *, epoch: int | None = None, repeat: int | None = None
@@ -283,3 +284,9 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
                 remedy="mend the file or leave the sample out",
             )
         return values
+
+
+@lru_cache(maxsize=1024)
+def _block(grid: ProcessGrid, halo: Halo, spatial: tuple[int, ...]) -> Box:
+    """Return a rank's box; remembered, for it is the same of all samples of one shape."""
+    return grid.block(spatial).expand(halo)
