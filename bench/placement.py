@@ -1,7 +1,7 @@
 """Claim: 2,048 groups, 262,144 samples and 10 epochs are placed in under 60 s and 8 GiB on one core.
 
 Each policy plans all epochs in a process of its own, epoch by epoch, with the orders of all coming ones known; the time
-is that of planning alone, without compiling the kernels and drawing the orders, the memory the peak of the whole
+is that of planning alone, without drawing the orders, the memory the peak of the whole
 process. Every group's tiers hold a part of its share of the data set, half in memory and half on disk. Printed are also
 what is read from the storage, as a multiple of the data set, and its ratio to the fewest reads that one cache of all
 rooms could make (Belady's MIN with bypass). The exit status is 1 when the clairvoyant policy exceeds a limit.

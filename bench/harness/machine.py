@@ -14,7 +14,6 @@ PACKAGES = (
     "tensorstore",
     "numcodecs",
     "imagecodecs",
-    "numba",
     "torch",
     "monai",
     "nvidia-dali-cuda120",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.proving.claim import Claim
 
-_ENGINE = ("torch", "numpy", "numba", "h5py", "rich", "tqdm", "typing_extensions")
+_ENGINE = ("torch", "numpy", "h5py", "rich", "tqdm", "typing_extensions")
 _LOADER = (
     *_ENGINE,
     "crc32c",

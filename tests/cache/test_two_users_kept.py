@@ -1,4 +1,4 @@
-"""Two users of one machine: nobody reads the other one's chunk tables or runs the other one's compiled code."""
+"""Two users of one machine: nobody reads the other one's chunk tables."""
 
 from __future__ import annotations
 
@@ -64,42 +64,3 @@ def test_a_chunk_table_of_another_user_is_not_read(user: Callable[..., Any], sha
     expected = "True True True" if is_moved else "True True False"
     # In the own folder the forged one, which is not read, makes way for the true one.
     assert done(user(A, TABLES + READ_TABLE)) == [expected, expected]
-
-
-KERNEL = """
-import numba
-from numba import int64
-from voxload.readers.compiling import compiled
-numba.config.CACHE_DIR = str(shared / "kept")
-sys.path.insert(0, str(shared / "code"))
-from kernels import add
-say(compiled(int64, returns=int64)(add)(41), *warned)
-"""
-FORGE_CODE = """
-import pickle
-class Bomb:
-    def __reduce__(self):
-        return Path.touch, (shared / "executed",)
-for path in (shared / "kept").rglob("*"):
-    if path.suffix in (".nbi", ".nbc"):
-        path.write_bytes(pickle.dumps(Bomb()))
-    path.chmod(0o777)
-"""
-
-
-def test_compiled_code_of_another_user_is_not_run(user: Callable[..., Any], shared: Path) -> None:
-    """A folder that another user made first: every kernel is compiled, with a warning; nothing is unpickled."""
-    (shared / "code").mkdir()
-    (shared / "code").chmod(0o755)
-    (shared / "code" / "kernels.py").write_text("def add(value):\n    return value + 1\n")
-    (shared / "kept").mkdir()
-    (shared / "kept").chmod(0o1777)
-    assert done(user(B, KERNEL)) == ["42"]
-    (leaf,) = (shared / "kept").iterdir()
-    assert leaf.stat().st_mode & 0o7777 == 0o700  # whatever the umask
-    assert len(list(leaf.iterdir())) == 2
-    done(user(B, FORGE_CODE))
-    (said,) = done(user(A, KERNEL))
-    assert said.startswith("42 ")
-    assert f"user {B}" in said
-    assert not (shared / "executed").exists()

@@ -54,7 +54,7 @@ def test_the_lists_say_what_the_commands_say() -> None:
         assert command.summary == " ".join(first.split())
 
 
-_SLOW = ("torch", "numba", "numpy", "pyarrow", "matplotlib", "zarr", "h5py", "numcodecs", "imagecodecs", "fsspec")
+_SLOW = ("torch", "numpy", "pyarrow", "matplotlib", "zarr", "h5py", "numcodecs", "imagecodecs", "fsspec")
 """Libraries that take a tenth of a second and more, or tens of megabytes."""
 
 

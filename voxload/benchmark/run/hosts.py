@@ -16,7 +16,7 @@ import torch
 from voxload.benchmark.cold.node_memory import memory_limit
 from voxload.readers.storage.locality import mount_of
 
-PACKAGES = ("voxload", "torch", "numpy", "h5py", "zarr", "numcodecs", "imagecodecs", "numba", "pyarrow", "mpi4py")
+PACKAGES = ("voxload", "torch", "numpy", "h5py", "zarr", "numcodecs", "imagecodecs", "pyarrow", "mpi4py")
 """Whose versions are told, besides the loader's own."""
 _SECONDS = 10
 """Most that the tool of a file system may take to answer."""
