@@ -19,7 +19,7 @@ from voxload.convert.encode.bands import BandReader, can_read_bands
 from voxload.convert.encode.staging import Staging, stage
 from voxload.convert.plan.tiles import Tiling
 from voxload.convert.sources.binary.flat import FlatFile, FlatReading, describe_flat
-from voxload.errors import DataError
+from voxload.errors import DataError, InternalError
 from voxload.readers.axes import AxisOrder
 from voxload.readers.protocol import Volume
 
@@ -163,3 +163,53 @@ def test_a_cube_that_is_described_in_another_way_is_not_streamed(tmp_path: Path)
     assert not can_read_bands(replace(cube, order=AxisOrder("HDWC")), reading)
     assert not can_read_bands(replace(cube, dtype=np.dtype("u2")), reading)
     assert not can_read_bands(replace(cube, shape=(4, 16, 16, 4)), reading)
+
+
+def test_other_chunks_and_bands_are_refused(tmp_path: Path) -> None:
+    """What was planned for some strides is written by them: nothing else may come later, nor another band."""
+    stored, path = _cube(), tmp_path / "cube"
+    path.write_bytes(stored.tobytes())
+    file = FlatFile(path, 0, shape=stored.shape, dtype=stored.dtype, order=AxisOrder("DHWC"))
+    chunks = np.zeros((1, 2, 2, 2, 4, 4, 4, 8), np.int16)
+    block = np.zeros((4, 8, 16, 4), np.int16).transpose(3, 0, 1, 2)
+    with file.open() as reading:
+        assert isinstance(reading, FlatReading)
+        bands = BandReader(reading, [((0, 0, 0), block), ((4, 0, 0), block)], chunks=chunks)
+        for wrong in (
+            chunks[:, :1],
+            chunks.view(np.uint16),
+            chunks.swapaxes(1, 2),
+            np.broadcast_to(chunks, chunks.shape),
+        ):
+            with pytest.raises(InternalError, match="chunks"):
+                bands.read((0, 0, 0), wrong, first=0)
+        for first in (-1, 3):
+            with pytest.raises(InternalError, match="of 2 bands"):
+                bands.read((0, 0, 0), chunks, first=first)
+        assert bands.read((0, 0, 0), chunks, first=2) == 2
+        assert not chunks.any()
+        assert bands.read((0, 0, 0), chunks, first=0) == 2
+    np.testing.assert_array_equal(
+        chunks.transpose(0, 4, 1, 5, 2, 6, 3, 7).reshape(4, 8, 8, 16), stored.transpose(3, 0, 1, 2)
+    )
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        np.zeros((4, 8, 16, 8), np.int16)[..., :4].transpose(3, 0, 1, 2),  # gaps
+        np.zeros((8, 4, 16, 4), np.int16).transpose(3, 1, 0, 2),  # other axes
+        np.zeros((4, 4, 8, 16), np.int16),  # channels apart
+        np.broadcast_to(np.zeros((4, 8, 16, 4), np.int16), (4, 8, 16, 4)).transpose(3, 0, 1, 2),  # read-only
+    ],
+)
+def test_blocks_that_bytes_do_not_fit_are_refused(block: Volume, tmp_path: Path) -> None:
+    """The system writes the file's bytes one after the other."""
+    stored, path = _cube(), tmp_path / "cube"
+    path.write_bytes(stored.tobytes())
+    file = FlatFile(path, 0, shape=stored.shape, dtype=stored.dtype, order=AxisOrder("DHWC"))
+    chunks = np.zeros((1, 2, 2, 2, 4, 4, 4, 8), np.int16)
+    with file.open() as reading:
+        assert isinstance(reading, FlatReading)
+        with pytest.raises(InternalError, match="room"):
+            BandReader(reading, [((0, 0, 0), block)], chunks=chunks)

@@ -6,26 +6,24 @@ the system does not give at once, whatever the reason, is left to the caller: on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from numba import int32, int64, types, uint64
 
-from voxload.convert.encode.deinterleave import UNITS, deinterleave_band, plan_deinterleaving, rows_of
+from voxload.convert.encode.deinterleave import alternates, plan_deinterleaving
 from voxload.convert.sources.binary.flat import FlatReading
 from voxload.convert.sources.protocol import RawCube
+from voxload.core.library import function
+from voxload.errors import InternalError
 from voxload.geometry import Box
-from voxload.readers.compiling import NUMBERS, TABLE, compiled
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 
 _Voxel = tuple[int, int, int]
-_pread: Any = types.ExternalFunction("pread", int64(int32, uint64, uint64, int64))
-_CHUNKS, _VOXELS = 0, 1
-"""Places in a plan of parting: the address of chunks, and that of voxels."""
-_ZERO, _ONE = uint64(0), uint64(1)
+_CHUNKS = 0
+"""Place in a plan of parting: the address of chunks."""
+
+_read_bands = function("read_bands", "innrrrnnn", "i")
 
 
 class BandReader:
@@ -42,15 +40,15 @@ class BandReader:
     """
 
     def __init__(self, reading: FlatReading, bands: Sequence[tuple[_Voxel, Volume]], *, chunks: Volume) -> None:
-        self._reading = reading
-        _, block = bands[0]
-        self._kernel, self._unit = _kernel(len(block), block.itemsize), np.empty(0, f"u{block.itemsize}")
-        self._rows = rows_of(chunks, len(block))
+        self._reading, self._bands = reading, [voxels for _, voxels in bands]
+        self._chunks = (chunks.dtype, chunks.shape, chunks.strides)
+        self._voxel = (len(self._bands[0]), self._bands[0].itemsize)
         self._plans = np.array([plan_deinterleaving(chunks, voxels, start) for start, voxels in bands])
         places: list[int] = []
         runs: list[tuple[int, int]] = []
         for start, voxels in bands:
             found, length = self._runs(start, voxels.shape[1:])
+            self._check(voxels, len(found) * length)
             places.extend(found)
             runs.append((len(places), length))
         self._places, self._ends = np.array(places, np.uint64), np.array(runs, np.uint64)
@@ -67,13 +65,39 @@ class BandReader:
             Where its voxels go: of the strides of those that were given before.
         first
             The first band that is read.
+
+        Raises
+        ------
+        InternalError
+            For other chunks, or a band that there is not.
         """
+        form = (chunks.dtype, chunks.shape, chunks.strides)
+        if form != self._chunks or not chunks.flags.writeable or not 0 <= first <= len(self._plans):
+            found = f"{chunks.dtype} {chunks.shape} by {chunks.strides}, band {first}"
+            raise InternalError("chunks", found=found, expected=f"{self._chunks}, of {len(self._plans)} bands")
         if self._reading.check is not None:
             self._reading.check()
         (begin, *_), _ = self._runs(tile, (1, 1, 1))
-        request = np.array((self._reading.descriptor, begin - self._begin, first), np.uint64)
         self._plans[:, _CHUNKS] = address(chunks)
-        return self._kernel(request, self._places, self._ends, self._plans, self._rows, self._unit)
+        done: int = _read_bands(
+            self._reading.descriptor,
+            begin - self._begin,
+            first,
+            self._places,
+            self._ends,
+            self._plans,
+            len(self._plans),
+            *self._voxel,
+        )
+        return done
+
+    def _check(self, voxels: Volume, nbytes: int) -> None:
+        """Refuse a band that is no room for its bytes as they are in the file: the system writes there."""
+        stored = self._reading.file.order.view(voxels)
+        is_room = stored.flags.c_contiguous and stored.flags.writeable and stored.nbytes == nbytes
+        if not (is_room and alternates(voxels)) or (len(voxels), voxels.itemsize) != self._voxel:
+            found = f"{voxels.dtype} {voxels.shape} by {voxels.strides}"
+            raise InternalError("band", found=found, expected=f"contiguous room for {nbytes} bytes, channels fastest")
 
     def _runs(self, start: _Voxel, extents: Sequence[int]) -> tuple[list[int], int]:
         """Return where the runs of a box begin in the file, and their bytes."""
@@ -89,49 +113,3 @@ def can_read_bands(cube: RawCube, reading: FlatReading) -> bool:
     file = reading.file
     is_alike = (file.shape, file.order, file.dtype) == (cube.shape, cube.order, cube.dtype)
     return is_alike and file.dtype.isnative and (cube.volume_shape[0] == 1 or cube.order.axes[-1] == "C")
-
-
-def _read(request: Any, places: Any, ends: Any, plans: Any, rows: Any, unit: Any) -> Any:
-    """Read bands and part them; return the number of the first that was not given at once, or of bands.
-
-    Parameters
-    ----------
-    request
-        The file's descriptor, what is added to places, and the first band to read.
-    places
-        Where runs begin in the file.
-    ends
-        Of each band: the run that follows its last one, and the bytes of a run.
-    plans
-        A row for each band, see `plan_deinterleaving`.
-    rows, unit
-        As a kernel of parting takes them.
-    """
-    descriptor, begin, first = int32(request[0]), request[1], request[2]
-    run = ends[first - _ONE, 0] if first else _ZERO
-    bands = uint64(len(ends))
-    for band in range(first, bands):
-        at, last, length = plans[band, _VOXELS], ends[band, 0], ends[band, 1]
-        while run < last:
-            if _pread(descriptor, at, length, int64(begin + places[run])) != int64(length):
-                return int64(band)
-            at += length
-            run += _ONE
-        deinterleave_band(plans[band], rows, unit)
-    return int64(bands)
-
-
-@cache
-def _kernel(channels: int, width: int) -> Callable[..., int]:
-    """Return what reads bands of so many channels and bytes; takes two seconds the first time on a machine."""
-    rows: Any = types.UniTuple
-    arguments: tuple[Any, ...] = (
-        NUMBERS,
-        NUMBERS,
-        TABLE,
-        TABLE,
-        rows(uint64, channels),
-        types.Array(UNITS[width], 1, "C"),
-    )
-    kernel: Callable[..., int] = compiled(*arguments, returns=int64)(_read)
-    return kernel
