@@ -4,7 +4,7 @@ A Location comes in, voxels of a box go out, in an array that is given. Read pro
 rooms import what stands here: protocol and axes (the contract), registry, handles, requests and window (opening and
 asking), generation and store (what is stored where), faults, cfpacking and foreign (what is refused, and how that is
 said), scratch, team and compiling (memory, threads and kernels, which others use too); of chunks, checksums,
-sealedparquet and storedchunks; of storage, file, locality and traversal; of pasting, intrinsics, kernels and
+sealedparquet and storedchunks; of storage, file, locality and traversal; of pasting, kernels and
 pasteplan. A box passes flat, hdf5 or zarr (where its bytes lie), storage or remote (which bring them), chunks, decode
 and pasting.
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from voxload.geometry import Box
 from voxload.readers.pasting import kernels, pasteplan
-from voxload.readers.pasting.intrinsics import LINE
+from voxload.readers.pasting.kernels import LINE
 from voxload.readers.pasting.pasteplan import ChunkShape, Wanted, plan_parts
 
 

@@ -23,7 +23,7 @@ from voxload.convert.plan.tiles import Cut, Tiling, parts_of
 from voxload.convert.sources.binary.flat import FlatReading
 from voxload.convert.sources.protocol import RawCube, ReadInto, volume_view
 from voxload.geometry import Box
-from voxload.readers.pasting.intrinsics import LINE
+from voxload.readers.pasting.kernels import LINE
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import address
 
