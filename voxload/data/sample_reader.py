@@ -81,11 +81,7 @@ class SampleReader:
         vectors = {} if self._augment is None else self._augment.vectors
         for field, location, volume in zip(self._fields, sample.locations, volumes, strict=True):
             with self._handles.lease(location) as reader:
-                if self._augment is None:
-                    read_block(reader, box, volume, boundary=self._boundary)
-                    total += block_cost(reader, box, boundary=self._boundary)
-                else:
-                    total += read_placed(reader, box, volume, placement=placement, boundary=self._boundary)
+                total += read_placed(reader, box, volume, placement=placement, boundary=self._boundary)
             if field in vectors:
                 try:
                     check_vector(field, vectors[field], count=len(volume), dtype=volume.dtype)
