@@ -3,7 +3,7 @@
 A Location comes in, voxels of a box go out, in an array that is given. Read protocol first, then registry. Other
 rooms import what stands here: protocol and axes (the contract), registry, handles, requests and window (opening and
 asking), generation and store (what is stored where), faults, cfpacking and foreign (what is refused, and how that is
-said), scratch, team and compiling (memory, threads and kernels, which others use too); of chunks, checksums,
+said), scratch and team (memory and threads, which others use too); of chunks, checksums,
 sealedparquet and storedchunks; of storage, file, locality and traversal; of pasting, kernels and
 pasteplan. A box passes flat, hdf5 or zarr (where its bytes lie), storage or remote (which bring them), chunks, decode
 and pasting.
@@ -19,7 +19,6 @@ from voxload.readers.chunks.chunkcache import ChunkCache as ChunkCache
 from voxload.readers.chunks.chunkcache import chunk_cache as chunk_cache
 from voxload.readers.chunks.chunkcache import set_chunk_cache as set_chunk_cache
 from voxload.readers.handles import Handles as Handles
-from voxload.readers.pasting.paster import warm as warm
 from voxload.readers.protocol import Format as Format
 from voxload.readers.protocol import Location as Location
 from voxload.readers.protocol import Missing as Missing

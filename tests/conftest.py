@@ -24,7 +24,6 @@ import torch
 import zarr.core.sync
 from hypothesis import HealthCheck, settings
 
-import voxload.readers  # noqa: F401 - compiles its kernels once in a fresh clone, before workers begin that all need them
 from tests.support import devices, processes
 from tests.support.examples import IS_THOROUGH, choose_few, draw_few
 from tests.support.leftovers import Snapshot, open_what_lasts

@@ -131,6 +131,11 @@ def numbers_of(start: Place, stop: Place, view: Volume, shape: ChunkShape) -> li
     order = sorted(range(AXES), key=lambda axis: -steps[axis] if axis >= pad else -(2**64))
     origin = address(view)
     last = order[-1]
+    # Before it stands the axis that is contiguous in the source: of interleaved channels each line is read once.
+    nearest = min(order[pad:], key=lambda axis: shape.strides[axis - pad])
+    if nearest != last:
+        order.remove(nearest)
+        order.insert(-1, nearest)
     is_streamed = (
         view.nbytes >= _STREAMED_BYTES
         and origin % LINE == 0

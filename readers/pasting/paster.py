@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from voxload.core.library import function
 from voxload.errors import UsageError
 from voxload.readers.pasting.kernels import Table, check_span, paste, paste_mapped
 from voxload.readers.pasting.pasteplan import ChunkShape
-from voxload.readers.protocol import CASTS, VolumeInfo
+from voxload.readers.protocol import CASTS
 from voxload.readers.scratch import Bytes
 
 KINDS: dict[np.dtype[Any], int] = dict(zip(CASTS, range(3), strict=True))
@@ -94,14 +93,3 @@ def paster(shape: ChunkShape, target: np.dtype[Any]) -> Paster:
         expected = f"{shape.dtype}, or {', '.join(str(dtype) for dtype in CASTS)}"
         raise UsageError("view", found=str(target), expected=expected)
     return Caster(shape.dtype, target, is_swapped=shape.is_swapped and shape.itemsize > 1)
-
-
-def warm(info: VolumeInfo, target: npt.DTypeLike) -> None:
-    """Check that a volume can be read as `target`, before its first read.
-
-    Raises
-    ------
-    UsageError
-        When `target` is neither the stored type nor one of the protocol's `CASTS`.
-    """
-    paster(ChunkShape.of(info.shape, info.dtype), np.dtype(target))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import voxload
+from tests.support.settled import settle
 
 SAMPLES = 11
 
@@ -24,6 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             cube = rng.integers(0, 900, (8, 8, 8, 4)).astype("<i2")
             file.create_dataset("full", data=cube, chunks=(4, 4, 4, 4), compression="gzip", shuffle=True)
             file["unitPar"] = rng.uniform(-1, 1, 2)
+    settle(path)  # what was written a moment ago is not kept: another write might not show yet
     return path
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.support.rangeserver import RangeServer, serving
-from voxload.readers import Location, open_reader, set_chunk_cache, warm
+from voxload.readers import set_chunk_cache
 from voxload.readers.remote import store
 from voxload.readers.remote.retries import RetryPolicy
 
@@ -34,13 +31,3 @@ def chunk_cache_off() -> Iterator[None]:
     """Leave no cache behind."""
     yield
     set_chunk_cache(0)
-
-
-@pytest.fixture(scope="session")
-def casts(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Compile the casts of 16-bit integers in one process of tests: in a fresh clone each took seconds for the same."""
-    path = tmp_path_factory.mktemp("casts") / "x.npy"
-    np.save(path, np.zeros((2, 2, 2), "<i2"))
-    with Path(__file__).open() as lock, closing(open_reader(Location(str(path)))) as reader:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file is closed
-        warm(reader.describe(), np.float32)

@@ -156,6 +156,47 @@ INLINE void paste_lines(const struct row *row, const uint8_t *start, uint64_t wi
     settle();
 }
 
+typedef uint16_t __attribute__((aligned(1), may_alias)) any16;
+typedef uint32_t __attribute__((aligned(1), may_alias)) any32;
+typedef uint64_t __attribute__((aligned(1), may_alias)) any64;
+
+/* Elements that lie so many bytes apart into a run. Where compilers know the stride, they take vectors apart. */
+#define PICK(type, stride)                                                                                             \
+    for (uint64_t place = 0; place < count; place++)                                                                   \
+        ((type *)to)[place] = *(const type *)(at + place * (stride));                                                  \
+    return;
+
+/* Vectors put together out of single elements are slower than these: the asm, which does nothing, forbids them. */
+#define PICK_ONE(type)                                                                                                 \
+    _Pragma("GCC unroll 4") for (uint64_t place = 0; place < count; place++, at += stride) {                           \
+        uint64_t one = *(const type *)at;                                                                              \
+        __asm__("" : "+r"(one));                                                                                       \
+        ((type *)to)[place] = (type)one;                                                                               \
+    }                                                                                                                  \
+    return;
+
+INLINE void pick_run(uint8_t *restrict to, const uint8_t *restrict at, uint64_t stride, uint64_t count, uint64_t width)
+{
+    switch (width << 8 | (stride <= 16 ? stride : 0)) {
+    case 1 << 8 | 2: PICK(uint8_t, 2)
+    case 1 << 8 | 3: PICK(uint8_t, 3)
+    case 1 << 8 | 4: PICK(uint8_t, 4)
+    case 2 << 8 | 4: PICK(any16, 4)
+    case 2 << 8 | 6: PICK(any16, 6)
+    case 2 << 8 | 8: PICK(any16, 8)
+    case 4 << 8 | 8: PICK(any32, 8)
+    case 4 << 8 | 12: PICK(any32, 12)
+    case 4 << 8 | 16: PICK(any32, 16)
+    case 8 << 8 | 16: PICK(any64, 16)
+    }
+    switch (width) {
+    case 1: PICK_ONE(uint8_t)
+    case 2: PICK_ONE(any16)
+    case 4: PICK_ONE(any32)
+    default: PICK_ONE(any64)
+    }
+}
+
 INLINE void paste_elements(const struct row *row, const uint8_t *start, uint64_t width)
 {
     for (uint64_t a = 0; a < row->extent[0]; a++)
@@ -163,8 +204,11 @@ INLINE void paste_elements(const struct row *row, const uint8_t *start, uint64_t
             for (uint64_t c = 0; c < row->extent[2]; c++) {
                 const uint8_t *at = start + a * row->source[0] + b * row->source[1] + c * row->source[2];
                 uint8_t *to = (uint8_t *)(uintptr_t)(row->to + a * row->target[0] + b * row->target[1] + c * row->target[2]);
-                for (uint64_t d = 0; d < row->extent[3]; d++)
-                    copy_element(to + d * row->target[3], at + d * row->source[3], width);
+                if (row->target[3] == width)
+                    pick_run(to, at, row->source[3], row->extent[3], width);
+                else
+                    for (uint64_t d = 0; d < row->extent[3]; d++)
+                        copy_element(to + d * row->target[3], at + d * row->source[3], width);
             }
 }
 

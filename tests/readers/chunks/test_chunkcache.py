@@ -22,7 +22,7 @@ from voxload.readers.decode.codecs import DEFLATE, Crc32c, Fletcher32, Pipeline,
 from voxload.readers.pasting.pasteplan import ChunkShape
 from voxload.readers.scratch import Bytes
 
-pytestmark = pytest.mark.usefixtures("casts", "chunk_cache_off")
+pytestmark = pytest.mark.usefixtures("chunk_cache_off")
 
 
 @pytest.mark.long

@@ -41,7 +41,7 @@ from voxload.readers.pasting.pasteplan import Place, Wanted
 from voxload.readers.scratch import Bytes
 from voxload.readers.team import default_threads, set_threads
 
-pytestmark = pytest.mark.usefixtures("casts", "chunk_cache_off")
+pytestmark = pytest.mark.usefixtures("chunk_cache_off")
 
 WAIT = 60
 

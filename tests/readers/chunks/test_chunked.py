@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from tests.support import processes
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
-from voxload.readers import Location, open_reader, warm
+from voxload.readers import Location, open_reader
 from voxload.readers.chunks import chunked
 from voxload.readers.chunks.chunked import ChunkedVolume, Fetched, Mapped
 from voxload.readers.decode.codecs import DEFLATE, ZSTD, Crc32c, Fletcher32, Pipeline
@@ -32,8 +32,6 @@ from voxload.readers.pasting import kernels
 from voxload.readers.pasting.pasteplan import ChunkShape, Wanted, fits, plan_parts
 from voxload.readers.storage.file import FileBytes
 from voxload.readers.team import Team, default_threads, set_threads, team
-
-pytestmark = pytest.mark.usefixtures("casts")
 
 DTYPES = ("<i1", "<u2", ">i2", "<f4", ">f4", "<f8", ">u8")
 
@@ -325,14 +323,13 @@ def test_file_ranges_are_checked(tmp_path: Path) -> None:
 
 
 def test_a_type_that_nothing_is_read_as_is_refused_before_the_first_read(tmp_path: Path) -> None:
-    """`warm` takes what voxels can be read as, and names it where it does not."""
+    """The error names what voxels can be read as."""
     values = np.arange(60, dtype="<i2").reshape(3, 4, 5)
     np.save(tmp_path / "x.npy", values)
     reader = open_reader(Location(str(tmp_path / "x.npy")))
-    warm(reader.describe(), np.float32)
     out = np.zeros((1, 3, 4, 5), np.float32)
     reader.read_into(Box.whole((3, 4, 5)), out)
     assert np.array_equal(out[0], values.astype(np.float32))
     with pytest.raises(UsageError, match="expected int16, or float32"):
-        warm(reader.describe(), np.float64)
+        reader.read_into(Box.whole((3, 4, 5)), np.zeros((1, 3, 4, 5)))
     reader.close()
