@@ -17,7 +17,10 @@ from voxload.errors import DataError
 from voxload.readers.chunks.checksums import Checksums
 from voxload.readers.chunks.nativesources import Source
 from voxload.readers.decode import codecs, libraries
+from voxload.readers.decode.bitpacking import NBit, ScaleOffset
 from voxload.readers.decode.bitshuffle import Bitshuffle
+from voxload.readers.decode.blosc2 import Blosc2
+from voxload.readers.decode.szip import Szip
 from voxload.readers.knownreads import KnownReads, base_of, key_of
 from voxload.readers.pasting.kernels import AXES, LINE
 from voxload.readers.pasting.pasteplan import ChunkShape, Place, Wanted, fits, numbers_of
@@ -36,10 +39,13 @@ _TO, _MAY_STREAM = 12, 17
 _MOST_STEPS = 8
 _FILTERS = {
     codecs.DEFLATE: 0, codecs.GZIP: 1, codecs.ZSTD: 2, codecs.LZ4_HDF5: 3, codecs.LZ4_NUMCODECS: 4, codecs.BLOSC: 5,
-    codecs.LZF: 6, codecs.Fletcher32(): 8, codecs.Crc32c(): 9,
+    codecs.LZF: 6, codecs.Fletcher32(): 8, codecs.Crc32c(): 9, codecs.BZIP2: 11,
 }  # fmt: skip
 """Numbers of ``enum filter``."""
-_BITSHUFFLE = 7
+_BITSHUFFLE, _SZIP, _BLOSC2, _NBIT, _SCALE_OFFSET = 7, 10, 12, 13, 14
+_STEP = 8
+"""Numbers of ``struct step``."""
+_IS_BIG, _HAS_FILL, _IS_IDLE, _IS_FLOAT = 1, 2, 4, 8
 _MOST_LEFT = 4096
 """Chunks that are told of by number; of more, all are done the careful way."""
 _MOST_CELLS = 2**62
@@ -84,7 +90,8 @@ class NativeVolume:
         checksums
             What chunks are compared with; None where nothing is recorded.
         """
-        steps = _steps_of(pipeline)
+        owned: list[npt.NDArray[Any]] = []
+        steps = _steps_of(pipeline, owned)
         if steps is None or prod(shape.extents) * shape.itemsize != pipeline.nbytes or prod(grid) > _MOST_CELLS:
             return None
         libraries.load()
@@ -95,7 +102,7 @@ class NativeVolume:
         strides = [stride * shape.itemsize for stride in shape.strides]
         numbers = [
             *(1,) * pad, *shape.extents, *(0,) * pad, *strides, *(1,) * pad, *grid,
-            *steps, *(0,) * (4 * _MOST_STEPS - len(steps)),
+            *steps, *(0,) * (_STEP * _MOST_STEPS - len(steps)),
             len(pipeline.steps), pipeline.shift, pipeline.nbytes, pipeline.is_shuffled,
             shape.itemsize, shape.is_swapped and shape.itemsize > 1,
             *([address(one) for one in sums] or (0, 0)),
@@ -104,7 +111,7 @@ class NativeVolume:
             *source.numbers(),
         ]  # fmt: skip
         made = np.array(numbers, np.int64)
-        return cls(made, (source, *sums), shape, grid) if _can_read(made) else None
+        return cls(made, (source, *sums, *owned), shape, grid) if _can_read(made) else None
 
 
 _pipelines: dict[codecs.Pipeline, int] = {}
@@ -117,17 +124,40 @@ def _number_of(pipeline: codecs.Pipeline) -> int:
         return _pipelines.setdefault(pipeline, len(_pipelines) + 1)
 
 
-def _steps_of(pipeline: codecs.Pipeline) -> list[int] | None:
-    """Return a pipeline's steps as numbers; None where the core does not know one."""
-    steps: list[int] = []
+def _steps_of(pipeline: codecs.Pipeline, owned: list[npt.NDArray[Any]]) -> list[int] | None:
+    """Return a pipeline's steps as numbers, some of which are addresses of arrays that join the `owned` ones.
+
+    None where the core does not know a step.
+    """
+    numbers: list[int] = []
     for step in pipeline.steps:
-        if isinstance(step, Bitshuffle):
-            steps += [_BITSHUFFLE, step.itemsize, step.block, int(step.compressor)]
-        elif step in _FILTERS:
-            steps += [_FILTERS[step], 0, 0, 0]
-        else:
+        known = _numbers_of(step, owned)
+        if known is None:
             return None
-    return steps if len(pipeline.steps) <= _MOST_STEPS else None
+        numbers += [*known, *(0,) * (_STEP - len(known))]
+    return numbers if len(pipeline.steps) <= _MOST_STEPS else None
+
+
+def _numbers_of(step: codecs.Step, owned: list[npt.NDArray[Any]]) -> tuple[int, ...] | None:
+    """Return ``struct step``, of which zeros at the end are left out."""
+    match step:
+        case Bitshuffle():
+            return _BITSHUFFLE, step.itemsize, step.block, int(step.compressor)
+        case Szip():
+            return _SZIP, step.itemsize, step.block, step.line, step.options
+        case Blosc2():
+            if step.extents is None:
+                return (_BLOSC2,)
+            owned.append(np.array(step.extents, np.uint64))
+            return _BLOSC2, 0, len(step.extents), 0, address(owned[-1])
+        case NBit():
+            return _NBIT, step.itemsize, step.precision, step.offset, 0, _IS_BIG * step.is_big
+        case ScaleOffset():
+            flags = _IS_BIG * step.is_big | _HAS_FILL * (step.fill is not None) | _IS_IDLE * step.is_idle
+            scale = int(np.float64(step.scale).view(np.int64))
+            fill = int(np.uint64(step.fill or 0).view(np.int64))
+            return _SCALE_OFFSET, step.itemsize, 0, 0, 0, flags | _IS_FLOAT * (step.kind == "f"), fill, scale
+    return (_FILTERS[step],) if step in _FILTERS else None
 
 
 Hold = Callable[[Sequence[Place]], AbstractContextManager[bool]]

@@ -25,6 +25,13 @@ _PLACES: tuple[tuple[str, str], ...] = (
     ("libblosc", "blosc_getitem"),
     ("_bitshuffle", "bshuf_bitunshuffle"),
     ("_lzf", "lzf_decompress"),
+    ("libsz", "SZ_BufftoBuffDecompress"),
+    ("_bz2", "BZ2_bzDecompressInit"),
+    ("_bz2", "BZ2_bzDecompress"),
+    ("_bz2", "BZ2_bzDecompressEnd"),
+    ("libblosc2", "blosc2_create_dctx"),
+    ("libblosc2", "blosc2_free_ctx"),
+    ("libblosc2", "blosc2_decompress_ctx"),
 )
 """Library and function, in the order of ``struct decoders``."""
 

@@ -3,6 +3,7 @@
 
 #include "bits.h"
 #include "crc32c.h"
+#include "filters.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -47,6 +48,8 @@ void empty(struct workspace *space)
         decoders.deflate_free(space->deflate);
     if (space->zstd)
         decoders.zstd_free(space->zstd);
+    if (space->blosc2)
+        decoders.blosc2_free(space->blosc2);
     *space = (struct workspace){0};
 }
 
@@ -61,13 +64,20 @@ bool can_decode(const struct pipeline *pipeline)
         case LZ4_HDF5: case LZ4_SIZED: is_known = decoders.lz4; break;
         case BLOSC: is_known = decoders.blosc && decoders.blosc_part; break;
         case GZIP: is_known = decoders.deflate_new && decoders.deflate_free && decoders.gzip; break;
-        case CRC32C:
+        case CRC32C: is_known = true; break;
         case LZF: is_known = decoders.lzf; break;
         case BITSHUFFLE:
             is_known = decoders.unshuffle_bits && (step->inner == 0 || (step->inner == 2 && decoders.lz4) ||
                        (step->inner == 3 && decoders.zstd_new && decoders.zstd));
             break;
         case FLETCHER32: is_known = place + 1 == pipeline->count || place == 0; break;
+        case SZIP: is_known = decoders.szip && step->width && step->block && step->inner; break;
+        case BZIP2: is_known = decoders.bzip2_begin && decoders.bzip2 && decoders.bzip2_end; break;
+        case BLOSC2: is_known = decoders.blosc2_new && decoders.blosc2_free && decoders.blosc2; break;
+        case NBIT:
+        case SCALE_OFFSET:
+            is_known = step->width == 1 || step->width == 2 || step->width == 4 || step->width == 8;
+            break;
         default: break;
         }
         if (!is_known)
@@ -76,12 +86,13 @@ bool can_decode(const struct pipeline *pipeline)
     return true;
 }
 
-static bool undo_zlib(struct workspace *space, const uint8_t *data, size_t size, uint8_t *out, size_t wanted)
+/* Decode at most `most` bytes; SIZE_MAX where data are not as they should be. */
+static size_t undo_zlib(struct workspace *space, const uint8_t *data, size_t size, uint8_t *out, size_t most)
 {
     if (!space->deflate && !(space->deflate = decoders.deflate_new()))
-        return false;
+        return SIZE_MAX;
     size_t got;
-    return decoders.zlib(space->deflate, data, size, out, wanted, &got) == 0 && got == wanted;
+    return decoders.zlib(space->deflate, data, size, out, most, &got) == 0 ? got : SIZE_MAX;
 }
 
 /* Members in a row decode to what they decode to in turn; zeros may pad the end. Source: RFC 1952, section 2.2. */
@@ -103,12 +114,13 @@ static bool undo_gzip(struct workspace *space, const uint8_t *data, size_t size,
     return done == wanted;
 }
 
-static bool undo_zstd(struct workspace *space, const uint8_t *data, size_t size, uint8_t *out, size_t wanted)
+/* Likewise. */
+static size_t undo_zstd(struct workspace *space, const uint8_t *data, size_t size, uint8_t *out, size_t most)
 {
     if (!space->zstd && !(space->zstd = decoders.zstd_new()))
-        return false;
-    const size_t got = decoders.zstd(space->zstd, out, wanted, data, size);
-    return !decoders.zstd_is_error(got) && got == wanted;
+        return SIZE_MAX;
+    const size_t got = decoders.zstd(space->zstd, out, most, data, size);
+    return decoders.zstd_is_error(got) ? SIZE_MAX : got;
 }
 
 static bool undo_lz4(const uint8_t *data, size_t size, uint8_t *out, size_t wanted)
@@ -194,7 +206,7 @@ static bool undo_bitshuffle(struct workspace *space, const struct step *step, co
         if (stored > size - at)
             return false;
         if (!(step->inner == 2 ? undo_lz4(data + at, stored, planes + done, length)
-                               : undo_zstd(space, data + at, stored, planes + done, length)))
+                               : undo_zstd(space, data + at, stored, planes + done, length) == length))
             return false;
         at += stored;
         done += length;
@@ -231,6 +243,65 @@ static uint32_t fletcher32(const uint8_t *data, size_t size)
     return high << 16 | low;
 }
 
+/* Bytes that a step was given. */
+struct extent {
+    size_t most; /* 0 where they cannot be told */
+    bool is_known;
+};
+
+/* What a compressor made of others' bytes has no size that is known: of few is it known how long it is at most. */
+static struct extent extent_below(const struct pipeline *pipeline, uint64_t place, uint32_t mask)
+{
+    struct extent found = {pipeline->nbytes, true};
+    for (uint64_t earlier = 0; earlier < place; earlier++) {
+        const struct step *step = &pipeline->steps[earlier];
+        if (mask >> (earlier + pipeline->shift) & 1)
+            continue;
+        switch (found.is_known ? step->filter : FILTERS) {
+        case FLETCHER32:
+        case CRC32C: found.most += 4; break;
+        case NBIT: found.most = nbit_bytes(step, found.most); break;
+        case SCALE_OFFSET:
+            if (!(step->flags & IS_IDLE))
+                found = (struct extent){most_scale_offset_bytes(found.most), false};
+            break;
+        default: return (struct extent){0};
+        }
+    }
+    return found;
+}
+
+/* Undo one compressor; return how many bytes there are, or SIZE_MAX. */
+static size_t undo(const struct step *step, struct workspace *space, const uint8_t *data, size_t size, uint8_t *out,
+                   struct extent extent, struct span span)
+{
+    const size_t wanted = extent.most;
+    bool is_right = false;
+    if (step->filter == ZLIB)
+        return undo_zlib(space, data, size, out, wanted);
+    if (step->filter == ZSTD)
+        return undo_zstd(space, data, size, out, wanted);
+    if (!extent.is_known)
+        return SIZE_MAX; /* the careful way */
+    switch (step->filter) {
+    case LZ4_HDF5: is_right = undo_lz4_hdf5(data, size, out, wanted); break;
+    case LZ4_SIZED: is_right = size >= 4 && little32(data) == wanted && undo_lz4(data + 4, size - 4, out, wanted); break;
+    case BLOSC: is_right = undo_blosc(data, size, out, wanted, span); break;
+    case GZIP: is_right = undo_gzip(space, data, size, out, wanted); break;
+    case LZF:
+        is_right = size <= UINT_MAX && wanted <= UINT_MAX &&
+                   decoders.lzf(data, (unsigned)size, out, (unsigned)wanted) == wanted;
+        break;
+    case BITSHUFFLE: is_right = undo_bitshuffle(space, step, data, size, out, wanted); break;
+    case SZIP: is_right = undo_szip(space, step, data, size, out, wanted); break;
+    case BZIP2: is_right = undo_bzip2(data, size, out, wanted); break;
+    case BLOSC2: is_right = undo_blosc2(space, step, data, size, out, wanted); break;
+    case NBIT: is_right = undo_nbit(step, data, size, out, wanted); break;
+    default: is_right = undo_scale_offset(step, data, size, out, wanted);
+    }
+    return is_right ? wanted : SIZE_MAX;
+}
+
 const uint8_t *decode(const struct pipeline *pipeline, struct workspace *space, const uint8_t *data, size_t size,
                       uint32_t mask, struct span span, bool *is_shuffled)
 {
@@ -252,42 +323,18 @@ const uint8_t *decode(const struct pipeline *pipeline, struct workspace *space, 
             size -= 4;
             continue;
         }
-        bool is_whole = *is_shuffled || place; /* what is wanted of it is the whole */
-        size_t wanted = pipeline->nbytes; /* and four bytes for each checksum that was written before */
-        for (uint64_t earlier = 0; earlier < place; earlier++) {
-            if (mask >> (earlier + pipeline->shift) & 1)
-                continue;
-            if (pipeline->steps[earlier].filter != FLETCHER32 && pipeline->steps[earlier].filter != CRC32C)
-                return NULL; /* what a compressor made of another's bytes has no size that is known: the careful way */
-            wanted += 4;
-        }
-        if (wanted / MOST_RATIO > size)
+        const struct extent wanted = extent_below(pipeline, place, mask);
+        if (!wanted.most || wanted.most / MOST_RATIO > size)
             return NULL; /* no stream of so few bytes can be so long: memory is taken for what data can be */
-        uint8_t *out = room(space, next, wanted);
+        uint8_t *out = room(space, next, wanted.most);
         next = next == ONE ? OTHER : ONE;
-        bool is_right = false;
-        if (out)
-            switch (step->filter) {
-            case ZLIB: is_right = undo_zlib(space, data, size, out, wanted); break;
-            case ZSTD: is_right = undo_zstd(space, data, size, out, wanted); break;
-            case LZ4_HDF5: is_right = undo_lz4_hdf5(data, size, out, wanted); break;
-            case LZ4_SIZED:
-                is_right = size >= 4 && little32(data) == wanted && undo_lz4(data + 4, size - 4, out, wanted);
-                break;
-            case BLOSC:
-                is_right = undo_blosc(data, size, out, wanted, is_whole ? (struct span){0, wanted} : span);
-                break;
-            case GZIP: is_right = undo_gzip(space, data, size, out, wanted); break;
-            case LZF:
-                is_right = size <= UINT_MAX && wanted <= UINT_MAX &&
-                           decoders.lzf(data, (unsigned)size, out, (unsigned)wanted) == wanted;
-                break;
-            default: is_right = undo_bitshuffle(space, step, data, size, out, wanted);
-            }
-        if (!is_right)
+        if (!out)
+            return NULL;
+        const bool is_part = !*is_shuffled && !place && wanted.is_known;
+        size = undo(step, space, data, size, out, wanted, is_part ? span : (struct span){0, wanted.most});
+        if (size == SIZE_MAX || (wanted.is_known && size != wanted.most))
             return NULL;
         data = out;
-        size = wanted;
     }
     return size == pipeline->nbytes ? data : NULL;
 }

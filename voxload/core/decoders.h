@@ -6,6 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* How a blosc2 context decodes, as blosc2.h declares it; newer libraries have more at the end, which zeros stand for. */
+struct blosc2_parameters {
+    int threads;
+    void *super_chunk, *filter, *filter_parameters;
+    int64_t more[4];
+};
+
 /* As the libraries declare them; NULL where a library was not found. */
 struct decoders {
     void *(*deflate_new)(void);
@@ -21,16 +28,31 @@ struct decoders {
     int (*blosc_part)(const void *, int, int, void *);
     int64_t (*unshuffle_bits)(const void *, void *, size_t, size_t, size_t);
     unsigned (*lzf)(const void *, unsigned, void *, unsigned);
+    int (*szip)(void *, size_t *, const void *, size_t, void *);
+    int (*bzip2_begin)(void *, int, int);
+    int (*bzip2)(void *);
+    int (*bzip2_end)(void *);
+    void *(*blosc2_new)(struct blosc2_parameters);
+    void (*blosc2_free)(void *);
+    int (*blosc2)(void *, const void *, int32_t, void *, int32_t);
 };
 enum { DECODERS = sizeof(struct decoders) / sizeof(void *) };
 extern struct decoders decoders;
 
 /* One filter that changes the bytes of a chunk. */
-enum filter { ZLIB, GZIP, ZSTD, LZ4_HDF5, LZ4_SIZED, BLOSC, LZF, BITSHUFFLE, FLETCHER32, CRC32C, FILTERS };
+enum filter {
+    ZLIB, GZIP, ZSTD, LZ4_HDF5, LZ4_SIZED, BLOSC, LZF, BITSHUFFLE, FLETCHER32, CRC32C, SZIP, BZIP2, BLOSC2, NBIT,
+    SCALE_OFFSET, FILTERS
+};
 struct step {
     uint64_t filter;
-    uint64_t width, block, inner; /* of BITSHUFFLE: bytes of an element, elements of a block, its compressor */
+    uint64_t width;   /* bytes of an element */
+    uint64_t block;   /* BITSHUFFLE, SZIP: elements of a block; NBIT: bits that are used; BLOSC2: axes of a chunk */
+    uint64_t inner;   /* BITSHUFFLE: its compressor; SZIP: elements of a line; NBIT: place of the lowest bit */
+    uint64_t options; /* SZIP: as it was given them; BLOSC2: address of the extents of a chunk, or 0 */
+    uint64_t flags, fill, scale; /* NBIT, SCALE_OFFSET; the scale is a double */
 };
+enum { IS_BIG = 1, HAS_FILL = 2, IS_IDLE = 4, IS_FLOAT = 8 };
 enum { MOST_STEPS = 8 };
 
 /* How the chunks of a volume are stored: steps in the order of writing. */
@@ -48,7 +70,7 @@ bool can_decode(const struct pipeline *pipeline);
 struct workspace {
     uint8_t *buffers[4];
     size_t sizes[4];
-    void *deflate, *zstd;
+    void *deflate, *zstd, *blosc2;
 };
 enum { STORED, ONE, OTHER, PLANES };
 

@@ -1,0 +1,140 @@
+/* HDF5's filters that store so many bits of each number in a row. Sources: HDF5 2.0, H5Znbit.c and H5Zscaleoffset.c. */
+#include "filters.h"
+
+#include "bits.h"
+
+#include <string.h>
+
+/* As HDF5 makes it: one byte more than whole ones. */
+static size_t packed_bytes(size_t count, uint64_t bits)
+{
+    return count / 8 * bits + count % 8 * bits / 8 + 1;
+}
+
+size_t nbit_bytes(const struct step *step, size_t size)
+{
+    return step->block ? packed_bytes(size / step->width, step->block) : size;
+}
+
+enum { SCALE_HEADER = 21 };
+
+size_t most_scale_offset_bytes(size_t size)
+{
+    return SCALE_HEADER + size + 1;
+}
+
+static void swap_numbers(uint8_t *numbers, uint64_t width, size_t count)
+{
+    for (size_t index = 0; index < count; index++)
+        for (uint64_t low = 0; low < width / 2; low++) {
+            uint8_t *number = numbers + index * width, byte = number[low];
+            number[low] = number[width - 1 - low];
+            number[width - 1 - low] = byte;
+        }
+}
+
+#define SHIFT(type)                                                                                                    \
+    for (size_t index = 0; index < count; index++)                                                                     \
+        ((type *)out)[index] = (type)((uint64_t)((type *)out)[index] << step->inner);
+
+/* The used bits of all elements in a row; `block` is how many an element has, `inner` the place of the lowest. */
+bool undo_nbit(const struct step *step, const uint8_t *data, size_t size, uint8_t *out, size_t wanted)
+{
+    const size_t count = wanted / step->width;
+    if (wanted % step->width || size != nbit_bytes(step, wanted))
+        return false;
+    if (!step->block) {
+        memcpy(out, data, wanted);
+        return true;
+    }
+    unpack_bits(data, (unsigned)step->block, 0, NULL, out, step->width, count);
+    if (step->inner)
+        switch (step->width) {
+        case 1: SHIFT(uint8_t) break;
+        case 2: SHIFT(uint16_t) break;
+        case 4: SHIFT(uint32_t) break;
+        default: SHIFT(uint64_t)
+        }
+    if (step->flags & IS_BIG)
+        swap_numbers(out, step->width, count);
+    return true;
+}
+
+/* As the library does it, in the arithmetic of the type: differences are signed integers there. */
+#define FLOATS(number, whole, bits_of)                                                                                 \
+    {                                                                                                                  \
+        number least, factor = (number)scale;                                                                          \
+        memcpy(&least, &low, sizeof least);                                                                            \
+        for (size_t index = 0; index < count; index++) {                                                               \
+            const bits_of difference = ((bits_of *)out)[index];                                                        \
+            if (has_fill && difference == largest) {                                                                   \
+                ((bits_of *)out)[index] = (bits_of)step->fill;                                                         \
+                continue;                                                                                              \
+            }                                                                                                          \
+            number value = (number)(whole)difference;                                                                  \
+            value = value / factor;                                                                                    \
+            value = value + least;                                                                                     \
+            memcpy((bits_of *)out + index, &value, sizeof value);                                                      \
+        }                                                                                                              \
+    }
+
+static void undo_floats(const struct step *step, uint64_t least, uint64_t bits, uint8_t *out, size_t count)
+{
+    const bool has_fill = step->flags & HAS_FILL;
+    const uint64_t largest = ((uint64_t)1 << bits) - 1;
+    double scale;
+    memcpy(&scale, &step->scale, sizeof scale);
+    if (step->width == 4) {
+        const uint32_t low = (uint32_t)least;
+        FLOATS(float, int32_t, uint32_t)
+    } else {
+        const uint64_t low = least;
+        FLOATS(double, int64_t, uint64_t)
+    }
+}
+
+/* Bits of a difference in four bytes, the bytes of the least value in one, that value in eight, eight of padding, then
+   the differences from it. The largest difference stands for the fill value. */
+bool undo_scale_offset(const struct step *step, const uint8_t *data, size_t size, uint8_t *out, size_t wanted)
+{
+    const uint64_t width = step->width, all = 8 * width;
+    const size_t count = wanted / width;
+    if (wanted % width)
+        return false;
+    if (step->flags & IS_IDLE) {
+        if (size != wanted)
+            return false;
+        memcpy(out, data, wanted);
+        return true;
+    }
+    if (size < SCALE_HEADER || data[4] != 8)
+        return false;
+    uint64_t bits = 0, least = 0;
+    for (int byte = 3; byte >= 0; byte--)
+        bits = bits << 8 | data[byte];
+    for (int byte = 12; byte >= 5; byte--)
+        least = least << 8 | data[byte];
+    const uint8_t *body = data + SCALE_HEADER;
+    size -= SCALE_HEADER;
+    if (bits > all || size != (bits == all ? wanted : bits ? packed_bytes(count, bits) : 1))
+        return false;
+    const uint64_t *fill = step->flags & HAS_FILL ? &step->fill : NULL;
+    if (bits == all) {
+        memcpy(out, body, wanted); /* in this machine's order, from which they are turned */
+    } else if (step->flags & IS_FLOAT) {
+        if (bits)
+            unpack_bits(body, (unsigned)bits, 0, NULL, out, width, count);
+        else
+            memset(out, 0, wanted);
+        undo_floats(step, least, bits, out, count);
+    } else if (bits) {
+        unpack_bits(body, (unsigned)bits, least, fill, out, width, count);
+    } else {
+        const uint64_t value = fill ? *fill : least;
+        for (size_t index = 0; index < count; index++)
+            memcpy(out + index * width, &value, width); /* its lowest bytes, on a little-endian machine */
+    }
+    if (step->flags & IS_BIG)
+        swap_numbers(out, width, count);
+    return true;
+}
