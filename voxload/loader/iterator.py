@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 import torch
+from torch.autograd import _profiler_enabled
 from torch.utils.data.dataloader import (
     _BaseDataLoaderIter,
     _MultiProcessingDataLoaderIter,
@@ -71,6 +72,14 @@ class VolumeIterator(_BaseDataLoaderIter):
         self._reader.begin()
         super()._reset(loader, first_iter)
         self._begin()
+
+    def __next__(self) -> Any:
+        """Return the next batch. torch marks each in profiles, which takes as long as all else: only while one records."""
+        if _profiler_enabled() or self._sampler_iter is None:
+            return super().__next__()
+        data = self._next_data()
+        self._num_yielded += 1
+        return data
 
     def _next_data(self) -> Any:
         """Return the next batch, checked against the other ranks of the group."""
