@@ -12,7 +12,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=l
 
 .PHONY: demo test test-long unit lint wheel gpu clean
 
-$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard voxload/core/*.[ch])
+$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard voxload/core/*.[ch] voxload/core/*/*.[ch])
 	$(PYTHON) -m venv --upgrade-deps $(VENV)
 	$(BIN)/python $(INSTALL) --editable ".[dev]"
 	touch $@

@@ -20,8 +20,9 @@ setup(
     ext_modules=[
         Extension(
             "voxload.core._core",
-            sorted(map(str, SOURCES.glob("*.c"))),
-            depends=sorted(map(str, SOURCES.glob("*.h"))),
+            sorted(map(str, SOURCES.rglob("*.c"))),
+            depends=sorted(map(str, SOURCES.rglob("*.h"))),
+            include_dirs=[str(SOURCES)],
             py_limited_api=True,
             extra_compile_args=[
                 "-std=c11",

@@ -42,10 +42,10 @@ _FILTERS = {
     codecs.LZF: 6, codecs.Fletcher32(): 8, codecs.Crc32c(): 9, codecs.BZIP2: 11,
 }  # fmt: skip
 """Numbers of ``enum filter``."""
-_BITSHUFFLE, _SZIP, _BLOSC2, _NBIT, _SCALE_OFFSET = 7, 10, 12, 13, 14
+_BITSHUFFLE, _SZIP, _BLOSC2, _SCALE_OFFSET, _SHUFFLE, _IDLE = 7, 10, 12, 13, 14, 15
 _STEP = 8
 """Numbers of ``struct step``."""
-_IS_BIG, _HAS_FILL, _IS_IDLE, _IS_FLOAT = 1, 2, 4, 8
+_IS_BIG, _HAS_FILL, _IS_FLOAT = 1, 2, 4
 _MOST_LEFT = 4096
 """Chunks that are told of by number; of more, all are done the careful way."""
 _MOST_CELLS = 2**62
@@ -150,10 +150,12 @@ def _numbers_of(step: codecs.Step, owned: list[npt.NDArray[Any]]) -> tuple[int, 
                 return (_BLOSC2,)
             owned.append(np.array(step.extents, np.uint64))
             return _BLOSC2, 0, len(step.extents), 0, address(owned[-1])
-        case NBit():
-            return _NBIT, step.itemsize, step.precision, step.offset, 0, _IS_BIG * step.is_big
+        case codecs.Unshuffle():
+            return _SHUFFLE, step.width
+        case NBit(precision=0) | ScaleOffset(is_idle=True):
+            return (_IDLE,)
         case ScaleOffset():
-            flags = _IS_BIG * step.is_big | _HAS_FILL * (step.fill is not None) | _IS_IDLE * step.is_idle
+            flags = _IS_BIG * step.is_big | _HAS_FILL * (step.fill is not None)
             scale = int(np.float64(step.scale).view(np.int64))
             fill = int(np.uint64(step.fill or 0).view(np.int64))
             return _SCALE_OFFSET, step.itemsize, 0, 0, 0, flags | _IS_FLOAT * (step.kind == "f"), fill, scale

@@ -1,7 +1,7 @@
 """File kernels: many small files, each opened, read and pasted without Python between them.
 
 What an interpreter does for a file takes as long as a quarter of a chunk's copy, and holds its lock. These functions
-of ``core/files.c`` judge nothing: a file that is not there, or not as long as it should be, is left out and
+of ``core/read/files.c`` judge nothing: a file that is not there, or not as long as it should be, is left out and
 named, and the careful way finds out why.
 """
 

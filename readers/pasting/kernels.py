@@ -1,8 +1,8 @@
 """Kernels: the one pass that takes voxels from decoded chunks to where they belong, in C.
 
 A plan is a table of uint64 with one row for each part of a chunk that is wanted somewhere; the constants below name
-its columns. All strides and places count bytes. Callers have checked every bound. ``core/paste.c`` is the code; it
-holds no interpreter lock and knows bits only: a voxel is so many bytes, whatever its type.
+its columns. All strides and places count bytes. Callers have checked every bound. ``core/paste/paste.c`` is the code;
+it holds no interpreter lock and knows bits only: a voxel is so many bytes, whatever its type.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A plain copy between arrays of other axis orders touches a cache line again for each of its voxels: up to thirty times
 slower than reading. Here small squares are copied by way of buffers in the nearest cache, so each line is touched
 once, even where lines lie a power of two apart and push each other out. Copies hold no interpreter lock, and the
-process's team of threads shares them. ``core/transpose.c`` is the code.
+process's team of threads shares them. ``core/paste/transpose.c`` is the code.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 import torch
-from torch.autograd import _profiler_enabled
+from torch._C._autograd import _profiler_enabled
 from torch.utils.data.dataloader import (
     _BaseDataLoaderIter,
     _MultiProcessingDataLoaderIter,
@@ -74,7 +74,7 @@ class VolumeIterator(_BaseDataLoaderIter):
         self._begin()
 
     def __next__(self) -> Any:
-        """Return the next batch. torch marks each in profiles, which takes as long as all else: only while one records."""
+        """Return the next batch, marked in torch's profiles while one records: marking takes as long as all else."""
         if _profiler_enabled() or self._sampler_iter is None:
             return super().__next__()
         data = self._next_data()

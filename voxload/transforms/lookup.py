@@ -1,6 +1,6 @@
 """Lookup: values of at most 16 bits, turned into what a table holds for them, in C.
 
-``core/lookup.c`` is the code; it holds no interpreter lock and knows bits only.
+``core/paste/lookup.c`` is the code; it holds no interpreter lock and knows bits only.
 """
 
 from __future__ import annotations

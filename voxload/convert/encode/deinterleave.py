@@ -1,7 +1,8 @@
 """Deinterleaving: channels that alternate in memory, copied into a row for each, a line of the cache at a time.
 
 A voxel's channels are one after the other in most raw cubes and far apart in a chunk. Copied one by one they take as
-long as compressing does; as vectors that are zipped, little longer than any copy. ``core/deinterleave.c`` is the code.
+long as compressing does; as vectors that are zipped, little longer than any copy. ``core/paste/deinterleave.c`` is the
+code.
 """
 
 from __future__ import annotations

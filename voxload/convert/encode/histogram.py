@@ -1,6 +1,6 @@
 """Histograms: how often each value of at most two bytes occurs among voxels.
 
-Counted in tables by ``core/histogram.c``, without the interpreter lock.
+Counted in tables by ``core/compute/histogram.c``, without the interpreter lock.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Counts: the statistics of a chunk's voxels, channel by channel, counted without the interpreter lock.
 
-Numbers of up to two bytes are counted value by value. Others are measured by ``core/statistics.c``: they pass block by
-block through the nearest cache, as float64; sums are of eight numbers that are eight apart, added up in one order, so
-they are the same on any machine.
+Numbers of up to two bytes are counted value by value. Others are measured by ``core/compute/statistics.c``: they pass
+block by block through the nearest cache, as float64; sums are of eight numbers that are eight apart, added up in one
+order, so they are the same on any machine.
 """
 
 from __future__ import annotations

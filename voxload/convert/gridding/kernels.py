@@ -1,6 +1,6 @@
 """Kernels: they add particles to planes of a periodic grid, one after the other, so that every sum has one order.
 
-``core/deposit.c`` is the code; it holds no interpreter lock.
+``core/compute/deposit.c`` is the code; it holds no interpreter lock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from voxload.errors import InternalError
 
 OUTSIDE = 0.01
 """How far outside the box a particle may lie, in boxes: codes wrap positions now and then only, and single precision
-rounds them onto the edge. One that is further out has another unit or origin. As in ``core/deposit.c``."""
+rounds them onto the edge. One that is further out has another unit or origin. As in ``core/compute/deposit.c``."""
 _LARGEST = 2**48
 """Most cells of an axis: the kernel rounds places by adding 1.5 * 2**52."""
 _ORDERS = (1, 2, 3, 4)

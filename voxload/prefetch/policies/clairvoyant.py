@@ -21,7 +21,7 @@ equal rooms, equal sizes and torch's samplers that is the data set divided by th
 do not fill the memory to the last byte, one block for the memory. Blocks of unequal sizes need as much more as the
 largest share exceeds the mean one; rooms that are unequal lose in the first epoch what does not fit.
 
-``core/clairvoyant.c`` is the code.
+``core/plan/clairvoyant.c`` is the code.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Tables of int64: `rows` has a row for each copy of a block, `blocks` one for each sample, `rooms` one for each tier of
 each group (number 2 * group + tier), `uses` one for each known use, `drops` one for each drop that is planned: (group,
-step, sample). `marks` are single numbers. The six together are `work`; ``core/copies.c`` keeps them consistent:
+step, sample). `marks` are single numbers. The six together are `work`; ``core/plan/copies.c`` keeps them consistent:
 
 - The copies of a sample are a list from HEAD along NEXT. One of them is the primary; the others are replicas.
 - A copy that was used waits, in one of three lists, until the step FREE at which it may be dropped; then it goes into
@@ -10,9 +10,9 @@ step, sample). `marks` are single numbers. The six together are `work`; ``core/c
 - A copy's rank says what dropping it costs: nothing for a replica (2), a read from another group for a primary that
   has replicas (1), a read from the storage for the only one (0). Its key is that rank, then its next use.
 
-A room's heap is a pairing heap (Fredman, Sedgewick, Sleator and Tarjan 1986) that lies in its rows, in ``core/heap.c``:
-no capacity has to be guessed, and any row can be taken out. The greatest key is on top, and of equal keys the row that
-was made first, so that all ranks see the same heap.
+A room's heap is a pairing heap (Fredman, Sedgewick, Sleator and Tarjan 1986) that lies in its rows
+(``core/plan/heap.c``): no capacity has to be guessed, and any row can be taken out. The greatest key is on top, and of
+equal keys the row that was made first, so that all ranks see the same heap.
 
 The constants below name columns; the core has a struct for each table, whose members stand in the same order.
 """

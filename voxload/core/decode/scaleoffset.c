@@ -1,4 +1,4 @@
-/* HDF5's filters that store so many bits of each number in a row. Sources: HDF5 2.0, H5Znbit.c and H5Zscaleoffset.c. */
+/* HDF5's filter 6, which stores so many bits of each number in a row. Source: HDF5 2.0, H5Zscaleoffset.c. */
 #include "filters.h"
 
 #include "bits.h"
@@ -9,11 +9,6 @@
 static size_t packed_bytes(size_t count, uint64_t bits)
 {
     return count / 8 * bits + count % 8 * bits / 8 + 1;
-}
-
-size_t nbit_bytes(const struct step *step, size_t size)
-{
-    return step->block ? packed_bytes(size / step->width, step->block) : size;
 }
 
 enum { SCALE_HEADER = 21 };
@@ -31,33 +26,6 @@ static void swap_numbers(uint8_t *numbers, uint64_t width, size_t count)
             number[low] = number[width - 1 - low];
             number[width - 1 - low] = byte;
         }
-}
-
-#define SHIFT(type)                                                                                                    \
-    for (size_t index = 0; index < count; index++)                                                                     \
-        ((type *)out)[index] = (type)((uint64_t)((type *)out)[index] << step->inner);
-
-/* The used bits of all elements in a row; `block` is how many an element has, `inner` the place of the lowest. */
-bool undo_nbit(const struct step *step, const uint8_t *data, size_t size, uint8_t *out, size_t wanted)
-{
-    const size_t count = wanted / step->width;
-    if (wanted % step->width || size != nbit_bytes(step, wanted))
-        return false;
-    if (!step->block) {
-        memcpy(out, data, wanted);
-        return true;
-    }
-    unpack_bits(data, (unsigned)step->block, 0, NULL, out, step->width, count);
-    if (step->inner)
-        switch (step->width) {
-        case 1: SHIFT(uint8_t) break;
-        case 2: SHIFT(uint16_t) break;
-        case 4: SHIFT(uint32_t) break;
-        default: SHIFT(uint64_t)
-        }
-    if (step->flags & IS_BIG)
-        swap_numbers(out, step->width, count);
-    return true;
 }
 
 /* As the library does it, in the arithmetic of the type: differences are signed integers there. */
@@ -101,12 +69,6 @@ bool undo_scale_offset(const struct step *step, const uint8_t *data, size_t size
     const size_t count = wanted / width;
     if (wanted % width)
         return false;
-    if (step->flags & IS_IDLE) {
-        if (size != wanted)
-            return false;
-        memcpy(out, data, wanted);
-        return true;
-    }
     if (size < SCALE_HEADER || data[4] != 8)
         return false;
     uint64_t bits = 0, least = 0;

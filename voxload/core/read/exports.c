@@ -2,10 +2,10 @@
 #include "core.h"
 
 #include "ahead.h"
-#include "bits.h"
+#include "decode/bits.h"
 #include "chunkcache.h"
 #include "files.h"
-#include "paste.h"
+#include "paste/paste.h"
 #include "pool.h"
 #include "read.h"
 #include "stamp.h"

@@ -16,6 +16,8 @@ enum {
     CHUNK_HEADER = 32,
     EXTENDED = 5,
     FOREIGN = 5,        /* from this number on the codecs and filters of a chunk come from elsewhere */
+    DELTA = 3,          /* undone with the first block, which must be all undone by then: else with what lay there before */
+    TRUNCATION = 4,
     KNOWN_FLAGS = 0x71, /* a dictionary, and the kind of a run: others mean chunks that lie elsewhere */
     MOST_AXES = 8,
 };
@@ -43,9 +45,12 @@ static bool decode_chunk(struct workspace *space, const uint8_t *data, size_t si
         return false;
     if ((flags & EXTENDED) != EXTENDED || flags >> 5 >= FOREIGN || !block || block > decoded || decoded > INT_MAX)
         return false;
-    for (int filter = 16; filter < 22; filter++)
-        if (data[filter] >= FOREIGN)
+    bool is_moved = false;
+    for (int filter = 16; filter < 22; filter++) {
+        if (data[filter] >= FOREIGN || (data[filter] == DELTA && is_moved))
             return false;
+        is_moved |= data[filter] && data[filter] != TRUNCATION;
+    }
     if (data[31] & ~KNOWN_FLAGS || stored > INT_MAX)
         return false;
     if (!space->blosc2) {
@@ -200,15 +205,13 @@ bool undo_blosc2(struct workspace *space, const struct step *step, const uint8_t
     uint8_t place[8];
     if (!decode_chunk(space, data + start + stored, size - start - stored, place, sizeof place, false))
         return false;
+    if (place[7] & 0x80)
+        return fill_run(place[7] & 7, out, wanted, itemsize);
+    if (big(place, 8) || decoded / MOST_RATIO > stored)
+        return false;
     uint8_t *lies = blocks.axes ? room(space, PLANES, decoded) : out;
-    if (!lies)
+    if (!lies || !decode_chunk(space, data + start, stored, lies, decoded, true))
         return false;
-    if (place[7] & 0x80) {
-        if (!fill_run(place[7] & 7, lies, decoded, itemsize))
-            return false;
-    } else if (big(place, 8) || !decode_chunk(space, data + start, stored, lies, decoded, true)) {
-        return false;
-    }
     if (blocks.axes)
         join(&blocks, lies, out, itemsize);
     return true;

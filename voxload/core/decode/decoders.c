@@ -11,10 +11,6 @@
 
 struct decoders decoders;
 
-/* Bytes that one stored byte can stand for: zstd's runs hold the most of all, a block of four bytes 2^17 of them
-   (RFC 8878, section 3.1.1.2). */
-enum { MOST_RATIO = 1 << 15 };
-
 static uint32_t big32(const uint8_t *at)
 {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
@@ -64,7 +60,7 @@ bool can_decode(const struct pipeline *pipeline)
         case LZ4_HDF5: case LZ4_SIZED: is_known = decoders.lz4; break;
         case BLOSC: is_known = decoders.blosc && decoders.blosc_part; break;
         case GZIP: is_known = decoders.deflate_new && decoders.deflate_free && decoders.gzip; break;
-        case CRC32C: is_known = true; break;
+        case CRC32C: case IDLE: is_known = true; break;
         case LZF: is_known = decoders.lzf; break;
         case BITSHUFFLE:
             is_known = decoders.unshuffle_bits && (step->inner == 0 || (step->inner == 2 && decoders.lz4) ||
@@ -74,7 +70,7 @@ bool can_decode(const struct pipeline *pipeline)
         case SZIP: is_known = decoders.szip && step->width && step->block && step->inner; break;
         case BZIP2: is_known = decoders.bzip2_begin && decoders.bzip2 && decoders.bzip2_end; break;
         case BLOSC2: is_known = decoders.blosc2_new && decoders.blosc2_free && decoders.blosc2; break;
-        case NBIT:
+        case SHUFFLE: is_known = step->width; break;
         case SCALE_OFFSET:
             is_known = step->width == 1 || step->width == 2 || step->width == 4 || step->width == 8;
             break;
@@ -129,6 +125,8 @@ static bool undo_lz4(const uint8_t *data, size_t size, uint8_t *out, size_t want
            decoders.lz4((const char *)data, (char *)out, (int)size, (int)wanted) == (int)wanted;
 }
 
+enum { LZ4_MOST = 0x7E000000 /* LZ4_MAX_INPUT_SIZE */ };
+
 /* HDF5's filter 32004: decoded size in eight bytes, block size in four, big-endian; each block behind its stored size,
    and as it is where that is its decoded one. Source: hdf5_plugins, H5Zlz4.c. */
 static bool undo_lz4_hdf5(const uint8_t *data, size_t size, uint8_t *out, size_t wanted)
@@ -136,7 +134,7 @@ static bool undo_lz4_hdf5(const uint8_t *data, size_t size, uint8_t *out, size_t
     if (size < 12 || big64(data) != wanted)
         return false;
     const uint64_t block = big32(data + 8);
-    if (!block)
+    if (!block || block > LZ4_MOST)
         return false;
     size_t at = 12;
     for (size_t done = 0; done < wanted;) {
@@ -217,6 +215,16 @@ static bool undo_bitshuffle(struct workspace *space, const struct step *step, co
     return decoders.unshuffle_bits(planes, out, wanted / step->width, step->width, block / step->width) == (int64_t)wanted;
 }
 
+/* Planes of bytes become elements again; what is left over of the last one stands behind them. */
+static void undo_shuffle(const struct step *step, const uint8_t *data, size_t size, uint8_t *out)
+{
+    const size_t width = step->width, count = size / width;
+    for (size_t place = 0; place < width; place++)
+        for (size_t index = 0; index < count; index++)
+            out[index * width + place] = data[place * count + index];
+    memcpy(out + count * width, data + count * width, size % width);
+}
+
 /* HDF5's filter 3, over 16-bit words, the highest byte first. Source: HDF5 2.0, H5checksum.c. */
 static uint32_t fletcher32(const uint8_t *data, size_t size)
 {
@@ -257,14 +265,14 @@ static struct extent extent_below(const struct pipeline *pipeline, uint64_t plac
         const struct step *step = &pipeline->steps[earlier];
         if (mask >> (earlier + pipeline->shift) & 1)
             continue;
-        switch (found.is_known ? step->filter : FILTERS) {
-        case FLETCHER32:
-        case CRC32C: found.most += 4; break;
-        case NBIT: found.most = nbit_bytes(step, found.most); break;
+        switch (step->filter) {
+        case FLETCHER32: case CRC32C: found.most += 4; break;
+        case SHUFFLE: case IDLE: break;
         case SCALE_OFFSET:
-            if (!(step->flags & IS_IDLE))
+            if (found.is_known) {
                 found = (struct extent){most_scale_offset_bytes(found.most), false};
-            break;
+                break;
+            } /* fall through */
         default: return (struct extent){0};
         }
     }
@@ -281,6 +289,10 @@ static size_t undo(const struct step *step, struct workspace *space, const uint8
         return undo_zlib(space, data, size, out, wanted);
     if (step->filter == ZSTD)
         return undo_zstd(space, data, size, out, wanted);
+    if (step->filter == SHUFFLE && size <= wanted) {
+        undo_shuffle(step, data, size, out);
+        return size;
+    }
     if (!extent.is_known)
         return SIZE_MAX; /* the careful way */
     switch (step->filter) {
@@ -296,7 +308,6 @@ static size_t undo(const struct step *step, struct workspace *space, const uint8
     case SZIP: is_right = undo_szip(space, step, data, size, out, wanted); break;
     case BZIP2: is_right = undo_bzip2(data, size, out, wanted); break;
     case BLOSC2: is_right = undo_blosc2(space, step, data, size, out, wanted); break;
-    case NBIT: is_right = undo_nbit(step, data, size, out, wanted); break;
     default: is_right = undo_scale_offset(step, data, size, out, wanted);
     }
     return is_right ? wanted : SIZE_MAX;
@@ -311,6 +322,8 @@ const uint8_t *decode(const struct pipeline *pipeline, struct workspace *space, 
         if (mask >> (place + pipeline->shift) & 1)
             continue;
         const struct step *step = &pipeline->steps[place];
+        if (step->filter == IDLE)
+            continue;
         if (step->filter == FLETCHER32) {
             if (size < 4 || fletcher32(data, size - 4) != little32(data + size - 4))
                 return NULL;

@@ -2,7 +2,7 @@
 #ifndef VOXLOAD_POOL_H
 #define VOXLOAD_POOL_H
 
-#include "decoders.h"
+#include "decode/decoders.h"
 
 /* Do task `number` of a job in a thread that has this memory. */
 typedef void (*work)(void *job, size_t number, struct workspace *space);

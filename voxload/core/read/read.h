@@ -2,8 +2,8 @@
 #ifndef VOXLOAD_READ_H
 #define VOXLOAD_READ_H
 
-#include "decoders.h"
-#include "paste.h"
+#include "decode/decoders.h"
+#include "paste/paste.h"
 #include "source.h"
 
 /* What is learnt of a volume once: how its chunks are stored, and where. Numbers of eight bytes alone, as Python lays

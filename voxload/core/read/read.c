@@ -2,7 +2,7 @@
 
 #include "ahead.h"
 #include "chunkcache.h"
-#include "crc32c.h"
+#include "decode/crc32c.h"
 #include "files.h"
 #include "pool.h"
 

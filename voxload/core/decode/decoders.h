@@ -41,18 +41,18 @@ extern struct decoders decoders;
 
 /* One filter that changes the bytes of a chunk. */
 enum filter {
-    ZLIB, GZIP, ZSTD, LZ4_HDF5, LZ4_SIZED, BLOSC, LZF, BITSHUFFLE, FLETCHER32, CRC32C, SZIP, BZIP2, BLOSC2, NBIT,
-    SCALE_OFFSET, FILTERS
+    ZLIB, GZIP, ZSTD, LZ4_HDF5, LZ4_SIZED, BLOSC, LZF, BITSHUFFLE, FLETCHER32, CRC32C, SZIP, BZIP2, BLOSC2,
+    SCALE_OFFSET, SHUFFLE, IDLE, FILTERS
 };
 struct step {
     uint64_t filter;
     uint64_t width;   /* bytes of an element */
-    uint64_t block;   /* BITSHUFFLE, SZIP: elements of a block; NBIT: bits that are used; BLOSC2: axes of a chunk */
-    uint64_t inner;   /* BITSHUFFLE: its compressor; SZIP: elements of a line; NBIT: place of the lowest bit */
+    uint64_t block;   /* BITSHUFFLE, SZIP: elements of a block; BLOSC2: axes of a chunk */
+    uint64_t inner;   /* BITSHUFFLE: its compressor; SZIP: elements of a line */
     uint64_t options; /* SZIP: as it was given them; BLOSC2: address of the extents of a chunk, or 0 */
-    uint64_t flags, fill, scale; /* NBIT, SCALE_OFFSET; the scale is a double */
+    uint64_t flags, fill, scale; /* SCALE_OFFSET; the scale is a double */
 };
-enum { IS_BIG = 1, HAS_FILL = 2, IS_IDLE = 4, IS_FLOAT = 8 };
+enum { IS_BIG = 1, HAS_FILL = 2, IS_FLOAT = 4 };
 enum { MOST_STEPS = 8 };
 
 /* How the chunks of a volume are stored: steps in the order of writing. */

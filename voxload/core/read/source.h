@@ -2,7 +2,7 @@
 #ifndef VOXLOAD_SOURCE_H
 #define VOXLOAD_SOURCE_H
 
-#include "paste.h"
+#include "paste/paste.h"
 #include "stamp.h"
 
 enum source_kind { TABLE, SHARDS, FILES };

@@ -2,7 +2,7 @@
 #ifndef VOXLOAD_FILES_H
 #define VOXLOAD_FILES_H
 
-#include "paste.h"
+#include "paste/paste.h"
 
 /* A chunk that is a file of its own: where its name begins, the bytes wanted of it, and its rows in the plan. */
 struct file_job {
