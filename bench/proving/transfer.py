@@ -11,7 +11,7 @@ import torch
 from bench.proving.clock import seconds
 from bench.proving.told import Setting, Teller
 from voxload.data.dataset import FieldLayout
-from voxload.loader.batch import Batch
+from voxload.loader.batch import Batch, Foreseen
 from voxload.loader.device.batches import DeviceBatches
 from voxload.loader.device.copiers import copier_to, with_index
 from voxload.loader.device.ring import DeviceRing
@@ -60,6 +60,10 @@ class Slots:
     def ready(self) -> bool:
         """See Batches."""
         return True
+
+    def foreseen(self) -> Foreseen | None:
+        """See Batches."""
+        return Foreseen((0,) if self.taken < self._count else None)
 
     def next(self) -> Batch | None:
         """See Batches."""

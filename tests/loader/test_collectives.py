@@ -20,22 +20,41 @@ def ranks(folder: Path) -> list[dict[str, Any]]:
     return sorted((json.loads(line) for line in done.splitlines()), key=lambda row: int(row["rank"]))
 
 
-def test_ranks_that_agree_load_their_blocks(ranks: list[dict[str, Any]], folder: Path) -> None:
-    """Two groups of two ranks load their own samples, each rank its own half."""
-    found = [rank["good"] for rank in ranks]
+@pytest.mark.parametrize(("case", "order"), [("good", (0, 1, 2, 3)), ("changed", (0, 3, 2, 1)), ("left", (0, 1, 2, 3))])
+def test_ranks_that_agree_load_their_blocks(
+    ranks: list[dict[str, Any]], folder: Path, case: str, order: tuple[int, ...]
+) -> None:
+    """Two groups of two ranks load their own samples, each rank its own half.
+
+    All the same where all samplers change their mind alike, and after all have left an epoch at the same place.
+    """
+    found = [rank[case] for rank in ranks]
     assert [row["error"] for row in found] == [""] * 4
-    for group, samples in ((0, range(4)), (1, range(4, 8))):
+    for group in (0, 1):
         halves = zip(found[2 * group]["sums"], found[2 * group + 1]["sums"], strict=True)
-        for index, sums in zip(samples, halves, strict=True):
-            with h5py.File(folder / f"u{index:02}.h5") as file:
+        for index, sums in zip(order, halves, strict=True):
+            with h5py.File(folder / f"u{4 * group + index:02}.h5") as file:
                 assert sum(sums) == int(file["full"][()].sum())
 
 
-@pytest.mark.parametrize("case", ["swapped", "short"])
-def test_ranks_that_differ_are_refused(ranks: list[dict[str, Any]], case: str) -> None:
-    """Another order, or an epoch that ends earlier, raises on both ranks of that group and on no other."""
+@pytest.mark.parametrize(
+    ("case", "loaded", "steps"),
+    [
+        ("swapped", (2, 2), (2, 2)),
+        ("short", (2, 2), (2, 2)),
+        ("left apart", (0, 0), (2, 0)),  # rank 2 is told by what it had announced, rank 3 by what rank 2 had
+        ("skipped", (2, 1), (2, 1)),
+    ],
+)
+def test_ranks_that_differ_are_refused(
+    ranks: list[dict[str, Any]], case: str, loaded: tuple[int, int], steps: tuple[int, int]
+) -> None:
+    """Another order, an end or a beginning before the others', or a batch left out raises on both ranks of that group.
+
+    And on no other.
+    """
     found = [rank[case] for rank in ranks]
     assert [row["error"] for row in found[:2]] == ["", ""]
-    for row in found[2:]:
-        assert len(row["sums"]) == 2
-        assert "sample group 1, step 2: found ranks [3] with other samples than rank 2" in row["error"]
+    for row, count, step in zip(found[2:], loaded, steps, strict=True):
+        assert len(row["sums"]) == count
+        assert f"sample group 1, step {step}: found ranks [3] with other samples than rank 2" in row["error"]

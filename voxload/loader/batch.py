@@ -66,6 +66,14 @@ class Batch:
     """What it took of the storage."""
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What the next batch will be, unless the sampler draws otherwise."""
+
+    indices: tuple[int, ...] | None
+    """Samples, in order; None at the end of the epoch."""
+
+
 class Batches(Protocol):
     """The batches of one epoch, in order; used by one thread."""
 
@@ -93,4 +101,8 @@ class Batches(Protocol):
 
     def ready(self) -> bool:
         """Tell whether `next` would not wait; what it raises, it raises in place of the next batch."""
+        ...
+
+    def foreseen(self) -> Foreseen | None:
+        """Return what `next` will return, as far as that is known without drawing from the sampler; never waits."""
         ...

@@ -102,6 +102,7 @@ class VolumeIterator(_BaseDataLoaderIter):
             raise StopIteration
         data = self._deliver(batch)
         self._step += 1
+        self._announce()
         self._delivered = perf_counter()
         self._count(batch, asked=asked, stall=self._delivered - asked - (agreed - read) - on_device)
         return data
@@ -118,6 +119,13 @@ class VolumeIterator(_BaseDataLoaderIter):
             return self._ahead.next()
         finally:
             self._sampler_iter.reached(self._ahead.taken)
+
+    def _announce(self) -> None:
+        """Tell the other ranks what comes next, while the loop works."""
+        agreement = self._reader.agreement
+        coming = self._ahead.foreseen() if agreement.is_shared and self._ahead is not None else None
+        if coming is not None:
+            agreement.announce(coming.indices, step=self._step)
 
     def _count(self, batch: Batch, *, asked: float, stall: float) -> None:
         needed = sum(volume.nbytes for volume in batch.volumes)

@@ -23,7 +23,7 @@ import voxload
 from tests.support import processes
 from voxload.data.dataset import FieldLayout
 from voxload.errors import DataError, UsageError
-from voxload.loader.batch import Batch, stacked
+from voxload.loader.batch import Batch, Foreseen, stacked
 from voxload.loader.device import batches as device_batches
 from voxload.loader.device.batches import DeviceBatches
 from voxload.loader.device.copiers import Event, HostCopier
@@ -94,6 +94,11 @@ class Host:
     def ready(self) -> bool:
         """See Batches."""
         return not self._left or self._left[0][0] not in self._late
+
+    def foreseen(self) -> Foreseen | None:
+        """See Batches."""
+        found = self._left[0][1] if self._left else None
+        return None if isinstance(found, Exception) else Foreseen(found.indices if found else None)
 
     def next(self) -> Batch | None:
         """See Batches."""

@@ -152,7 +152,7 @@ class Core:
     def read(self, stored: Bytes, box: Box) -> Voxels | None:
         """Return the voxels of a box of a chunk; None where the careful way is to be asked."""
         with self._path.open("r+b") as file:
-            file.write(stored)
+            file.write(stored.data)
         self._sizes[0] = len(stored)
         out = np.full(box.shape, 77, self._chunk.shape.dtype)
         return out if self._reads.read([Wanted(box, out)]) is None else None

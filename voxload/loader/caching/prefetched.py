@@ -14,10 +14,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, takewhile
 
-import numpy as np
 import torch
 
-from voxload.loader.batch import Batch
+from voxload.loader.batch import Batch, Foreseen
 from voxload.loader.caching.epoch_plans import EpochPlans, starting_at, with_late_drops
 from voxload.prefetch.execution import resources
 from voxload.prefetch.execution.executor import Executor
@@ -188,6 +187,11 @@ class PrefetchedEpoch:
             self._wanted = self._draw()
         return self._wanted is None or self._owner.runner.is_ready(self._step)
 
+    def foreseen(self) -> Foreseen | None:
+        """See Batches."""
+        row = self._row(self._step - self._plan.first_step)
+        return Foreseen(row or None)
+
     def _advance(self) -> None:
         self._wanted = None
         self._step += 1
@@ -206,13 +210,19 @@ class PrefetchedEpoch:
                 raise IndexError(f"sample {index} of a data set of {samples}")
         indices = tuple(int(index) % samples for index in drawn)
         place = self._step - self._plan.first_step
-        row = self._plan.samples[place] if place < len(self._plan.samples) else np.empty(0, np.int64)
-        if tuple(row[row >= 0].tolist()) != indices:
+        if self._row(place) != indices:
             batches, self._drawn = draw_ahead(chain([indices], self._drawn), samples)
             next(self._drawn)
             self._plan = self._owner.redraw(self._plan, self._step, [*self._past, *batches], before=len(self._past))
         self._past.append(indices)
         return indices
+
+    def _row(self, place: int) -> tuple[int, ...]:
+        """Return the samples of a batch of the plan, counted from 0; none behind its end."""
+        if place >= len(self._plan.samples):
+            return ()
+        row = self._plan.samples[place]
+        return tuple(row[row >= 0].tolist())
 
     def _finish(self) -> None:
         """End the epoch; what was foreseen beyond its end is forgotten."""

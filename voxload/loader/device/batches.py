@@ -20,7 +20,7 @@ from time import perf_counter
 
 import torch
 
-from voxload.loader.batch import Batch, Batches
+from voxload.loader.batch import Batch, Batches, Foreseen
 from voxload.loader.device.copiers import Event, copier_to
 from voxload.loader.device.ring import DeviceRing, Filled
 from voxload.loader.reading.staging import BatchLayout
@@ -103,6 +103,13 @@ class DeviceBatches:
         batch = self._ring.hand_out(found)
         self._fetch(is_awaited=False)
         return batch
+
+    def foreseen(self) -> Foreseen | None:
+        """See Batches."""
+        if not self._under_way.fetched:
+            return self._host.foreseen()
+        found = self._under_way.fetched[0].found
+        return None if isinstance(found, Exception) else Foreseen(None if found is None else found.batch.indices)
 
     def _fetch(self, *, is_awaited: bool) -> None:
         """Fetch the host's next batch and begin to copy it; unless it is awaited, only if it is there."""

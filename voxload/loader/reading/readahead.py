@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from voxload.errors import UsageError
-from voxload.loader.batch import Batch
+from voxload.loader.batch import Batch, Foreseen
 from voxload.loader.order.repeats import Passed, Repeats
 from voxload.loader.reading.batch_reads import BatchReads, Pending
 from voxload.prefetch.line import Ints
@@ -250,6 +250,16 @@ class EpochReads:
         """See Batches; where all slots are lent, they are waited for by whoever asks for the batch."""
         self._prepare(is_wanted=False)
         return self._taken == self._drawn or bool(self._pending and self._pending[0].is_quiet)
+
+    def foreseen(self) -> Foreseen | None:
+        """See Batches."""
+        if self._order is not None and self._taken <= len(self._order):
+            return Foreseen(_row(self._order, self._taken) if self._taken < len(self._order) else None)
+        if self._pending:
+            return Foreseen(self._pending[0].indices)
+        if self._waiting:
+            return Foreseen(self._waiting[0])
+        return Foreseen(None) if self._sampler is None and self._error is None else None
 
     @property
     def _lead(self) -> int:
