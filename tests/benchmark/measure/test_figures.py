@@ -45,6 +45,15 @@ def test_utilisation_follows_the_rule() -> None:
     assert utilisation([_record(0, _epoch((1.0,), 1.0))], warmup=1) is None
 
 
+def test_what_a_loader_takes_from_the_loop_is_lost() -> None:
+    """Work of 2 s alone that took 3 s beside the loader: 2 s of each step count, and a half more is what it took."""
+    epoch = _epoch((1.0, 1.0, 1.0), 3.0)
+    epoch = replace(epoch, steps=replace(epoch.steps, alone=(2.5, 2.0, 2.0)))
+    assert epoch_utilisation(epoch, warmup=1) == pytest.approx(4 / 8)
+    assert figures([_record(0, epoch)], group_size=1, warmup=1).slowdown == pytest.approx(1.5)
+    assert figures([_record(0, _epoch((1.0,), 1.0))], group_size=1, warmup=0).slowdown is None
+
+
 def test_figures_of_two_groups_of_two() -> None:
     """A sample that two ranks share counts once; bytes count on each rank; an epoch is as long as on its last rank."""
     short, long = _epoch((0.5, 0.5), 1.0), _epoch((1.0, 1.0), 1.0)

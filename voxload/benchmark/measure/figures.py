@@ -5,6 +5,9 @@ time that the benchmark ran, where the first steps of each epoch are left out of
 its pipeline then; of several ranks the mean counts (MLPerf Storage's rules, section "Accelerator utilization";
 `StatsCounter` of DLIO computes it so).
 
+Where a step's computing is so much work, AU counts the time that it takes alone: what it takes longer beside the loader
+is lost, as waiting is.
+
 Bytes are counted three times, since they differ: delivered to the consumer, asked of the storage, given by the device.
 Rates are over the time in which some rank was in an epoch, summed over epochs; emptying caches between is left out.
 """
@@ -30,7 +33,7 @@ def epoch_utilisation(epoch: Epoch, *, warmup: int) -> float | None:
     if len(steps.compute) <= warmup:
         return None
     spent = epoch.wall - sum(steps.stall[:warmup]) - sum(steps.compute[:warmup])
-    return sum(steps.compute[warmup:]) / spent if spent > 0 else None
+    return sum((steps.alone or steps.compute)[warmup:]) / spent if spent > 0 else None
 
 
 def utilisation(records: Sequence[Record], *, warmup: int) -> float | None:
@@ -74,6 +77,8 @@ class Figures:
     """Waiting for batches, mean over ranks."""
     compute_seconds: float
     """Emulated computing, mean over ranks."""
+    slowdown: float | None
+    """What the computing took over what it takes alone, after the warm-up; None where it is given time, not work."""
     peer_seconds: float
     """Waiting for other ranks, mean over ranks."""
     first_batch_seconds: float
@@ -128,6 +133,7 @@ def figures(records: Sequence[Record], *, group_size: int, warmup: int) -> Figur
         utilisation=utilisation(records, warmup=warmup) if has_computed else None,
         stall_seconds=_mean(epochs, lambda epoch: epoch.steps.stall),
         compute_seconds=_mean(epochs, lambda epoch: epoch.steps.compute),
+        slowdown=_slowdown(epochs, warmup),
         peer_seconds=_mean(epochs, lambda epoch: epoch.steps.peers),
         first_batch_seconds=max(record.first_batch for record in records),
         stall=_percentiles([stall for each in epochs for epoch in each for stall in epoch.steps.stall[warmup:]]),
@@ -142,6 +148,12 @@ def _asked(epochs: Sequence[Sequence[Epoch]]) -> int | None:
     """Return what the loaders say that they asked of the storage."""
     found = [epoch.counts.get("bytes_read") for each in epochs for epoch in each]
     return None if None in found or not found else sum(int(value) for value in found if value is not None)
+
+
+def _slowdown(epochs: Sequence[Sequence[Epoch]], warmup: int) -> float | None:
+    steps = [epoch.steps for each in epochs for epoch in each]
+    alone = sum(sum(one.alone[warmup:]) for one in steps)
+    return sum(sum(one.compute[warmup:]) for one in steps) / alone if alone else None
 
 
 def _sources(epochs: Sequence[Sequence[Epoch]]) -> dict[str, int]:

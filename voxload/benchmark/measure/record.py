@@ -37,6 +37,8 @@ class Steps:
     """Samples of the batch."""
     nbytes: tuple[int, ...]
     """Bytes of the batch as delivered, halo included."""
+    alone: tuple[float, ...] = ()
+    """How long the computing takes where nothing else runs; empty where it is made to take so long in any case."""
 
     @property
     def durations(self) -> tuple[float, ...]:

@@ -27,6 +27,7 @@ _FIGURES = {
     "au_share": "utilisation",
     "stall_seconds": "stall_seconds",
     "compute_seconds": "compute_seconds",
+    "compute_over_alone": "slowdown",
     "peer_seconds": "peer_seconds",
     "first_batch_seconds": "first_batch_seconds",
     **{f"stall_{rank}_seconds": f"stall.{rank}" for rank in _RANKS},

@@ -72,6 +72,7 @@ WAITING = (
     Measure("first_batch_seconds", "time to first batch", "s", Better.LESS),
     Measure("stall_seconds", "waiting for data", "s", Better.LESS),
     Measure("compute_seconds", "computing", "s", Better.NEITHER),
+    Measure("slowdown", "computing over alone", "", Better.LESS),
     Measure("peer_seconds", "waiting for ranks", "s", Better.LESS),
 )
 STALLS, STEPS = _latencies("stall", "stall of a step"), _latencies("step", "whole step")

@@ -123,6 +123,7 @@ class RankRun:
             peers=perf_counter() - done,
             samples=len(own),
             nbytes=batch.nbytes,
+            alone=self._emulator.alone(*place),
         )
 
     def _verify(self, own: tuple[int, ...], batch: Tensor) -> None:
@@ -151,9 +152,10 @@ class _Noted:
     def __init__(self) -> None:
         self._rows: list[dict[str, float]] = []
 
-    def add(self, **row: float) -> None:
-        self._rows.append(row)
+    def add(self, **row: float | None) -> None:
+        self._rows.append({name: value for name, value in row.items() if value is not None})
 
     def as_steps(self) -> Steps:
-        columns: Any = {name: tuple(row[name] for row in self._rows) for name in Steps.__dataclass_fields__}
+        names = Steps.__dataclass_fields__
+        columns: Any = {name: tuple(row[name] for row in self._rows if name in row) for name in names}
         return Steps(**columns)

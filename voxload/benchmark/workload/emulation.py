@@ -1,7 +1,8 @@
 """Emulator: makes believe that a network computes on each batch, asleep, on a core or on a GPU.
 
 ``sleep`` leaves the processor to the loader, as a network on an accelerator does; ``spin`` takes one core from it, as
-one on the processor does; ``gpu`` keeps a GPU busy. Which one is right depends on what the real job does meanwhile.
+one on the processor does; ``gpu`` keeps a GPU busy. ``python`` and ``torch-small`` are so much work of the loop's own
+thread, which takes longer where the loader takes from it. Which is right depends on what the real job does meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
+from voxload.benchmark.workload.amounts import Amount, bytecode, small_operations
 from voxload.benchmark.workload.durations import parse_durations
 from voxload.benchmark.workload.workload import Emulation
 from voxload.core.library import function
@@ -174,21 +176,30 @@ class Emulator:
         self._seed = emulation.seed
         if self._seed < 0:
             raise UsageError("seed of the compute time", found=str(self._seed), expected="0 or more")
-        if emulation.kind not in _KINDS:
-            raise UsageError("compute", found=repr(emulation.kind), expected=f"one of {', '.join(_KINDS)}")
-        make = _KINDS[emulation.kind]
+        if emulation.kind not in KINDS:
+            raise UsageError("compute", found=repr(emulation.kind), expected=f"one of {', '.join(KINDS)}")
+        make, measure = _KINDS.get(emulation.kind), _AMOUNTS.get(emulation.kind)
         self._work = make() if make is not None else None
+        self._amount = measure() if measure is not None else None
         self._late = 0.0
 
     @property
     def mean(self) -> float:
         """Mean seconds of a step."""
-        return self._durations.mean if self._work is not None else 0.0
+        return self._durations.mean if self._is_computing else 0.0
 
     @property
     def note(self) -> str:
         """What a reader must know about the durations; empty for nothing."""
-        return self._durations.note if self._work is not None else ""
+        return self._durations.note if self._is_computing else ""
+
+    @property
+    def _is_computing(self) -> bool:
+        return self._work is not None or self._amount is not None
+
+    def alone(self, epoch: int, step: int) -> float | None:
+        """Return the seconds that a step's work takes where nothing else runs; None where it is made to take them."""
+        return None if self._amount is None else self._durations.draw(self._seed, epoch, step)
 
     def compute(self, epoch: int, step: int, batch: Any) -> float:
         """Compute for as long as is drawn for this step; return the seconds that it took.
@@ -197,16 +208,21 @@ class Emulator:
         half as long as drawn: so the mean is right. `batch` is what the loader delivered: a tensor, or tuples, lists
         and mappings of them.
         """
-        if self._work is None:
+        if not self._is_computing:
             return 0.0
         begin = time.perf_counter()  # drawing takes a twentieth of a millisecond, and is part of the step
         seconds = self._durations.draw(self._seed, epoch, step)
-        self._work.last(begin + seconds - min(self._late, seconds / 2), batch)
+        if self._amount is not None:
+            self._amount.do(seconds)
+        elif self._work is not None:
+            self._work.last(begin + seconds - min(self._late, seconds / 2), batch)
         took = time.perf_counter() - begin
-        self._late = min(max(self._late + took - seconds, 0.0), _CARRIED)
+        if self._work is not None:
+            self._late = min(max(self._late + took - seconds, 0.0), _CARRIED)
         return took
 
 
 _KINDS: dict[str, Callable[[], Work] | None] = {"none": None, "sleep": Sleep, "spin": Spin, "gpu": Gpu}
-KINDS = tuple(_KINDS)
+_AMOUNTS: dict[str, Callable[[], Amount]] = {"python": bytecode, "torch-small": small_operations}
+KINDS = (*_KINDS, *_AMOUNTS)
 """Names of all kinds."""

@@ -26,6 +26,7 @@ from voxload.benchmark.run.sweep import (
     choices,
     run_sweep,
 )
+from voxload.benchmark.workload.emulation import KINDS
 from voxload.benchmark.workload.workload import NEVER, Coldness, Emulation, Length, Samples, Share, Supply, Workload
 from voxload.cli.options import AllowOutside, check_folder, parse_extents, parse_names, parse_triple
 from voxload.cli.terminal import Screen, count_bar
@@ -56,7 +57,7 @@ def sweep(
     dataset: Annotated[str, typer.Option(help="Dataset, where there are several.")] = "",
     steps: Annotated[int, typer.Option(help="Most steps of a run; 0 for an epoch.", min=0)] = 0,
     repeats: Annotated[int, typer.Option(help="Rounds, in which settings take turns.", min=1)] = 3,
-    compute: Annotated[str, typer.Option(help="Emulated computing: none, sleep or spin.")] = "none",
+    compute: Annotated[str, typer.Option(help=f"Emulated computing: {', '.join(KINDS)}.")] = "none",
     compute_time: Annotated[str, typer.Option(help="Of a step.")] = "0",
     cold: Annotated[str, typer.Option(help="When the page cache is emptied: never or run.")] = NEVER,
     folder: Annotated[Path, typer.Option(help="For results and generated data sets.")] = Path("voxload-sweep"),
