@@ -1,11 +1,11 @@
 """Claim: nothing stands between a ready batch and the loop, and a loop that works is not disturbed.
 
 Four parts. `ready`: what a step waits for a batch that has long been there, p50 and p99, for every kind of storage, one
-rank and two of a group, batches of 1 and of 8, by the ranks of `voxload bench run`. `beside`: how much longer work of the
-loop's own thread takes beside the loader than beside another process that reads the same at the same pace. `first`: how
-long a fresh process takes to its first item, beyond importing torch. `chunks`: volumes of HDF5 in chunks of 16^3, by one
-thread, against h5py that decodes as many. All contenders take turns. The exit status is 1 when something that was asked
-for was not reached.
+rank and two of a group, batches of 1 and of 8, by the ranks of `voxload bench run`. `beside`: how much longer work of
+the loop's own thread takes beside the loader than beside another process that reads the same at the same pace. `first`:
+how long a fresh process takes to its first item, beyond importing torch. `chunks`: volumes of HDF5 in chunks of 16^3,
+by one thread, against h5py that decodes as many. All contenders take turns. The exit status is 1 when something that
+was asked for was not reached.
 
     python bench/loop.py --quick
     python bench/loop.py --parts ready --stores npy,hdf5-gzip --rounds 5

@@ -15,7 +15,7 @@ from statistics import median
 from bench.harness.children import Child, started
 from bench.harness.findings import Finding, Outcome, Sheet, at_most
 from bench.looping.cases import OWN, STORES
-from voxload.benchmark.measure.turns import in_turns
+from voxload.benchmark.measure.turns import Turns, in_turns
 from voxload.benchmark.workload.workload import Length, Samples, Share, Supply, Workload
 
 MOST = 1.02
@@ -63,7 +63,12 @@ def measured(folder: Path, sizes: Sequence[int], *, steps: int, rounds: int) -> 
         print(f"{loop.name}: {found.beside / found.alone:.3f}, {found.apart / found.alone:.3f} apart", flush=True)
         return found
 
-    turns = in_turns(tuple(loops), rounds, run)
+    return outcome(in_turns(tuple(loops), rounds, run))
+
+
+def outcome(turns: Turns[Loop, Took]) -> Outcome:
+    """Return what the runs come to: voxload's are judged, the peer's are shown."""
+    loops = tuple(turns.results)
     rows = []
     findings: list[Finding] = []
     for loop in loops:
@@ -77,7 +82,7 @@ def measured(folder: Path, sizes: Sequence[int], *, steps: int, rounds: int) -> 
         if loop.loader == OWN:
             findings.append(at_most(f"{loop.name}: beside over apart", MOST, excess))
     columns = ("loop", "beside its loader", "beside another process", "first over second")
-    caption = f"work of {_SECONDS * 1e3:g} ms over what it takes alone; medians of {rounds} rounds"
+    caption = f"work of {_SECONDS * 1e3:g} ms over what it takes alone; medians of {len(turns.others)} rounds"
     return Outcome(
         findings=tuple(findings),
         sheets=(Sheet("Work of the loop's own thread", caption, columns, tuple(rows)),),

@@ -88,7 +88,12 @@ def measured(folder: Path, stores: Sequence[str], size: int, *, steps: int, roun
         print(f"{setting.place}: {setting.loader:<10} {found['p50']:.3f} ms, p99 {found['p99']:.3f} ms", flush=True)
         return found
 
-    turns = in_turns(tuple(settings), rounds, run)
+    return outcome(in_turns(tuple(settings), rounds, run))
+
+
+def outcome(turns: Turns[Setting, Mapping[str, float]]) -> Outcome:
+    """Return what the runs come to: voxload's are judged, the peers' are shown."""
+    settings = tuple(turns.results)
     return Outcome(
         findings=tuple(finding for each in settings if each.loader == OWN for finding in _findings(each, turns)),
         sheets=(_sheet(settings, turns),),
