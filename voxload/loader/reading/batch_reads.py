@@ -1,4 +1,4 @@
-"""SlotReads: batches on their way into staging slots, read by threads that belong to the loader.
+"""BatchReads: batches on their way into staging slots, read by threads that belong to the loader.
 
 Rules of this file:
 
@@ -14,43 +14,15 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from concurrent.futures import Future, wait
-from dataclasses import dataclass
-
-import torch
+from concurrent.futures import wait
 
 from voxload.data.dataset import VolumeDataset
-from voxload.loader.batch import Batch, Column
-from voxload.loader.reading.sample_reads import SamplePlace, SampleRead, SpareBytes, to_columns
+from voxload.loader.batch import Batch
+from voxload.loader.reading.batch_read import BatchPlan, BatchRead, made
+from voxload.loader.reading.sample_reads import SpareBytes
 from voxload.loader.reading.staging import StagingRing
 from voxload.prefetch.execution.threadpool import DaemonThreadPool
-from voxload.readers.protocol import ReadCost, Volume
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pending:
-    """A batch under way; equal to itself alone, for the same samples may be under way twice."""
-
-    indices: tuple[int, ...]
-    """Its samples, counted from 0 where they are samples at all."""
-    epoch: int
-    """For which epoch it is read."""
-    repeats: tuple[int, ...]
-    """How often each sample was drawn before in it."""
-    arrays: list[Volume]
-    """Its slot."""
-    futures: list[Future[SampleRead]]
-    """One for each sample."""
-
-    def cancel(self) -> None:
-        """Let no read of it begin any more."""
-        for future in self.futures:
-            future.cancel()
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing writes to its slot, or will."""
-        return all(future.done() for future in self.futures)
+from voxload.readers.protocol import Volume
 
 
 class BatchReads:
@@ -69,8 +41,9 @@ class BatchReads:
     def __init__(self, dataset: VolumeDataset, ring: StagingRing, *, threads: int) -> None:
         self._dataset = dataset
         self._ring = ring
+        self._threads = threads
         self._pool = DaemonThreadPool(threads, "voxload-reader")
-        self._unwanted: deque[Pending] = deque()
+        self._unwanted: deque[BatchRead] = deque()
         self._room = SpareBytes(ring.spare)
         weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
 
@@ -78,12 +51,9 @@ class BatchReads:
         """Stop the threads: what has not begun is cancelled, and what has begun is waited for, though not for ever."""
         self._pool.shutdown(cancel_futures=True)
 
-    def begin(
-        self, indices: tuple[int, ...], epoch: int, *, repeats: tuple[int, ...], patience: float | None = 0.0
-    ) -> Pending | None:
+    def begin(self, plan: BatchPlan, *, patience: float | None = 0.0) -> BatchRead | None:
         """Begin to read a batch; None where no slot is free within `patience` seconds.
 
-        `repeats` is how often each sample was drawn before in the epoch.
         With another patience than none at all, None for as long as it takes, a slot is found or made in any case.
         """
         arrays = self._free_arrays()
@@ -91,18 +61,15 @@ class BatchReads:
             if patience == 0:
                 return None
             arrays = self._quiet_arrays(patience) or self._ring.replace().arrays()
-        layout = self._ring.layout
-        fits = len(indices) <= layout.batch_size
-        places = [
-            SamplePlace([array[place] for array in arrays] if fits else None, layout.fields, self._room, epoch, repeat)
-            for place, repeat in enumerate(repeats)
-        ]
-        futures = [
-            self._pool.submit(place.read, self._dataset, index) for place, index in zip(places, indices, strict=True)
-        ]
-        return Pending(indices, epoch, repeats, arrays, futures)
+        layout, count = self._ring.layout, len(plan.indices)
+        read = BatchRead(
+            plan, self._dataset, arrays, fits=count <= layout.batch_size, layout=layout.fields, room=self._room
+        )
+        for _ in range(min(self._threads, count)):
+            self._pool.submit(read.run).add_done_callback(read.cancelled_with)
+        return read
 
-    def take(self, pending: Pending, timeout: float | None) -> Batch | None:
+    def take(self, read: BatchRead, timeout: float | None) -> Batch | None:
         """Return a batch, waiting for its reads; None when they take longer than a time-out.
 
         Raises
@@ -110,46 +77,30 @@ class BatchReads:
         VoxloadError
             Whatever reading one of its samples raised.
         """
-        if timeout is not None and wait(pending.futures, timeout).not_done:
+        if not read.wait(timeout):
             return None
-        results = [future.result() for future in pending.futures]
-        if any(result.is_late for result in results):
-            late = [self._pool.submit(result.finished, self._dataset) for result in results]
-            if timeout is not None and wait(late, timeout).not_done:
-                return None
-            results = [future.result() for future in late]
-        targets = [result.targets for result in results if result.targets is not None]
-        return Batch(
-            indices=pending.indices,
-            volumes=self._volumes(pending, results),
-            targets=torch.stack(targets) if targets else None,
-            cost=sum((result.cost for result in results), ReadCost()),
-        )
+        found = read.taken()
+        if isinstance(found, Batch):
+            return found
+        late = [self._pool.submit(result.finished, self._dataset) for result in found]
+        if timeout is not None and wait(late, timeout).not_done:
+            return None
+        return made(read.plan.indices, self._dataset, read.arrays, [future.result() for future in late])
 
-    def drop(self, batches: deque[Pending]) -> None:
+    def drop(self, batches: deque[BatchRead]) -> None:
         """Forget batches, and leave the deque empty."""
         _drop(batches, self._unwanted)
 
-    def drop_with(self, owner: object, batches: deque[Pending]) -> None:
+    def drop_with(self, owner: object, batches: deque[BatchRead]) -> None:
         """Forget what is in a deque when its owner goes."""
         weakref.finalize(owner, _drop, batches, self._unwanted).atexit = False
-
-    def _volumes(self, pending: Pending, results: list[SampleRead]) -> tuple[Column, ...]:
-        """Return a batch's blocks."""
-        if not any(result.is_apart for result in results):
-            return tuple(torch.from_numpy(array[: len(results)]) for array in pending.arrays)
-        samples = [
-            [array[place] for array in pending.arrays] if result.volumes is None else result.volumes
-            for place, result in enumerate(results)
-        ]
-        return to_columns(self._dataset, results, samples)
 
     def _free_arrays(self) -> list[Volume] | None:
         """Return those of a free slot, or of a batch that nobody wants and nothing writes to."""
         slot = self._ring.acquire()
         if slot is not None:
             return slot.arrays()
-        quiet = next((pending for pending in self._unwanted.copy() if pending.is_quiet), None)
+        quiet = next((read for read in self._unwanted.copy() if read.is_quiet), None)
         if quiet is None:
             return None
         self._unwanted.remove(quiet)
@@ -160,18 +111,15 @@ class BatchReads:
         if not self._unwanted:
             return None
         first = self._unwanted[0]
-        # What is cancelled counts as done here; `wait` would wait until a thread has come upon it.
-        if wait([future for future in first.futures if not future.done()], patience).not_done:
+        if not first.wait_quiet(patience):
             return None
         self._unwanted.remove(first)
         return first.arrays
 
 
-def _drop(batches: deque[Pending], unwanted: deque[Pending]) -> None:
+def _drop(batches: deque[BatchRead], unwanted: deque[BatchRead]) -> None:
     """Move batches to those that nobody wants; runs in any thread, for its caller may be a finaliser."""
     while batches:
-        pending = batches.popleft()
-        pending.cancel()
-        # What has ended writes no more, and the traceback of an error leads to the loader, which would stay for good.
-        pending.futures[:] = [future for future in pending.futures if not future.done()]
-        unwanted.append(pending)
+        read = batches.popleft()
+        read.cancel()
+        unwanted.append(read)

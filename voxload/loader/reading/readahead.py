@@ -21,7 +21,8 @@ from typing import Any
 from voxload.errors import UsageError
 from voxload.loader.batch import Batch, Foreseen
 from voxload.loader.order.repeats import Passed, Repeats
-from voxload.loader.reading.batch_reads import BatchReads, Pending
+from voxload.loader.reading.batch_read import BatchPlan, BatchRead
+from voxload.loader.reading.batch_reads import BatchReads
 from voxload.prefetch.line import Ints
 from voxload.prefetch.order.source import OrderSource
 
@@ -67,7 +68,7 @@ class ReadAhead:
         self._user: weakref.ref[EpochReads] | None = None
         self._users: weakref.WeakSet[EpochReads] = weakref.WeakSet()
         self._beyond: Ints | None = None
-        self._coming: deque[Pending] = deque()
+        self._coming: deque[BatchRead] = deque()
         self._coming_repeats = self._repeats()
 
     def begin(self) -> None:
@@ -109,7 +110,7 @@ class ReadAhead:
             self._coming_repeats = self._repeats()
         while self._beyond is not None and len(self._coming) < len(self._beyond):
             indices = _row(self._beyond, len(self._coming))
-            pending = self.reads.begin(indices, number + 1, repeats=self._coming_repeats.of(indices))
+            pending = self.reads.begin(BatchPlan(indices, number + 1, self._coming_repeats.of(indices)))
             if pending is None:
                 return
             self._coming_repeats.add(indices)
@@ -149,7 +150,7 @@ class ReadAhead:
         """Return a count of an epoch's draws, which counts where these decide what is read."""
         return Repeats(self.samples if self._is_augmented else 0, passed)
 
-    def _repeats_of(self, begun: deque[Pending], number: int, passed: Passed) -> Repeats | None:
+    def _repeats_of(self, begun: deque[BatchRead], number: int, passed: Passed) -> Repeats | None:
         """Return the count behind what was read beyond an epoch; None where that is not what this epoch would read."""
         repeats = self._repeats(passed)
         if not self._is_augmented:
@@ -157,9 +158,9 @@ class ReadAhead:
         if not repeats.is_known():
             return None if begun else repeats
         for pending in begun:
-            if (pending.epoch, pending.repeats) != (number, repeats.of(pending.indices)):
+            if (pending.plan.epoch, pending.plan.repeats) != (number, repeats.of(pending.plan.indices)):
                 return None
-            repeats.add(pending.indices)
+            repeats.add(pending.plan.indices)
         return repeats
 
     def _order(self, place: int) -> Ints | None:
@@ -198,7 +199,7 @@ class EpochReads:
         order: Ints | None,
         *,
         number: int,
-        begun: deque[Pending],
+        begun: deque[BatchRead],
         repeats: Repeats,
         timeout: float | None,
     ) -> None:
@@ -249,14 +250,14 @@ class EpochReads:
     def ready(self) -> bool:
         """See Batches; where all slots are lent, they are waited for by whoever asks for the batch."""
         self._prepare(is_wanted=False)
-        return self._taken == self._drawn or bool(self._pending and self._pending[0].is_quiet)
+        return self._taken == self._drawn or bool(self._pending and self._pending[0].is_made)
 
     def foreseen(self) -> Foreseen | None:
         """See Batches."""
         if self._order is not None and self._taken <= len(self._order):
             return Foreseen(_row(self._order, self._taken) if self._taken < len(self._order) else None)
         if self._pending:
-            return Foreseen(self._pending[0].indices)
+            return Foreseen(self._pending[0].plan.indices)
         if self._waiting:
             return Foreseen(self._waiting[0])
         return Foreseen(None) if self._sampler is None and self._error is None else None
@@ -272,10 +273,10 @@ class EpochReads:
         if not self._pending:
             return False
         last = self._pending.pop()
-        self._repeats.take_back(last.indices)
+        self._repeats.take_back(last.plan.indices)
         self._ahead.reads.drop(deque([last]))
         if self._order is None:
-            self._waiting.appendleft(last.indices)
+            self._waiting.appendleft(last.plan.indices)
         return True
 
     def _prepare(self, most: int | None = None, *, is_wanted: bool = True) -> None:
@@ -327,7 +328,7 @@ class EpochReads:
         known = self._drawn - self._taken
         wrong = deque(list(self._pending)[known:])
         for _ in wrong:
-            self._repeats.take_back(self._pending.pop().indices)
+            self._repeats.take_back(self._pending.pop().plan.indices)
         self._ahead.reads.drop(wrong)
         begun = self._taken + len(self._pending)
         self._waiting.extend(_row(self._order, place) for place in range(begun, self._drawn))
@@ -342,11 +343,11 @@ class EpochReads:
         while (indices := self._coming()) is not None:
             if most is not None and len(self._pending) >= most:
                 return
-            repeats = self._repeats.of(indices)
-            pending = reads.begin(indices, self._number, repeats=repeats)
+            plan = BatchPlan(indices, self._number, self._repeats.of(indices))
+            pending = reads.begin(plan)
             if pending is None and is_wanted and not self._pending:
                 self._ahead.make_way(self)
-                pending = reads.begin(indices, self._number, repeats=repeats, patience=self._timeout)
+                pending = reads.begin(plan, patience=self._timeout)
             if pending is None:
                 return
             self._repeats.add(indices)
@@ -380,8 +381,8 @@ def _normal(indices: Sequence[Any], samples: int) -> tuple[Any, ...]:
     return tuple(index % samples if -samples <= index < samples else index for index in whole)
 
 
-def _is_beginning(begun: Sequence[Pending], order: Ints | None) -> bool:
+def _is_beginning(begun: Sequence[BatchRead], order: Ints | None) -> bool:
     """Tell whether batches under way are the first of an epoch."""
     if order is None or len(begun) > len(order):
         return not begun
-    return all(pending.indices == _row(order, place) for place, pending in enumerate(begun))
+    return all(pending.plan.indices == _row(order, place) for place, pending in enumerate(begun))

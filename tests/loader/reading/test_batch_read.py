@@ -1,0 +1,169 @@
+"""BatchRead: claimed by threads sample by sample; whole, or the first error, and then nothing is held."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from tests.support import processes
+from voxload.data.dataset import FieldLayout, VolumeDataset
+from voxload.loader.batch import Batch
+from voxload.loader.reading.batch_read import BatchPlan, BatchRead
+from voxload.loader.reading.sample_reads import SpareBytes
+from voxload.readers.protocol import ReadCost
+
+LAYOUT = (FieldLayout((1, 2, 2, 2), np.dtype(np.int16)),)
+LIMIT = processes.LIMIT
+
+
+class Samples:
+    """A data set whose samples are their number everywhere; some wait to be let through, and some fail."""
+
+    def __init__(self, *, gated: tuple[int, ...] = (), failing: tuple[int, ...] = ()) -> None:
+        self.gates = {index: threading.Event() for index in gated}
+        self.begun = {index: threading.Event() for index in gated}
+        self._failing = failing
+
+    def layout(self, index: int) -> tuple[FieldLayout, ...]:
+        """See VolumeDataset."""
+        del index
+        return LAYOUT
+
+    def read_into(self, index: int, volumes: Any, *, epoch: int, repeat: int) -> ReadCost:
+        """See VolumeDataset."""
+        del epoch, repeat
+        if index in self.gates:
+            self.begun[index].set()
+            assert self.gates[index].wait(LIMIT)
+        if index in self._failing:
+            raise ValueError(f"sample {index}")
+        volumes[0][...] = index
+        return ReadCost(1, 10, 10)
+
+    def read_targets(self, index: int) -> torch.Tensor:
+        """See VolumeDataset."""
+        return torch.tensor([float(index)])
+
+
+def _read(samples: Samples, *indices: int) -> BatchRead:
+    arrays = [np.zeros((len(indices), *LAYOUT[0].shape), np.int16)]
+    plan = BatchPlan(indices, 0, (0,) * len(indices))
+    source = cast("VolumeDataset", samples)
+    return BatchRead(plan, source, cast("Any", arrays), fits=True, layout=LAYOUT, room=SpareBytes(0))
+
+
+@contextmanager
+def _running(read: BatchRead, threads: int = 2) -> Iterator[None]:
+    """Have threads run it, and end with them."""
+    own = [threading.Thread(target=read.run) for _ in range(threads)]
+    for thread in own:
+        thread.start()
+    yield
+    for thread in own:
+        thread.join(LIMIT)
+        assert not thread.is_alive()
+
+
+def test_a_batch_is_whole_and_made_by_who_read_last() -> None:
+    """Blocks, targets and costs, in the order of its samples."""
+    read = _read(Samples(), 3, 1, 2)
+    with _running(read):
+        assert read.wait(LIMIT)
+    batch = read.taken()
+    assert isinstance(batch, Batch)
+    assert batch.targets is not None
+    assert batch.targets.flatten().tolist() == [3, 1, 2]
+    (volumes,) = cast("tuple[torch.Tensor]", batch.volumes)
+    assert volumes.amax((1, 2, 3, 4)).tolist() == volumes.amin((1, 2, 3, 4)).tolist() == [3, 1, 2]
+    assert batch.cost == ReadCost(3, 30, 30)
+    assert read.is_quiet
+
+
+def test_the_first_samples_error_counts() -> None:
+    """Not the one that came first, while an earlier sample is on its way; but at once where a later one hangs."""
+    samples = Samples(gated=(0,), failing=(0, 1))
+    read = _read(samples, 0, 1)
+    with _running(read):
+        assert samples.begun[0].wait(LIMIT)
+        samples.gates[0].set()
+    with pytest.raises(ValueError, match="sample 0"):
+        read.taken()
+    samples = Samples(gated=(1,), failing=(0,))
+    read = _read(samples, 0, 1)
+    with _running(read):
+        assert samples.begun[1].wait(LIMIT)
+        assert read.wait(LIMIT)
+        with pytest.raises(ValueError, match="sample 0"):
+            read.taken()
+        assert not read.is_quiet
+        read.cancel()
+        samples.gates[1].set()
+        assert read.wait_quiet(LIMIT)
+
+
+def test_what_is_cancelled_is_claimed_no_more() -> None:
+    """What is being read is waited for; its slot is quiet then, though samples are left."""
+    samples = Samples(gated=(0,))
+    read = _read(samples, 0, 1, 2)
+    with _running(read, threads=1):
+        assert samples.begun[0].wait(LIMIT)
+        read.cancel()
+        assert not read.is_quiet
+        assert not read.wait_quiet(0)
+        samples.gates[0].set()
+        assert read.wait_quiet(LIMIT)
+    assert read.arrays[0][1:].max() == 0
+    assert not read.is_made
+
+
+def test_a_part_that_nobody_will_do_fails() -> None:
+    """As when the pool's threads end; where others have claimed all, it does no harm."""
+    task: Future[None] = Future()
+    assert task.cancel()
+    read = _read(Samples(), 0)
+    read.cancelled_with(task)
+    assert read.wait(0)
+    with pytest.raises(CancelledError):
+        read.taken()
+    read = _read(Samples(), 0)
+    read.run()
+    read.cancelled_with(task)
+    assert isinstance(read.taken(), Batch)
+
+
+@pytest.mark.parametrize("failing", [(), (1,)])
+def test_a_thread_holds_nothing_of_a_batch_that_is_there(failing: tuple[int, ...]) -> None:
+    """Neither slot nor data set: what the consumer gives back is free at once, though the thread has not gone on."""
+    samples = Samples(failing=failing)
+    read = _read(samples, 0, 1)
+    seen: list[bool] = []
+    slot = weakref.ref(read.arrays[0])
+    source = weakref.ref(samples)
+    del samples
+    tell: Callable[[], None] = read._changed.notify_all
+
+    def notified() -> None:
+        if read.__dict__["_is_made"]:
+            read.arrays.clear()
+            read._batch = read._error = None
+            seen.append(slot() is None and source() is None)
+        tell()
+
+    read._changed.notify_all = notified  # type: ignore[method-assign]
+    read.run()
+    assert seen == [True]
+
+
+def test_a_batch_of_nothing_is_there() -> None:
+    """It waits for nobody."""
+    batch = _read(Samples()).taken()
+    assert isinstance(batch, Batch)
+    assert batch.indices == ()
