@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
@@ -53,8 +54,8 @@ class Samples:
         return torch.tensor([float(index)])
 
 
-def _read(samples: Samples, *indices: int) -> BatchRead:
-    arrays = [np.zeros((len(indices), *LAYOUT[0].shape), np.int16)]
+def _read(samples: Samples, *indices: int, slot: npt.NDArray[np.int16] | None = None) -> BatchRead:
+    arrays = [np.zeros((len(indices), *LAYOUT[0].shape), np.int16) if slot is None else slot]
     plan = BatchPlan(indices, 0, (0,) * len(indices))
     source = cast("VolumeDataset", samples)
     return BatchRead(plan, source, cast("Any", arrays), fits=True, layout=LAYOUT, room=SpareBytes(0))
@@ -111,8 +112,8 @@ def test_the_first_samples_error_counts() -> None:
 
 def test_what_is_cancelled_is_claimed_no_more() -> None:
     """What is being read is waited for; its slot is quiet then, though samples are left."""
-    samples = Samples(gated=(0,))
-    read = _read(samples, 0, 1, 2)
+    samples, slot = Samples(gated=(0,)), np.zeros((3, *LAYOUT[0].shape), np.int16)
+    read = _read(samples, 0, 1, 2, slot=slot)
     with _running(read, threads=1):
         assert samples.begun[0].wait(LIMIT)
         read.cancel()
@@ -120,7 +121,7 @@ def test_what_is_cancelled_is_claimed_no_more() -> None:
         assert not read.wait_quiet(0)
         samples.gates[0].set()
         assert read.wait_quiet(LIMIT)
-    assert read.arrays[0][1:].max() == 0
+    assert slot[1:].max() == 0
     assert not read.is_made
 
 
@@ -143,16 +144,15 @@ def test_a_part_that_nobody_will_do_fails() -> None:
 def test_a_thread_holds_nothing_of_a_batch_that_is_there(failing: tuple[int, ...]) -> None:
     """Neither slot nor data set: what the consumer gives back is free at once, though the thread has not gone on."""
     samples = Samples(failing=failing)
-    read = _read(samples, 0, 1)
+    array = np.zeros((2, *LAYOUT[0].shape), np.int16)
+    read = _read(samples, 0, 1, slot=array)
     seen: list[bool] = []
-    slot = weakref.ref(read.arrays[0])
-    source = weakref.ref(samples)
-    del samples
+    slot, source = weakref.ref(array), weakref.ref(samples)
+    del samples, array
     tell: Callable[[], None] = read._changed.notify_all
 
     def notified() -> None:
         if read.__dict__["_is_made"]:
-            read.arrays.clear()
             read._batch = read._error = None
             seen.append(slot() is None and source() is None)
         tell()

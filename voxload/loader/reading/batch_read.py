@@ -65,8 +65,6 @@ class BatchRead:
         room: SpareBytes,
     ) -> None:
         self.plan = plan
-        self.arrays = arrays
-        """The consumer's thread's alone: what becomes of the slot when nothing writes to it any more."""
         self._source: tuple[VolumeDataset, list[Volume]] | None = (dataset, arrays)
         self._fits, self._layout, self._room = fits, layout, room
         self._changed = threading.Condition(threading.Lock())

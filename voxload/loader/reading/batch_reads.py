@@ -15,6 +15,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from concurrent.futures import wait
+from dataclasses import dataclass
 
 from voxload.data.dataset import VolumeDataset
 from voxload.loader.batch import Batch
@@ -23,6 +24,20 @@ from voxload.loader.reading.sample_reads import SpareBytes
 from voxload.loader.reading.staging import StagingRing
 from voxload.prefetch.execution.threadpool import DaemonThreadPool
 from voxload.readers.protocol import Volume
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pending:
+    """A batch under way, as its consumer has it: who reads it has let go of its slot before it is there."""
+
+    read: BatchRead
+    arrays: list[Volume]
+    """Its slot."""
+
+    @property
+    def plan(self) -> BatchPlan:
+        """Its samples."""
+        return self.read.plan
 
 
 class BatchReads:
@@ -43,7 +58,7 @@ class BatchReads:
         self._ring = ring
         self._threads = threads
         self._pool = DaemonThreadPool(threads, "voxload-reader")
-        self._unwanted: deque[BatchRead] = deque()
+        self._unwanted: deque[Pending] = deque()
         self._room = SpareBytes(ring.spare)
         weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
 
@@ -51,7 +66,7 @@ class BatchReads:
         """Stop the threads: what has not begun is cancelled, and what has begun is waited for, though not for ever."""
         self._pool.shutdown(cancel_futures=True)
 
-    def begin(self, plan: BatchPlan, *, patience: float | None = 0.0) -> BatchRead | None:
+    def begin(self, plan: BatchPlan, *, patience: float | None = 0.0) -> Pending | None:
         """Begin to read a batch; None where no slot is free within `patience` seconds.
 
         With another patience than none at all, None for as long as it takes, a slot is found or made in any case.
@@ -67,9 +82,9 @@ class BatchReads:
         )
         for _ in range(min(self._threads, count)):
             self._pool.submit(read.run).add_done_callback(read.cancelled_with)
-        return read
+        return Pending(read, arrays)
 
-    def take(self, read: BatchRead, timeout: float | None) -> Batch | None:
+    def take(self, pending: Pending, timeout: float | None) -> Batch | None:
         """Return a batch, waiting for its reads; None when they take longer than a time-out.
 
         Raises
@@ -77,21 +92,21 @@ class BatchReads:
         VoxloadError
             Whatever reading one of its samples raised.
         """
-        if not read.wait(timeout):
+        if not pending.read.wait(timeout):
             return None
-        found = read.taken()
+        found = pending.read.taken()
         if isinstance(found, Batch):
             return found
         late = [self._pool.submit(result.finished, self._dataset) for result in found]
         if timeout is not None and wait(late, timeout).not_done:
             return None
-        return made(read.plan.indices, self._dataset, read.arrays, [future.result() for future in late])
+        return made(pending.plan.indices, self._dataset, pending.arrays, [future.result() for future in late])
 
-    def drop(self, batches: deque[BatchRead]) -> None:
+    def drop(self, batches: deque[Pending]) -> None:
         """Forget batches, and leave the deque empty."""
         _drop(batches, self._unwanted)
 
-    def drop_with(self, owner: object, batches: deque[BatchRead]) -> None:
+    def drop_with(self, owner: object, batches: deque[Pending]) -> None:
         """Forget what is in a deque when its owner goes."""
         weakref.finalize(owner, _drop, batches, self._unwanted).atexit = False
 
@@ -100,7 +115,7 @@ class BatchReads:
         slot = self._ring.acquire()
         if slot is not None:
             return slot.arrays()
-        quiet = next((read for read in self._unwanted.copy() if read.is_quiet), None)
+        quiet = next((pending for pending in self._unwanted.copy() if pending.read.is_quiet), None)
         if quiet is None:
             return None
         self._unwanted.remove(quiet)
@@ -111,15 +126,15 @@ class BatchReads:
         if not self._unwanted:
             return None
         first = self._unwanted[0]
-        if not first.wait_quiet(patience):
+        if not first.read.wait_quiet(patience):
             return None
         self._unwanted.remove(first)
         return first.arrays
 
 
-def _drop(batches: deque[BatchRead], unwanted: deque[BatchRead]) -> None:
+def _drop(batches: deque[Pending], unwanted: deque[Pending]) -> None:
     """Move batches to those that nobody wants; runs in any thread, for its caller may be a finaliser."""
     while batches:
-        read = batches.popleft()
-        read.cancel()
-        unwanted.append(read)
+        pending = batches.popleft()
+        pending.read.cancel()
+        unwanted.append(pending)

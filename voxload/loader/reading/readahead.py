@@ -21,8 +21,8 @@ from typing import Any
 from voxload.errors import UsageError
 from voxload.loader.batch import Batch, Foreseen
 from voxload.loader.order.repeats import Passed, Repeats
-from voxload.loader.reading.batch_read import BatchPlan, BatchRead
-from voxload.loader.reading.batch_reads import BatchReads
+from voxload.loader.reading.batch_read import BatchPlan
+from voxload.loader.reading.batch_reads import BatchReads, Pending
 from voxload.prefetch.line import Ints
 from voxload.prefetch.order.source import OrderSource
 
@@ -68,7 +68,7 @@ class ReadAhead:
         self._user: weakref.ref[EpochReads] | None = None
         self._users: weakref.WeakSet[EpochReads] = weakref.WeakSet()
         self._beyond: Ints | None = None
-        self._coming: deque[BatchRead] = deque()
+        self._coming: deque[Pending] = deque()
         self._coming_repeats = self._repeats()
 
     def begin(self) -> None:
@@ -150,7 +150,7 @@ class ReadAhead:
         """Return a count of an epoch's draws, which counts where these decide what is read."""
         return Repeats(self.samples if self._is_augmented else 0, passed)
 
-    def _repeats_of(self, begun: deque[BatchRead], number: int, passed: Passed) -> Repeats | None:
+    def _repeats_of(self, begun: deque[Pending], number: int, passed: Passed) -> Repeats | None:
         """Return the count behind what was read beyond an epoch; None where that is not what this epoch would read."""
         repeats = self._repeats(passed)
         if not self._is_augmented:
@@ -199,7 +199,7 @@ class EpochReads:
         order: Ints | None,
         *,
         number: int,
-        begun: deque[BatchRead],
+        begun: deque[Pending],
         repeats: Repeats,
         timeout: float | None,
     ) -> None:
@@ -250,7 +250,7 @@ class EpochReads:
     def ready(self) -> bool:
         """See Batches; where all slots are lent, they are waited for by whoever asks for the batch."""
         self._prepare(is_wanted=False)
-        return self._taken == self._drawn or bool(self._pending and self._pending[0].is_made)
+        return self._taken == self._drawn or bool(self._pending and self._pending[0].read.is_made)
 
     def foreseen(self) -> Foreseen | None:
         """See Batches."""
@@ -381,7 +381,7 @@ def _normal(indices: Sequence[Any], samples: int) -> tuple[Any, ...]:
     return tuple(index % samples if -samples <= index < samples else index for index in whole)
 
 
-def _is_beginning(begun: Sequence[BatchRead], order: Ints | None) -> bool:
+def _is_beginning(begun: Sequence[Pending], order: Ints | None) -> bool:
     """Tell whether batches under way are the first of an epoch."""
     if order is None or len(begun) > len(order):
         return not begun
