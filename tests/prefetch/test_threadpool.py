@@ -42,6 +42,45 @@ def test_errors_are_raised_to_who_asks() -> None:
         pool.submit(int)
 
 
+class _Noted:
+    """A task that notes what became of it."""
+
+    def __init__(self, gate: threading.Event | None = None) -> None:
+        self.begun, self.told = threading.Event(), threading.Event()
+        self.is_cancelled = False
+        self._gate = gate
+
+    def run(self) -> None:
+        """See Task."""
+        self.begun.set()
+        assert self._gate is None or self._gate.wait(60)
+        self.told.set()
+
+    def cancel(self) -> None:
+        """See Task."""
+        self.is_cancelled = True
+        self.told.set()
+
+
+def test_tasks_that_are_posted_are_done_or_told_that_they_are_not() -> None:
+    """In order; those that no thread has begun when the pool ends are cancelled, and none is taken behind that."""
+    gate = threading.Event()
+    pool = DaemonThreadPool(1, "posted")
+    assert pool.is_idle
+    first, second, third = _Noted(gate), _Noted(), _Noted()
+    pool.post(first)
+    assert first.begun.wait(60)
+    pool.post(second)
+    pool.posting(third)()
+    assert not pool.is_idle
+    pool.shutdown(wait=False, cancel_futures=True)
+    assert (second.is_cancelled, third.is_cancelled, first.is_cancelled) == (True, True, False)
+    gate.set()
+    assert first.told.wait(60)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        pool.post(_Noted())
+
+
 def test_closing_waits_for_what_hangs_no_longer_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has not begun is cancelled."""
     monkeypatch.setattr(threadpool, "GRACE", 0.05)

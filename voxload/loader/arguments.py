@@ -73,6 +73,19 @@ def _check_items(data: VolumeDataset, added: Mapping[str, Any]) -> None:
             )
 
 
+def parse_readers(readers: Any, cache: object | None) -> bool:
+    """Tell whether a process of its own reads."""
+    if readers not in ("threads", "process"):
+        raise UsageError("readers", found=repr(readers), expected='"threads" or "process"')
+    if readers == "process" and cache is not None:
+        raise UsageError(
+            "readers",
+            found='"process" with a cache, whose blocks are kept by this process',
+            remedy="leave out one of both",
+        )
+    return bool(readers == "process")
+
+
 def check_epoch(loader: torch.utils.data.DataLoader[Any], data: VolumeDataset) -> None:
     """Refuse, when an epoch begins, what torch refuses then, in its words."""
     _check_sampler(data, loader.sampler)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -64,6 +64,15 @@ class Batch:
     """``(B, T)`` float32, or None when none were asked for."""
     cost: ReadCost
     """What it took of the storage."""
+    nbytes: int = field(init=False)
+    """Bytes of its blocks."""
+    is_even: bool = field(init=False)
+    """Whether each field's blocks are one tensor."""
+
+    def __post_init__(self) -> None:
+        # By whoever makes it, so that the loop need not.
+        object.__setattr__(self, "nbytes", sum(volume.nbytes for volume in self.volumes))
+        object.__setattr__(self, "is_even", not any(isinstance(volume, Ragged) for volume in self.volumes))
 
 
 @dataclass(frozen=True, slots=True)

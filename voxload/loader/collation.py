@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch.utils.data import default_collate, default_convert
@@ -33,12 +33,21 @@ class Collation:
     """The device that they are pinned for."""
     item: ItemTransform | None = None
     """What the data set does to each item, one by one and in order, before they are collated."""
+    is_plain: bool = field(init=False)
+    """Whether the loop gets a batch's tensors as they are."""
+
+    def __post_init__(self) -> None:
+        is_changed = any(change is not None for change in self.transforms) or self.item is not None
+        is_plain = self.is_batched and not is_changed and not self.pin_memory and is_torchs(self.collate)
+        object.__setattr__(self, "is_plain", is_plain)
 
     def __call__(self, batch: Batch) -> Any:
         """Return what the loop sees.
 
         Raises what a collate_fn or a transform raises, and DataError where blocks of unequal shape must be one tensor.
         """
+        if self.is_plain and batch.is_even:
+            return [*batch.volumes] if batch.targets is None else [*batch.volumes, batch.targets]
         is_made = self.item is None and is_torchs(self.collate)
         data = self._collated(batch) if is_made else self.collate(self._samples(batch))
         first = batch.volumes[0]

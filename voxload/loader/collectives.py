@@ -135,7 +135,7 @@ class GroupAgreement:
                 warnings.warn(
                     "torch.distributed is not initialised: ranks of a sample group cannot compare their samples; "
                     "call torch.distributed.init_process_group before the first batch",
-                    stacklevel=5,
+                    stacklevel=6,
                 )
                 return None
             if dist.get_world_size() != self._grid.world_size or dist.get_rank() != self._grid.rank:

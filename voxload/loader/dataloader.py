@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.utils.data import IterableDataset
@@ -18,6 +18,7 @@ from voxload.loader.arguments import (
     check_parts,
     group_sampler,
     is_read_by_threads,
+    parse_readers,
     transforms_of,
     warn_of_processes,
 )
@@ -33,7 +34,7 @@ from voxload.units import parse_bytes
 DEFAULT_STAGING = "1GiB"
 """Staging budget: two 512^3 x 4 int16 blocks of a (2, 2, 1) grid and a batch in use."""
 
-_SETTLED = ("staging", "cache", "device", "keep")
+_SETTLED = ("staging", "cache", "device", "keep", "readers")
 """What cannot be changed once there is a loader: its buffers and tiers are made by it."""
 
 Item_co = TypeVar("Item_co", covariant=True, default=Any)
@@ -74,6 +75,10 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         current when the first epoch begins. None gives CPU tensors as torch would.
     keep
         Batches that stay valid on a device: the last one and those before it.
+    readers
+        ``"threads"`` of this process; or ``"process"``: those of a process of its own, which takes nothing from the
+        loop but what it takes to hear of a batch. It has a copy of the data set, as worker processes have, and fills
+        slots in shared memory; its threads read once it has begun. One that is killed is begun again, once.
     kwargs
         What a later torch adds.
 
@@ -110,6 +115,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         cache: Cache | None = None,
         device: Device | None = None,
         keep: int = 1,
+        readers: Literal["threads", "process"] = "threads",
         **kwargs: Any,
     ) -> None:
         # Each argument is an attribute of its name: frameworks make loaders anew from those.
@@ -118,6 +124,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         self.cache = cache
         self.device = device
         self.keep = keep
+        self.readers = readers
         self._pipeline: Pipeline | None = None
         self._cursor = Cursor()
         self._indices: Indices | None = None
@@ -237,7 +244,8 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
 
     def _new_pipeline(self, dataset: VolumeDataset) -> Pipeline:
         device, keep = parse_device(self.device), parse_keep(self.keep)
-        budget = PipelineBudget(parse_bytes(self.staging), self.cache, device, keep)
+        is_apart = parse_readers(self.readers, self.cache)
+        budget = PipelineBudget(parse_bytes(self.staging), self.cache, device, keep, is_apart=is_apart)
         return Pipeline(self, dataset, budget, transforms=transforms_of(dataset, self.transform), cursor=self._cursor)
 
     @property

@@ -15,7 +15,7 @@ from torch.utils.data.dataloader import (
 )
 
 from voxload.data.dataset import VolumeDataset
-from voxload.loader.batch import Batch, Batches
+from voxload.loader.batch import Batch, Batches, Foreseen
 from voxload.loader.collation import Collation
 from voxload.loader.collectives import GroupAgreement
 from voxload.loader.order.cursor import EpochRun
@@ -62,13 +62,15 @@ class VolumeIterator(_BaseDataLoaderIter):
             pin_memory_device=self._pin_memory_device,
             item=self._loader.dataset.item_transform if isinstance(self._loader.dataset, VolumeDataset) else None,
         )
-        self._ahead = self._reader.batches(_index_lists(self._sampler_iter, are_lists=self._auto_collation))
+        drawn = _index_lists(self._sampler_iter, are_lists=self._auto_collation)
+        self._ahead: Batches = self._reader.batches(drawn) or _Nothing()
+        self._is_shared = self._reader.agreement.is_shared
         self._delivered: float | None = None
         self._step = 0
 
     def _reset(self, loader: torch.utils.data.DataLoader[Any], first_iter: bool = False) -> None:
         """Start the next epoch with the same iterator, as persistent workers ask for."""
-        self._ahead = None  # its slots are the next epoch's
+        self._ahead = _Nothing()  # its slots are the next epoch's
         self._reader.begin()
         super()._reset(loader, first_iter)
         self._begin()
@@ -82,55 +84,64 @@ class VolumeIterator(_BaseDataLoaderIter):
         return data
 
     def _next_data(self) -> Any:
-        """Return the next batch, checked against the other ranks of the group."""
+        """Return the next batch, checked against the other ranks of the group.
+
+        The loop waits meanwhile, with caches that are its own by then: each call of a function costs microseconds.
+        """
         asked = perf_counter()
-        recorder = self._reader.recorder
+        ahead, recorder = self._ahead, self._reader.recorder
         worked = None if self._delivered is None else asked - self._delivered
         self._delivered = None
-        before, on_device = self._seconds_on_device, 0.0
+        before = ahead.seconds_on_device
         try:
-            batch = self._next_batch()
+            batch = ahead.next()
         finally:
-            on_device = self._seconds_on_device - before
+            # It counts as delivered from here on, whatever becomes of it.
+            self._sampler_iter.reached(ahead.taken)
+            on_device = ahead.seconds_on_device - before
             if worked is not None:  # waiting for the device is its work on the batches before
                 recorder.computed(worked + on_device)
-        read = perf_counter()
-        self._reader.agreement.check(None if batch is None else batch.indices, step=self._step)
-        agreed = perf_counter()
+        agreeing = self._agreed(batch) if self._is_shared else 0.0
         if batch is None:
             self._sampler_iter.finish()
             raise StopIteration
         data = self._deliver(batch)
         self._step += 1
-        self._announce()
-        self._delivered = perf_counter()
-        self._count(batch, asked=asked, stall=self._delivered - asked - (agreed - read) - on_device)
+        if self._is_shared:
+            self._announce(ahead)
+        self._delivered = delivered = perf_counter()
+        recorder.delivered(batch, asked=asked, stall=delivered - asked - agreeing - on_device)
         return data
 
-    @property
-    def _seconds_on_device(self) -> float:
-        return 0.0 if self._ahead is None else self._ahead.seconds_on_device
+    def _agreed(self, batch: Batch | None) -> float:
+        """Compare a batch with the other ranks'; return the seconds that it took, in which nobody waits for data."""
+        begun = perf_counter()
+        self._reader.agreement.check(None if batch is None else batch.indices, step=self._step)
+        return perf_counter() - begun
 
-    def _next_batch(self) -> Batch | None:
-        """Return the next batch; it counts as delivered from here on, whatever becomes of it."""
-        if self._ahead is None:
-            return None
-        try:
-            return self._ahead.next()
-        finally:
-            self._sampler_iter.reached(self._ahead.taken)
-
-    def _announce(self) -> None:
+    def _announce(self, ahead: Batches) -> None:
         """Tell the other ranks what comes next, while the loop works."""
-        agreement = self._reader.agreement
-        coming = self._ahead.foreseen() if agreement.is_shared and self._ahead is not None else None
+        coming = ahead.foreseen()
         if coming is not None:
-            agreement.announce(coming.indices, step=self._step)
+            self._reader.agreement.announce(coming.indices, step=self._step)
 
-    def _count(self, batch: Batch, *, asked: float, stall: float) -> None:
-        needed = sum(volume.nbytes for volume in batch.volumes)
-        self._reader.recorder.delivered(samples=len(batch.indices), needed=needed, cost=batch.cost)
-        self._reader.recorder.waited(asked=asked, stall=stall)
+
+class _Nothing:
+    """See Batches: those of a data set without samples."""
+
+    taken = 0
+    seconds_on_device = 0.0
+
+    def next(self) -> None:
+        """See Batches."""
+
+    def ready(self) -> bool:
+        """See Batches."""
+        return True
+
+    def foreseen(self) -> Foreseen:
+        """See Batches."""
+        return Foreseen(None)
 
 
 def _index_lists(drawn: Iterator[Any], *, are_lists: bool) -> Iterator[Sequence[int]]:

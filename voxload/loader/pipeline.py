@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -19,11 +19,13 @@ from voxload.loader.caching.prefetcher import Prefetcher
 from voxload.loader.collectives import GroupAgreement
 from voxload.loader.device.batches import DeviceEpochs
 from voxload.loader.device.copiers import with_index
+from voxload.loader.helper.memory import SharedSlots
+from voxload.loader.helper.team import ReaderTeam
 from voxload.loader.order.cursor import Cursor
 from voxload.loader.reading.batch_reads import BatchReads
-from voxload.loader.reading.pinning import page_lock
+from voxload.loader.reading.pinning import host_memory, page_lock
 from voxload.loader.reading.readahead import ReadAhead
-from voxload.loader.reading.staging import LEAST_SLOTS, BatchLayout, StagingRing
+from voxload.loader.reading.staging import LEAST_SLOTS, BatchLayout, Memory, StagingRing
 from voxload.loader.sampler import GroupSampler
 from voxload.loader.stats import StatsRecorder
 from voxload.prefetch.meter import Meter
@@ -50,6 +52,8 @@ class PipelineBudget:
     """Where batches go, into as many bytes again at most; None leaves them in their slots."""
     keep: int = 1
     """Batches that stay valid there."""
+    is_apart: bool = False
+    """Whether a process of its own reads."""
 
 
 class Pipeline:
@@ -156,7 +160,7 @@ class Pipeline:
             source = None
             if self._budget.cache is None:
                 source = self._new_source(loader)
-            reads = BatchReads(self._volumes, self._new_ring(None, depth), threads=self._threads)
+            reads = self._new_reads(depth)
             self._ahead = ReadAhead(
                 reads,
                 source,
@@ -166,6 +170,16 @@ class Pipeline:
                 is_augmented=self._volumes.augment is not None,
             )
         return self._ahead
+
+    def _new_reads(self, depth: int) -> BatchReads:
+        """Return threads of this process or another one, and slots for as many batches ahead."""
+        threads = self._threads
+        if not self._budget.is_apart:
+            return BatchReads(self._volumes, partial(self._new_ring, ahead=depth), threads=threads)
+        slots = SharedSlots()
+        ring = partial(self._new_ring, ahead=depth, memory=slots.memory)
+        team = partial(ReaderTeam, self._volumes, slots=slots, threads=threads)
+        return BatchReads(self._volumes, ring, threads=threads, others=lambda layout: team(layout=layout))
 
     def _new_source(self, loader: torch.utils.data.DataLoader[Any]) -> OrderSource:
         return OrderSource(loader, self._volumes.grid, advancing=(GroupSampler,), foretold=self._cursor.foretold)
@@ -185,7 +199,7 @@ class Pipeline:
         """Return slots for batches that come from anywhere, of which some are slow."""
         return self._new_ring(notify, self._threads * (self._of.prefetch_factor or _PREFETCH_FACTOR))
 
-    def _new_ring(self, notify: Callable[[], None] | None, ahead: int) -> StagingRing:
+    def _new_ring(self, notify: Callable[[], None], ahead: int, memory: Memory = host_memory) -> StagingRing:
         """Return slots for as many batches as are read ahead."""
         device = self._budget.device
         return StagingRing(
@@ -194,6 +208,7 @@ class Pipeline:
             most=ahead + LEAST_SLOTS,
             notify=notify,
             lock=None if device is None else page_lock(with_index(device)),
+            memory=memory,
         )
 
     @property

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from voxload.loader.batch import Batch
 from voxload.prefetch.events import SourceKind
 from voxload.prefetch.meter import Traffic
 from voxload.readers.protocol import ReadCost
 
 TIMELINE_STEPS = 65536
 """Steps kept for the timeline: a long run keeps its latest ones, at about 3 MiB."""
+_REPORTS = 2048
+"""Reports that are added up at once: some milliseconds of one loop in a thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,44 +86,36 @@ def sources_as_dict(sources: Mapping[str, Traffic]) -> dict[str, dict[str, float
 
 
 class StatsRecorder:
-    """Adds up what iterators of one loader report; safe to use from many threads."""
+    """Adds up what iterators of one loader report; safe to use from many threads.
+
+    A report is one entry of a list, made while a loop waits for its batch: it is added up later, many at a time.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._reports: deque[tuple[float, float, int, int, ReadCost] | float] = deque()
         self._batches = self._samples = self._needed = 0
         self._cost = ReadCost()
         self._stall = self._compute = 0.0
         self._steps: list[Step] = []
         self._start: float | None = None
 
-    def delivered(self, *, samples: int, needed: int, cost: ReadCost) -> None:
-        """Count one batch and what it took."""
-        with self._lock:
-            self._batches += 1
-            self._samples += samples
-            self._needed += needed
-            self._cost += cost
-
-    def waited(self, *, asked: float, stall: float) -> None:
-        """Count one request, made at clock time `asked`, that waited `stall` seconds."""
-        with self._lock:
-            self._start = asked if self._start is None else self._start
-            self._stall += stall
-            self._steps.append(Step(asked - self._start, stall, 0.0))
-            if len(self._steps) > TIMELINE_STEPS:
-                del self._steps[: TIMELINE_STEPS // 2]
+    def delivered(self, batch: Batch, *, asked: float, stall: float) -> None:
+        """Count one batch and what it took, asked for at clock time `asked`, and waited for `stall` seconds."""
+        self._reports.append((asked, stall, len(batch.indices), batch.nbytes, batch.cost))
+        if len(self._reports) >= _REPORTS:
+            with self._lock:
+                self._add_up()
 
     def computed(self, seconds: float) -> None:
         """Count the time that the consumer worked on the batch it got last."""
-        with self._lock:
-            self._compute += seconds
-            last = self._steps[-1]
-            self._steps[-1] = Step(last.asked, last.stall, seconds)
+        self._reports.append(seconds)
 
     def snapshot(self, sources: Mapping[SourceKind, Traffic] | None = None) -> LoaderStats:
         """Return the totals so far, with what a meter counted."""
         named = {kind.value: traffic for kind, traffic in (sources or {}).items()}
         with self._lock:
+            self._add_up()
             return LoaderStats(
                 batches=self._batches,
                 samples=self._samples,
@@ -131,3 +127,23 @@ class StatsRecorder:
                 steps=tuple(self._steps),
                 sources=named,
             )
+
+    def _add_up(self) -> None:
+        """Count what was reported; under the lock."""
+        while self._reports:
+            report = self._reports.popleft()
+            if isinstance(report, float):
+                self._compute += report
+                last = self._steps[-1]
+                self._steps[-1] = Step(last.asked, last.stall, report)
+                continue
+            asked, stall, samples, needed, cost = report
+            self._batches += 1
+            self._samples += samples
+            self._needed += needed
+            self._cost += cost
+            self._stall += stall
+            self._start = asked if self._start is None else self._start
+            self._steps.append(Step(asked - self._start, stall, 0.0))
+        if len(self._steps) > TIMELINE_STEPS:
+            del self._steps[: len(self._steps) - TIMELINE_STEPS // 2]

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,9 @@ from voxload.loader.device import batches as device_batches
 from voxload.loader.device.batches import DeviceBatches
 from voxload.loader.device.copiers import Event, HostCopier
 from voxload.loader.device.ring import DeviceRing
+from voxload.loader.reading.batch_read import BatchRead
+from voxload.loader.reading.batch_reads import BatchReads, Pending
 from voxload.loader.reading.staging import BatchLayout, StagingRing
-from voxload.prefetch.execution.threadpool import DaemonThreadPool
 from voxload.readers.protocol import ReadCost
 
 LAYOUT = BatchLayout(2, (FieldLayout((3, 4, 4, 4), np.dtype("i2")), FieldLayout((1, 4, 4, 4), np.dtype("u4"))))
@@ -261,22 +262,34 @@ def test_a_consumer_ahead_of_its_device_waits_for_one_copy_at_a_time(
     data: voxload.VolumeDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No slot is made while others are copied from; the device keeps work while what comes back is read into."""
-    reads: list[Future[Any]] = []
-    device = Lagging(lambda: wait(reads, processes.LIMIT))
-    submit = DaemonThreadPool.submit
+    begun: list[BatchRead] = []
+    begin = BatchReads.begin_in
 
-    def noted(pool: DaemonThreadPool, *words: Any) -> Future[Any]:
-        reads.append(submit(pool, *words))
-        return reads[-1]
+    def noted(reads: BatchReads, *words: Any, **more: Any) -> Pending:
+        begun.append((pending := begin(reads, *words, **more)).read)
+        return pending
 
-    monkeypatch.setattr(DaemonThreadPool, "submit", noted)
+    def settle() -> None:
+        """Wait until threads that were told of a slot have looked for it, and all that they began is read."""
+        known = -1
+        while known != len(begun):
+            known = len(begun)
+            both = threading.Barrier(2)
+            wait([pool.submit(both.wait, processes.LIMIT) for _ in range(2)], processes.LIMIT)
+            assert all(read.wait(processes.LIMIT) for read in begun)
+
+    device = Lagging(settle)
+    monkeypatch.setattr(BatchReads, "begin_in", noted)
     monkeypatch.setattr(StagingRing, "replace", lambda _: pytest.fail("a slot beyond the ring"))
     monkeypatch.setattr(device_batches, "copier_to", lambda _: device)
     loader = voxload.DataLoader(data, 1, device="cpu", num_workers=2, prefetch_factor=2)
+    batches = iter(loader)
+    pool = loader._pipeline._ahead.reads._pool  # type: ignore[union-attr]
     under_way = []
-    for _ in loader:
-        wait(reads, processes.LIMIT)  # storage keeps up with the loop
+    for _ in batches:
+        settle()  # storage keeps up with the loop
         under_way.append(device.under_way)
+    del batches
     loader.close()
     slots = 6  # two threads read two batches ahead each; one more is consumed and one copied from
     assert max(under_way) == slots

@@ -1,12 +1,13 @@
-"""BatchRead: claimed by threads sample by sample; whole, or the first error, and then nothing is held."""
+"""BatchRead: read by threads sample by sample; whole, or the first error, and then nothing is held."""
 
 from __future__ import annotations
 
+import queue
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 import numpy as np
@@ -64,7 +65,16 @@ def _read(samples: Samples, *indices: int, slot: npt.NDArray[np.int16] | None = 
 @contextmanager
 def _running(read: BatchRead, threads: int = 2) -> Iterator[None]:
     """Have threads run it, and end with them."""
-    own = [threading.Thread(target=read.run) for _ in range(threads)]
+    numbers = queue.SimpleQueue[int]()
+    for number in range(len(read.plan.indices)):
+        numbers.put(number)
+
+    def run() -> None:
+        with suppress(queue.Empty):
+            while True:
+                read.read(numbers.get_nowait())
+
+    own = [threading.Thread(target=run) for _ in range(threads)]
     for thread in own:
         thread.start()
     yield
@@ -110,7 +120,7 @@ def test_the_first_samples_error_counts() -> None:
         assert read.wait_quiet(LIMIT)
 
 
-def test_what_is_cancelled_is_claimed_no_more() -> None:
+def test_what_is_cancelled_is_read_no_more() -> None:
     """What is being read is waited for; its slot is quiet then, though samples are left."""
     samples, slot = Samples(gated=(0,)), np.zeros((3, *LAYOUT[0].shape), np.int16)
     read = _read(samples, 0, 1, 2, slot=slot)
@@ -125,18 +135,17 @@ def test_what_is_cancelled_is_claimed_no_more() -> None:
     assert not read.is_made
 
 
-def test_a_part_that_nobody_will_do_fails() -> None:
-    """As when the pool's threads end; where others have claimed all, it does no harm."""
-    task: Future[None] = Future()
-    assert task.cancel()
+def test_a_sample_that_nobody_will_read_fails() -> None:
+    """As when the pool's threads end; a batch that is there stays so."""
     read = _read(Samples(), 0)
-    read.cancelled_with(task)
+    read.fail()
     assert read.wait(0)
     with pytest.raises(CancelledError):
         read.taken()
+    assert read.is_quiet
     read = _read(Samples(), 0)
-    read.run()
-    read.cancelled_with(task)
+    read.read(0)
+    read.fail()
     assert isinstance(read.taken(), Batch)
 
 
@@ -152,13 +161,14 @@ def test_a_thread_holds_nothing_of_a_batch_that_is_there(failing: tuple[int, ...
     tell: Callable[[], None] = read._changed.notify_all
 
     def notified() -> None:
-        if read.__dict__["_is_made"]:
+        if read.is_made:
             read._batch = read._error = None
             seen.append(slot() is None and source() is None)
         tell()
 
     read._changed.notify_all = notified  # type: ignore[method-assign]
-    read.run()
+    read.read(0)
+    read.read(1)
     assert seen == [True]
 
 

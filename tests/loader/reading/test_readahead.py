@@ -213,13 +213,13 @@ class _Watched:
 
 
 @pytest.mark.usefixtures("fixed_ring")
-@pytest.mark.parametrize(("workers", "ahead"), [(0, 1), (2, 4)])
+@pytest.mark.parametrize(("workers", "ahead"), [(0, 2), (2, 5)])
 def test_the_next_epoch_is_read_before_this_one_ends(
     data: voxload.VolumeDataset, monkeypatch: pytest.MonkeyPatch, workers: int, ahead: int
 ) -> None:
     """The consumer of the last batch finds the next epoch's first ones read, and none of them is read twice.
 
-    Of the slots the consumer held one while it was given another; the others hold what comes.
+    The consumer holds one slot; the others hold what comes.
     """
     watched = _Watched(data, monkeypatch)
     order = [0, 1, 2, 3, 4, 5, 6]

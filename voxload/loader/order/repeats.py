@@ -17,7 +17,7 @@ Passed = Callable[[], Iterable[Any] | None]
 
 
 class Repeats:
-    """Counts the draws of one epoch; used by one thread.
+    """Counts the draws of one epoch; one call at a time, and what was passed is asked for by the consumer's thread.
 
     Parameters
     ----------
@@ -29,18 +29,20 @@ class Repeats:
 
     def __init__(self, samples: int, passed: Passed = tuple) -> None:
         self._counts = np.zeros(samples, np.int64)
-        self._passed: Passed | None = passed if samples else None
+        self._passed = passed
+        self.is_counted = not samples
+        """Whether what lies before is counted, without which nothing can be counted behind it."""
 
-    def is_known(self) -> bool:
-        """Tell whether it is known what lies before, without which nothing can be counted."""
-        if self._passed is not None:
+    def count(self) -> bool:
+        """Count what lies before, if that is known; tell whether it is counted."""
+        if not self.is_counted:
             passed = self._passed()
             if passed is None:
                 return False
-            self._passed = None
             for index in map(operator.index, passed):
                 if -self._counts.size <= index < self._counts.size:
                     self._counts[index] += 1
+            self.is_counted = True
         return True
 
     def of(self, indices: Sequence[Any]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""BatchRead: one batch under way: threads claim its samples one after the other, and the last makes the batch.
+"""BatchRead: one batch under way: threads read its samples, and the last of them makes the batch.
 
 Rules of this file:
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 
 import torch
@@ -67,40 +67,85 @@ class BatchRead:
         self.plan = plan
         self._source: tuple[VolumeDataset, list[Volume]] | None = (dataset, arrays)
         self._fits, self._layout, self._room = fits, layout, room
-        self._changed = threading.Condition(threading.Lock())
+        self._changed = threading.Condition()  # its lock may be taken again by a finaliser that cancels
         self._found: list[SampleRead | BaseException | None] = [None] * len(plan.indices)
-        self._claimed = self._active = 0
+        self._active = 0
         self._left = len(plan.indices)
-        self._is_cancelled = self._is_made = False
+        self.is_cancelled = False
+        """Whether nobody wants it any more."""
+        self.is_made = False
+        """Whether `taken` would not wait for a read."""
         self._batch: Batch | None = None
         self._error: BaseException | None = None
         self._late: list[SampleRead] = []
         if not plan.indices:
             self._make()
-            self._is_made = True
+            self._let_go()
+            self.is_made = True
 
-    def run(self) -> None:
-        """Read samples for as long as there are any; for a reader thread."""
-        while self._read():
-            pass
+    def read(self, number: int) -> None:
+        """Read one sample, once, unless nobody wants it; who reads the last one makes the batch. Raises nothing."""
+        with self._changed:
+            source = self._source
+            if source is None or self.is_cancelled:
+                return
+            self._active += 1
+        try:
+            self._found[number] = self._sample(number, *source)
+        except BaseException as error:  # noqa: BLE001 - raised to who waits for the batch
+            self._found[number] = error
+        del source  # rule 2
+        self._finished()
+
+    def hand_over(self) -> list[Volume] | None:
+        """Let another process read all samples, which then says what became of it; None where nobody wants them."""
+        with self._changed:
+            if self._source is None or self.is_cancelled:
+                return None
+            self._active += 1
+            return self._source[1]
+
+    def take_back(self) -> bool:
+        """Note that the other process reads no more; tell whether somebody else has to."""
+        with self._changed:
+            self._active -= 1
+            if self.is_cancelled:
+                self._let_go()
+                self._changed.notify_all()
+            return not self.is_cancelled
+
+    def arrived(self, targets: torch.Tensor | None, cost: ReadCost) -> None:
+        """Note that the other process has read all samples into the slot."""
+        with self._changed:
+            source = self._source
+        if source is not None and not self.is_cancelled:
+            count = len(self.plan.indices)
+            volumes = tuple(torch.from_numpy(array[:count]) for array in source[1])
+            self._batch = Batch(self.plan.indices, volumes, targets, cost)
+        del source
+        self._ended()
+
+    def broke(self, error: BaseException) -> None:
+        """Note what reading a sample raised in the other process, which writes no more."""
+        if not self.is_cancelled:
+            self._error = error
+        self._ended()
 
     def cancel(self) -> None:
-        """Let no sample be claimed any more."""
+        """Let no sample be read any more."""
         with self._changed:
-            self._is_cancelled = True
+            self.is_cancelled = True
             # Nobody asks for what is there, and the traceback of an error leads to the loader, which would stay.
             self._batch, self._error, self._late = None, None, []
             if not self._active:
                 self._let_go()
             self._changed.notify_all()
 
-    def cancelled_with(self, task: Future[None]) -> None:
-        """Fail where a thread's part was taken back, as at the end of the pool: nobody would read it."""
-        if not task.cancelled():
-            return
+    def fail(self) -> None:
+        """Raise CancelledError to whoever waits: a sample was taken back from the threads, as at their end."""
         with self._changed:
-            if self._claimed < len(self._found):
-                self._is_cancelled = self._is_made = True
+            if not self.is_made:
+                self.is_cancelled = self.is_made = True
                 self._error = CancelledError()
                 self._changed.notify_all()
 
@@ -110,12 +155,6 @@ class BatchRead:
         with self._changed:
             return self._is_silent()
 
-    @property
-    def is_made(self) -> bool:
-        """Whether `take` would not wait for a read."""
-        with self._changed:
-            return self._is_made
-
     def wait_quiet(self, patience: float | None) -> bool:
         """Wait until nothing writes to its slot; tell whether that came in time."""
         with self._changed:
@@ -123,16 +162,25 @@ class BatchRead:
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until all samples are there; tell whether that came in time."""
+        if self.is_made:
+            return True
         with self._changed:
-            return self._changed.wait_for(lambda: self._is_made, timeout)
+            return self._changed.wait_for(lambda: self.is_made, timeout)
+
+    def pop(self) -> Batch | None:
+        """Return the batch, once; None where it is not there, or there is something else in its place."""
+        if not self.is_made:
+            return None
+        batch, self._batch = self._batch, None
+        return batch
 
     def taken(self) -> Batch | list[SampleRead]:
         """Return the batch, once, after it is there; or its samples, where some are yet to be read.
 
         Raises what reading one of them raised.
         """
-        error, self._error = self._error, None
-        if error is not None:
+        if self._error is not None:
+            error, self._error = self._error, None
             try:
                 raise error
             finally:  # a frame that holds an error that holds the frame would stay
@@ -141,32 +189,15 @@ class BatchRead:
         return self._late if batch is None else batch
 
     def _is_silent(self) -> bool:
-        return not self._active and (self._is_cancelled or self._claimed == len(self._found))
+        return not self._active and (self.is_cancelled or not self._left)
 
-    def _claim(self) -> tuple[int, SamplePlace, VolumeDataset] | None:
-        """Return a sample that nobody reads: its number, where it goes and where it comes from."""
-        with self._changed:
-            if self._source is None or self._is_cancelled or self._claimed == len(self._found):
-                return None
-            number = self._claimed
-            self._claimed += 1
-            self._active += 1
-            dataset, arrays = self._source
+    def _sample(self, number: int, dataset: VolumeDataset, arrays: list[Volume]) -> SampleRead:
         own = [array[number] for array in arrays] if self._fits else None
-        plan = self.plan
-        return number, SamplePlace(own, self._layout, self._room, plan.epoch, plan.repeats[number]), dataset
+        place = SamplePlace(own, self._layout, self._room, self.plan.epoch, self.plan.repeats[number])
+        return place.read(dataset, self.plan.indices[number])
 
-    def _read(self) -> bool:
-        """Read a sample, if there is one; who reads the last one makes the batch."""
-        claim = self._claim()
-        if claim is None:
-            return False
-        number, place, dataset = claim
-        try:
-            self._found[number] = place.read(dataset, self.plan.indices[number])
-        except BaseException as error:  # noqa: BLE001 - raised to who waits for the batch
-            self._found[number] = error
-        del claim, place, dataset
+    def _finished(self) -> None:
+        """Count a sample; make the batch where it was the last."""
         with self._changed:
             self._left -= 1
             if self._left:
@@ -175,29 +206,33 @@ class BatchRead:
                 if self._is_silent():
                     self._let_go()
                     self._changed.notify_all()
-                return True
+                return
         try:
             self._make()
         except BaseException as error:  # noqa: BLE001 - as above
             self._error = error
+        self._ended()
+
+    def _ended(self) -> None:
+        """Let the batch be known, with nothing held of it."""
         with self._changed:
+            self._left = 0
             self._active -= 1
             self._let_go()
-            self._is_made = True
+            self.is_made = True
             self._changed.notify_all()
-        return True
 
     def _tell_error(self) -> None:
         """Let the first sample's error be known where no earlier one is on its way; others may hang for long."""
         first = next((found for found in self._found if not isinstance(found, SampleRead)), None)
-        if first is not None and not self._is_cancelled and not self._is_made:
-            self._error, self._is_made = first, True
+        if first is not None and not self.is_cancelled and not self.is_made:
+            self._error, self.is_made = first, True
             self._changed.notify_all()
         del first
 
     def _make(self) -> None:
         """Make the batch of what was found, in this thread."""
-        if self._is_cancelled or self._is_made:
+        if self.is_cancelled or self.is_made:
             return
         reads = []
         for found in self._found:

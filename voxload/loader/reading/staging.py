@@ -30,6 +30,8 @@ from voxload.units import format_bytes
 
 _ALIGNMENT = 64
 """Fields start at cache lines: threads that fill neighbouring ones do not share one, and whole lines are streamed."""
+Memory = Callable[[int, PageLock | None], npt.NDArray[np.uint8]]
+"""Makes so many bytes, page-aligned and pinned by a lock."""
 LEAST_SLOTS = 2
 """One to consume and one to fill: with fewer nothing is read ahead."""
 
@@ -57,14 +59,23 @@ class BatchLayout:
         """Bytes of a slot."""
         return self.offsets[-1]
 
+    def cut(self, memory: npt.NDArray[np.uint8]) -> list[Volume]:
+        """Return each field's array of a slot's bytes."""
+        found = []
+        for field, offset in zip(self.fields, self.offsets, strict=False):
+            shape = (self.batch_size, *field.shape)
+            flat: npt.NDArray[Any] = memory[offset : offset + prod(shape) * field.dtype.itemsize]
+            found.append(flat.view(field.dtype).reshape(shape))
+        return found
+
 
 class Slot:
     """One buffer of the ring, cut into a ``(B, C, d, h, w)`` array per field."""
 
-    def __init__(self, layout: BatchLayout, give_back: Callable[[Slot], None], lock: PageLock | None = None) -> None:
+    def __init__(self, layout: BatchLayout, give_back: Callable[[Slot], None], memory: npt.NDArray[np.uint8]) -> None:
         self.layout = layout
         self._give_back = give_back
-        self._memory = host_memory(layout.nbytes, lock)
+        self._memory = memory
 
     def arrays(self) -> list[Volume]:
         """Return the fields' arrays and lend the slot out until the last of them is gone.
@@ -74,13 +85,7 @@ class Slot:
         """
         lease = np.frombuffer(self._memory.data, np.uint8)
         weakref.finalize(lease, self._give_back, self).atexit = False
-        offsets = self.layout.offsets
-        found = []
-        for field, offset in zip(self.layout.fields, offsets, strict=False):
-            shape = (self.layout.batch_size, *field.shape)
-            flat: npt.NDArray[Any] = lease[offset : offset + prod(shape) * field.dtype.itemsize]
-            found.append(flat.view(field.dtype).reshape(shape))
-        return found
+        return self.layout.cut(lease)
 
 
 class StagingRing:
@@ -100,6 +105,8 @@ class StagingRing:
         Called in any thread whenever a slot came back, be it in the middle of this very call in the same thread.
     lock
         Pins the slots; None leaves them pageable.
+    memory
+        Makes the bytes of a slot.
 
     Raises
     ------
@@ -117,6 +124,7 @@ class StagingRing:
         most: int,
         notify: Callable[[], None] | None = None,
         lock: PageLock | None = None,
+        memory: Memory = host_memory,
     ) -> None:
         each = locked_bytes(layout.nbytes, lock)
         count = min(most, budget // max(each, 1))
@@ -134,6 +142,7 @@ class StagingRing:
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._surplus = 0
         self._lock = lock
+        self._memory = memory
         self._give_back = _way_back(self._free, notify)
         self.slots = count
         self.spare = budget - count * layout.nbytes
@@ -142,7 +151,7 @@ class StagingRing:
         # them: none of these waits for the others' pages.
         self._unmade = 0 if lock is not None else count
         for _ in range(count - self._unmade):
-            self._free.put(Slot(layout, self._give_back, lock))
+            self._free.put(self._new())
 
     def acquire(self) -> Slot | None:
         """Return a free slot, or None when all are in use; slots that were replaced meanwhile are dropped."""
@@ -155,12 +164,20 @@ class StagingRing:
             if not self._unmade:
                 return None
             self._unmade -= 1
-            return Slot(self.layout, self._give_back)
+            return self._new()
+
+    @property
+    def has_free(self) -> bool:
+        """Whether `acquire` may find one."""
+        return self._unmade > 0 or not self._free.empty()
 
     def replace(self) -> Slot:
         """Return a new slot in place of one whose batch the consumer keeps (rule 3)."""
         self._surplus += 1
-        return Slot(self.layout, self._give_back, self._lock)
+        return self._new()
+
+    def _new(self) -> Slot:
+        return Slot(self.layout, self._give_back, self._memory(self.layout.nbytes, self._lock))
 
     def give_back(self, slots: Sequence[Slot]) -> None:
         """Return slots that were acquired and never lent."""

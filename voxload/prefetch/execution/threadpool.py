@@ -13,13 +13,26 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from voxload.errors import InternalError
 
 GRACE = 5.0
 """Seconds that closing, and the end of the process, wait for what is under way: what ends by itself mostly does so."""
+
+
+class Task(Protocol):
+    """Work that tells by itself what became of it."""
+
+    def run(self) -> None:
+        """Do it; raises nothing."""
+        ...
+
+    def cancel(self) -> None:
+        """Learn that no thread will do it."""
+        ...
 
 
 class DaemonThreadPool(Executor):
@@ -35,7 +48,7 @@ class DaemonThreadPool(Executor):
 
     def __init__(self, count: int, name: str) -> None:
         self._count, self._name = count, name
-        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -49,16 +62,40 @@ class DaemonThreadPool(Executor):
         with self._lock:
             if self._is_over:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            task = _Task(fn, args, kwargs)
+            task = _Call(fn, args, kwargs)
             self._tasks.put(task)
             if not self._idle.acquire(blocking=False) and len(self._threads) < self._count:
-                thread = threading.Thread(
-                    target=_work, args=(self._tasks, self._idle), name=f"{self._name}_{len(self._threads)}", daemon=True
-                )
-                self._threads.append(thread)
-                thread.start()
-                _THREADS.add(thread)
+                self._start()
         return task.future
+
+    def post(self, task: Task) -> None:
+        """Let a thread do a task, without a future, which costs as much as a small read; raises as `submit` does.
+
+        All threads begin with the first one.
+        """
+        with self._lock:
+            if self._is_over:
+                raise RuntimeError("cannot schedule new tasks after shutdown")
+            self._tasks.put(task)
+            while len(self._threads) < self._count:
+                self._start()
+
+    def posting(self, task: Task) -> Callable[[], None]:
+        """Return what lets a thread that there is do a task; for finalisers: it takes no lock and knows no pool."""
+        return partial(self._tasks.put, task)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no task waits for a thread."""
+        return self._tasks.empty()
+
+    def _start(self) -> None:
+        thread = threading.Thread(
+            target=_work, args=(self._tasks, self._idle), name=f"{self._name}_{len(self._threads)}", daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
+        _THREADS.add(thread)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more work; wait for what is under way, but no longer than `GRACE`."""
@@ -84,10 +121,10 @@ class DaemonThreadPool(Executor):
             except queue.Empty:
                 return
             if task is not None:
-                task.future.cancel()
+                task.cancel()
 
 
-class _Task:
+class _Call:
     """A call and what becomes of it."""
 
     def __init__(self, act: Callable[..., Any], args: tuple[Any, ...], words: dict[str, Any]) -> None:
@@ -105,6 +142,10 @@ class _Task:
         else:
             self.future.set_result(result)
 
+    def cancel(self) -> None:
+        """Cancel its future."""
+        self.future.cancel()
+
     def _result(self) -> Any:
         """Call it, once; whoever learns that it is done finds its arguments, slots among them, let go."""
         call, self._call = self._call, None
@@ -114,7 +155,7 @@ class _Task:
         return act(*args, **words)
 
 
-def _work(tasks: queue.SimpleQueue[_Task | None], idle: threading.Semaphore) -> None:
+def _work(tasks: queue.SimpleQueue[Task | None], idle: threading.Semaphore) -> None:
     """Run one task after the other; knows no pool, which could not go otherwise."""
     while True:
         try:
