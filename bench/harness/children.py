@@ -71,7 +71,7 @@ class Child:
 
 
 @contextmanager
-def started(function: str, *words: Any) -> Iterator[Child]:
+def started(function: str, *words: Any, is_apart: bool = True) -> Iterator[Child]:
     """Start a process that answers, and yield it when it is ready.
 
     Parameters
@@ -80,8 +80,10 @@ def started(function: str, *words: Any) -> Iterator[Child]:
         ``module:function`` that makes it ready and returns what answers.
     words
         What the function is given, as JSON has it.
+    is_apart
+        Whether it has a share of the cores that is not this process's.
     """
-    with begun(function, *words) as child:
+    with begun(function, *words, is_apart=is_apart) as child:
         child.answer()
         yield child
         child.end()
@@ -89,13 +91,17 @@ def started(function: str, *words: Any) -> Iterator[Child]:
 
 @contextmanager
 def begun(
-    function: str, *words: Any, variables: dict[str, str] | None = None, errors: IO[bytes] | None = None
+    function: str,
+    *words: Any,
+    variables: dict[str, str] | None = None,
+    errors: IO[bytes] | None = None,
+    is_apart: bool = True,
 ) -> Iterator[Child]:
     """Start a process, yield it at once, and kill it at the end; its first answer says that it is ready to answer.
 
     Parameters
     ----------
-    function, words
+    function, words, is_apart
         As for `started`.
     variables
         Of its environment, beside those of this process.
@@ -103,8 +109,8 @@ def begun(
         File for what it says of errors; this process's own by default.
     """
     command = [sys.executable, "-m", "bench.harness.children", function, *map(json.dumps, words)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors, "text": True}
-    with processes.started(command, env=environ() | (variables or {}), **pipes) as process:
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors, "text": True}
+    with processes.started(command, is_apart=is_apart, env=environ() | (variables or {}), **pipes) as process:
         yield Child(process)
 
 
@@ -115,7 +121,7 @@ def run(
 
     Raises TimeoutError when it takes more than `limit` seconds, and RuntimeError when it `must_succeed` and fails.
     """
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with processes.started([python, "-m", module, *words], env=environ(), **pipes) as process:
         try:
             printed, said = process.communicate(timeout=limit)

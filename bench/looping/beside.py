@@ -14,7 +14,7 @@ from statistics import median
 
 from bench.harness.children import Child, started
 from bench.harness.findings import Finding, Outcome, Sheet, at_most
-from bench.looping.cases import OWN, STORES
+from bench.looping.cases import OWNS, STORES
 from voxload.benchmark.measure.turns import Turns, in_turns
 from voxload.benchmark.workload.workload import Length, Samples, Share, Supply, Workload
 
@@ -51,12 +51,14 @@ class Took:
 
 def measured(folder: Path, sizes: Sequence[int], *, steps: int, rounds: int) -> Outcome:
     """Time all loops in turns."""
-    loops = [Loop(size, work, loader) for size in sizes for work in WORKS for loader in (OWN, STORES[STORE].peer)]
+    loops = [Loop(size, work, loader) for size in sizes for work in WORKS for loader in (*OWNS, STORES[STORE].peer)]
     samples = {size: STORES[STORE].samples(folder, size, 16) for size in sizes}
 
     def run(loop: Loop) -> Took:
         text = _workload(samples[loop.size], loop.loader).to_json()
-        with started(_CHILD, text, loop.work, _SECONDS) as own, started(_CHILD, text, loop.work, _SECONDS) as other:
+        words = (_CHILD, text, loop.work, _SECONDS)
+        # Of one session: where systems share cores among sessions first, the other one would have half of them.
+        with started(*words, is_apart=False) as own, started(*words, is_apart=False) as other:
             own.ask("beside", steps // 4)  # files are in memory, and kept open
             other.ask("asleep", steps // 4)
             found = Took(_middle(own, "alone", steps), _middle(own, "beside", steps), _apart(own, other, steps))
@@ -79,7 +81,7 @@ def outcome(turns: Turns[Loop, Took]) -> Outcome:
         ]
         excess = tuple(each.beside / each.apart for each in results)
         rows.append((loop.name, *(f"{median(each):.3f}" for each in (*ratios, excess))))
-        if loop.loader == OWN:
+        if loop.loader in OWNS:
             findings.append(at_most(f"{loop.name}: beside over apart", MOST, excess))
     columns = ("loop", "beside its loader", "beside another process", "first over second")
     caption = f"work of {_SECONDS * 1e3:g} ms over what it takes alone; medians of {len(turns.others)} rounds"

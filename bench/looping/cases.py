@@ -11,6 +11,7 @@ from voxload.benchmark.generate.plan import Contents, DatasetPlan, Kind
 from voxload.benchmark.generate.storage import Codec, Storage, StoreFormat
 
 OWN = "voxload"
+OWNS = (OWN, "voxload-process")
 _CHANNELS = 4
 
 

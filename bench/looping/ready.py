@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.harness.findings import Finding, Outcome, Sheet, at_least, at_most
-from bench.looping.cases import OWN, STORES
+from bench.looping.cases import OWNS, STORES
 from voxload.benchmark.measure.document import Document
 from voxload.benchmark.measure.turns import Turns, in_turns
 from voxload.benchmark.run import launch
@@ -37,6 +37,11 @@ class Setting:
     def place(self) -> str:
         """What all loaders are compared in."""
         return f"{self.store} {self.size}^3, {self.ranks} rank{'s' * (self.ranks > 1)}, batches of {self.batch}"
+
+    @property
+    def name(self) -> str:
+        """What is said of it."""
+        return f"{self.place}: {self.loader}"
 
     def workload(self, samples: Path, steps: int) -> Workload:
         """Return what the ranks are told: a loop that sleeps between its batches."""
@@ -79,7 +84,7 @@ def measured(folder: Path, stores: Sequence[str], size: int, *, steps: int, roun
         for store in stores
         for ranks in (1, 2)
         for batch in (1, 8)
-        for loader in (OWN, STORES[store].peer)
+        for loader in (*OWNS, STORES[store].peer)
     ]
     samples = {store: STORES[store].samples(folder, size, 8 * steps) for store in stores}
 
@@ -95,7 +100,7 @@ def outcome(turns: Turns[Setting, Mapping[str, float]]) -> Outcome:
     """Return what the runs come to: voxload's are judged, the peers' are shown."""
     settings = tuple(turns.results)
     return Outcome(
-        findings=tuple(finding for each in settings if each.loader == OWN for finding in _findings(each, turns)),
+        findings=tuple(finding for each in settings if each.loader in OWNS for finding in _findings(each, turns)),
         sheets=(_sheet(settings, turns),),
         document={f"{each.place}: {each.loader}": turns.results[each] for each in settings},
         others=turns.others,
@@ -105,9 +110,9 @@ def outcome(turns: Turns[Setting, Mapping[str, float]]) -> Outcome:
 def _findings(setting: Setting, turns: Turns[Setting, Mapping[str, float]]) -> tuple[Finding, ...]:
     each = {name: tuple(found[name] for found in turns.results[setting]) for name in ("p50", "p99", "au")}
     return (
-        at_most(f"{setting.place}: p50, ms", MOST_MEDIAN, each["p50"]),
-        at_most(f"{setting.place}: p99, ms", MOST_TAIL, each["p99"]),
-        at_least(f"{setting.place}: AU", LEAST_AU, each["au"]),
+        at_most(f"{setting.name}: p50, ms", MOST_MEDIAN, each["p50"]),
+        at_most(f"{setting.name}: p99, ms", MOST_TAIL, each["p99"]),
+        at_least(f"{setting.name}: AU", LEAST_AU, each["au"]),
     )
 
 

@@ -56,10 +56,16 @@ def run(
 
 
 @contextmanager
-def started(command: Sequence[str | os.PathLike[str]], **words: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Start a command; it is killed with all that it started when the block ends."""
+def started(
+    command: Sequence[str | os.PathLike[str]], *, is_apart: bool = True, **words: Any
+) -> Iterator[subprocess.Popen[Any]]:
+    """Start a command; it is killed with all that it started when the block ends.
+
+    It is a session of its own, to which systems give a share of the cores of its own, too; unless it is not `is_apart`.
+    """
     before = descendants()
-    process = subprocess.Popen(command, start_new_session=True, **words)
+    place: dict[str, Any] = {"start_new_session": True} if is_apart else {"process_group": 0}
+    process = subprocess.Popen(command, **place, **words)
     try:
         yield process
     finally:

@@ -46,8 +46,6 @@ class Collation:
 
         Raises what a collate_fn or a transform raises, and DataError where blocks of unequal shape must be one tensor.
         """
-        if self.is_plain and batch.is_even:
-            return [*batch.volumes] if batch.targets is None else [*batch.volumes, batch.targets]
         is_made = self.item is None and is_torchs(self.collate)
         data = self._collated(batch) if is_made else self.collate(self._samples(batch))
         first = batch.volumes[0]

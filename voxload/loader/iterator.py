@@ -15,12 +15,15 @@ from torch.utils.data.dataloader import (
 )
 
 from voxload.data.dataset import VolumeDataset
+from voxload.loader.agreement import Coming, GroupAgreement
 from voxload.loader.batch import Batch, Batches, Foreseen
 from voxload.loader.collation import Collation
-from voxload.loader.collectives import GroupAgreement
 from voxload.loader.order.cursor import EpochRun
 from voxload.loader.stats import StatsRecorder
 from voxload.transforms import Transform
+
+_STEPS = 4096
+"""Steps between two times that reports are added up: some milliseconds of one step in so many."""
 
 
 class EpochReader(Protocol):
@@ -62,7 +65,10 @@ class VolumeIterator(_BaseDataLoaderIter):
             pin_memory_device=self._pin_memory_device,
             item=self._loader.dataset.item_transform if isinstance(self._loader.dataset, VolumeDataset) else None,
         )
-        drawn = _index_lists(self._sampler_iter, are_lists=self._auto_collation)
+        # Made by functions in C, which know no iterator: that would otherwise hold itself alive.
+        drawn: Iterator[Sequence[int]] = (
+            map(list, self._sampler_iter) if self._auto_collation else zip(self._sampler_iter, strict=False)
+        )
         self._ahead: Batches = self._reader.batches(drawn) or _Nothing()
         self._is_shared = self._reader.agreement.is_shared
         self._delivered: float | None = None
@@ -100,30 +106,37 @@ class VolumeIterator(_BaseDataLoaderIter):
             self._sampler_iter.reached(ahead.taken)
             on_device = ahead.seconds_on_device - before
             if worked is not None:  # waiting for the device is its work on the batches before
-                recorder.computed(worked + on_device)
+                recorder.report(worked + on_device)
         agreeing = self._agreed(batch) if self._is_shared else 0.0
         if batch is None:
             self._sampler_iter.finish()
             raise StopIteration
-        data = self._deliver(batch)
+        deliver = self._deliver
+        if deliver.is_plain and batch.is_even:
+            data: Any = [*batch.volumes] if batch.targets is None else [*batch.volumes, batch.targets]
+        else:
+            data = deliver(batch)
         self._step += 1
         if self._is_shared:
             self._announce(ahead)
         self._delivered = delivered = perf_counter()
-        recorder.delivered(batch, asked=asked, stall=delivered - asked - agreeing - on_device)
+        stall = delivered - asked - agreeing - on_device
+        recorder.report((asked, stall, len(batch.indices), batch.nbytes, batch.cost))
+        if self._step % _STEPS == 0:
+            recorder.add_up()
         return data
 
     def _agreed(self, batch: Batch | None) -> float:
         """Compare a batch with the other ranks'; return the seconds that it took, in which nobody waits for data."""
         begun = perf_counter()
-        self._reader.agreement.check(None if batch is None else batch.indices, step=self._step)
+        self._reader.agreement.check(Coming(None if batch is None else batch.indices, self._step))
         return perf_counter() - begun
 
     def _announce(self, ahead: Batches) -> None:
         """Tell the other ranks what comes next, while the loop works."""
         coming = ahead.foreseen()
         if coming is not None:
-            self._reader.agreement.announce(coming.indices, step=self._step)
+            self._reader.agreement.announce(Coming(coming.indices, self._step))
 
 
 class _Nothing:
@@ -142,12 +155,6 @@ class _Nothing:
     def foreseen(self) -> Foreseen:
         """See Batches."""
         return Foreseen(None)
-
-
-def _index_lists(drawn: Iterator[Any], *, are_lists: bool) -> Iterator[Sequence[int]]:
-    """Yield each batch's indices; knows no iterator, which would otherwise hold itself alive."""
-    for index in drawn:
-        yield list(index) if are_lists else [index]
 
 
 class _Counted(_BaseDataLoaderIter):

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from voxload.data.dataset import VolumeDataset
+from voxload.loader.agreement import GroupAgreement
 from voxload.loader.arguments import largest_batch
 from voxload.loader.batch import Batches
 from voxload.loader.cache import Cache
 from voxload.loader.caching.prefetcher import Prefetcher
-from voxload.loader.collectives import GroupAgreement
 from voxload.loader.device.batches import DeviceEpochs
 from voxload.loader.device.copiers import with_index
 from voxload.loader.helper.memory import SharedSlots
@@ -149,6 +149,9 @@ class Pipeline:
             ahead.close()
         if self._device_epochs is not None:
             self._device_epochs.close()
+        agreement: GroupAgreement | None = vars(self).get("agreement")
+        if agreement is not None:
+            agreement.close()
 
     def _read_ahead(self) -> ReadAhead:
         """Return what reads past the cache: threads and slots that all epochs have in common."""

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from voxload.loader.batch import Batch
 from voxload.prefetch.events import SourceKind
 from voxload.prefetch.meter import Traffic
 from voxload.readers.protocol import ReadCost
 
 TIMELINE_STEPS = 65536
 """Steps kept for the timeline: a long run keeps its latest ones, at about 3 MiB."""
-_REPORTS = 2048
-"""Reports that are added up at once: some milliseconds of one loop in a thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,31 +82,31 @@ def sources_as_dict(sources: Mapping[str, Traffic]) -> dict[str, dict[str, float
     return {kind: asdict(traffic) | {"bandwidth": traffic.bandwidth} for kind, traffic in sources.items()}
 
 
+_Report = tuple[float, float, int, int, ReadCost] | float
+
+
 class StatsRecorder:
     """Adds up what iterators of one loader report; safe to use from many threads.
 
-    A report is one entry of a list, made while a loop waits for its batch: it is added up later, many at a time.
+    A report is one entry of a list, made while a loop waits for its batch: many are added up later, at once.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._reports: deque[tuple[float, float, int, int, ReadCost] | float] = deque()
+        self._reports: deque[_Report] = deque()
+        self.report: Callable[[_Report], None] = self._reports.append
+        """Take a report: ``(asked, stall, samples, bytes, cost)`` of a batch that was asked for at a clock time and
+        waited for some seconds; or the seconds for which the consumer worked on the batch that was reported last."""
         self._batches = self._samples = self._needed = 0
         self._cost = ReadCost()
         self._stall = self._compute = 0.0
         self._steps: list[Step] = []
         self._start: float | None = None
 
-    def delivered(self, batch: Batch, *, asked: float, stall: float) -> None:
-        """Count one batch and what it took, asked for at clock time `asked`, and waited for `stall` seconds."""
-        self._reports.append((asked, stall, len(batch.indices), batch.nbytes, batch.cost))
-        if len(self._reports) >= _REPORTS:
-            with self._lock:
-                self._add_up()
-
-    def computed(self, seconds: float) -> None:
-        """Count the time that the consumer worked on the batch it got last."""
-        self._reports.append(seconds)
+    def add_up(self) -> None:
+        """Count what was reported; as often as memory for the reports is to be had back."""
+        with self._lock:
+            self._add_up()
 
     def snapshot(self, sources: Mapping[SourceKind, Traffic] | None = None) -> LoaderStats:
         """Return the totals so far, with what a meter counted."""

@@ -25,6 +25,7 @@ from voxload.grid import ProcessGrid
 
 NAMES = {
     "voxload",
+    "voxload-process",
     "torch-h5py",
     "torch-h5py-whole",
     "h5py",
@@ -103,7 +104,7 @@ def test_built_in_loaders_have_names() -> None:
     assert {kind.name for kind in registry.kinds()} == NAMES
     for name in NAMES:
         assert registry.named(name).name == name
-    with pytest.raises(UsageError, match=r"'pytables', expected one of voxload, torch-h5py.*dali"):
+    with pytest.raises(UsageError, match=r"'pytables', expected one of voxload, voxload-process, torch-h5py.*dali"):
         registry.named("pytables")
 
 

@@ -43,7 +43,7 @@ from tests.loader.caching.shared_world import (
 )
 from tests.support.processes import LIMIT as LIMIT_OF_ALL
 from voxload.errors import StorageError
-from voxload.loader import collectives
+from voxload.loader import agreement
 from voxload.prefetch import policies
 from voxload.prefetch.line import MEMORY, EpochOrder, Held, Line, Room
 from voxload.readers.protocol import ReadCost, Volume
@@ -113,7 +113,7 @@ def be(world: World, rank: int, folder: Path, samples: Path) -> None:
     sys.stderr = (folder / f"{rank}.log").open("w")
     faulthandler.dump_traceback_later(LIMIT * 0.6, file=sys.stderr)
     wait = timedelta(seconds=world.wait)
-    collectives.AGREEMENT_TIMEOUT = wait
+    agreement.AGREEMENT_TIMEOUT = wait
     dist.init_process_group("gloo", init_method=f"file://{folder}/ranks", rank=rank, world_size=RANKS, timeout=wait)
     data = open_data(samples, MortalDataset)
     assert isinstance(data, MortalDataset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch.utils.data import BatchSampler, RandomSampler, Sampler, SequentialSam
 
 import voxload
 from tests.loader.caching.cached_streams import BLOCK, SAMPLES, FlakyDataset, memory_of, open_data, same, stream
+from tests.support.settled import settle
 from voxload.cache.peer.address import public_name
 from voxload.errors import UsageError
 from voxload.prefetch import policies
@@ -167,9 +169,12 @@ def test_a_disk_tier_is_found_by_the_next_job(folder: Path, tmp_path: Path) -> N
 def test_a_changed_file_is_not_taken_from_the_disk_tier(folder: Path, tmp_path: Path) -> None:
     """A file that was written anew has other keys."""
     cache = voxload.Cache(disk=tmp_path / "tier", disk_size="2MiB", epochs=1)
-    one = sorted(folder.glob("*.h5"))[4]
+    own = tmp_path / "own"  # other tests count on files that nobody has touched
+    shutil.copytree(folder, own)
+    settle(own)
+    one = sorted(own.glob("*.h5"))[4]
     for expected in (SAMPLES, 1):
-        data = open_data(folder)
+        data = open_data(own)
         loader = voxload.DataLoader(data, 2, cache=cache)
         stream(loader, [None])
         assert loader.stats().sources["storage"].fetches == expected

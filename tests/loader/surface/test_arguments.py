@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader as TorchLoader
 
 import voxload
 
-ADDED = ("transform", "staging", "cache", "device", "keep")
+ADDED = ("transform", "staging", "cache", "device", "keep", "readers")
 """What torch's loader does not have."""
 
 

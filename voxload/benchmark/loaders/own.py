@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch.distributed as dist
 from torch import Tensor
@@ -54,7 +54,7 @@ class OwnLoading(Loading):
     threads, which `OwnKind` refuses, how many read and how far ahead is as the loader has it by default.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, readers: Literal["threads", "process"] = "threads") -> None:
         super().__init__(task)
         workload, data = task.workload, task.data
         self._task = task
@@ -71,6 +71,7 @@ class OwnLoading(Loading):
             prefetch_factor=workload.supply.prefetch if workload.supply.threads else None,
             cache=_cache(task, is_alone=is_alone),
             device=workload.supply.device if is_on_device(workload.supply) else None,
+            readers=readers,
         )
 
     def epoch(self, number: int, indices: tuple[int, ...]) -> Iterator[Tensor]:
@@ -115,20 +116,22 @@ class OwnLoading(Loading):
             del batch
 
 
+@dataclass(frozen=True, slots=True)
 class OwnKind:
     """See LoaderKind."""
 
-    name = "voxload"
-    title = "voxload"
+    name: str
+    title: str
+    readers: Literal["threads", "process"]
     needs: tuple[str, ...] = ()
-    formats = (HDF5, ZARR2, ZARR3, NPY, RAW)
-    reads_data = True
+    formats: tuple[str, ...] = (HDF5, ZARR2, ZARR3, NPY, RAW)
+    reads_data: bool = True
 
     def build(self, task: Task) -> OwnLoading:
         """See LoaderKind; raises UsageError too for zero threads, and for peers of which some are absent."""
         supply = task.workload.supply
         if supply.threads < 1:
-            raise UsageError("threads of loader voxload", found=str(supply.threads), expected="1 or more")
+            raise UsageError(f"threads of loader {self.name}", found=str(supply.threads), expected="1 or more")
         if supply.keeps_blocks and supply.peers not in _ALONE and not is_whole(task.grid):
             raise UsageError(
                 f"peers {supply.peers!r}",
@@ -136,10 +139,11 @@ class OwnKind:
                 expected=f"all {task.grid.world_size} ranks, joined by torch.distributed",
                 remedy="start all of them, or use --peers auto",
             )
-        return OwnLoading(task)
+        return OwnLoading(task, self.readers)
 
 
-KIND = OwnKind()
+KIND = OwnKind("voxload", "voxload", "threads")
+APART = OwnKind("voxload-process", "voxload, read by another process", "process")
 
 
 def _cache(task: Task, *, is_alone: bool) -> Cache | None:

@@ -16,6 +16,7 @@ ENTRY_POINTS = "voxload.benchmark"
 """Entry-point group: each entry names a class without arguments that keeps the LoaderKind contract."""
 BUILT_IN: tuple[LoaderKind, ...] = (
     own.KIND,
+    own.APART,
     Kind("torch-h5py", "torch DataLoader, h5py blocks", ("h5py",), (HDF5,), "hdf5_array:torch_h5py"),
     Kind("torch-h5py-whole", "torch DataLoader, h5py whole samples", ("h5py",), (HDF5,), "hdf5_array:torch_h5py_whole"),
     Kind("h5py", "h5py, one thread", ("h5py",), (HDF5,), "hdf5_array:h5py_alone"),

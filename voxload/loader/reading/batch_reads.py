@@ -8,8 +8,8 @@ Rules of this file:
 3. What a reader thread raises is raised to the consumer in place of that batch; the next batch is unharmed.
 4. What does not fit a slot, because its blocks are others than the first sample's or its batch is larger, is read into
    memory of its own: ahead where the ring leaves so much of its budget, else when it is asked for.
-5. A slot that comes back is for the reader threads to fill: one of them is told, and it begins the next batch by
-   itself. The loop only takes what is there.
+5. A slot that comes back is for the reader threads to fill: one of them is told a moment later, when the loop is at
+   work again, and begins the next batch by itself. The loop only takes what is there.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from voxload.loader.batch import Batch
 from voxload.loader.reading.batch_read import BatchPlan, BatchRead, made
 from voxload.loader.reading.sample_reads import SpareBytes
 from voxload.loader.reading.staging import BatchLayout, StagingRing
+from voxload.prefetch.execution.alarm import Alarm
 from voxload.prefetch.execution.threadpool import DaemonThreadPool
 from voxload.readers.protocol import Volume
 
@@ -163,7 +164,10 @@ class BatchReads:
         self._refill = _Refill(self._pool)
         self.tell_room = self._pool.posting(self._refill)
         """Tells a thread that there may be room; takes no lock."""
-        self._ring = ring(self.tell_room)
+        self._alarm = Alarm(self.tell_room)
+        self.tell_room_soon = self._alarm.arm
+        """Tells it a moment later, when the loop is at work again; wakes nobody."""
+        self._ring = ring(self.tell_room_soon)
         self._unwanted: deque[Pending] = deque()
         self._room = SpareBytes(self._ring.spare)
         self._others = None if others is None else others(self._ring.layout)
@@ -180,6 +184,7 @@ class BatchReads:
         """Stop the threads: what has not begun is cancelled, and what has begun is waited for, though not for ever."""
         if self._others is not None:
             self._others.close()
+        self._alarm.close()
         self._pool.shutdown(cancel_futures=True)
 
     def begin(self, plan: BatchPlan, *, has_first: bool = False) -> Pending | None:

@@ -13,10 +13,10 @@ Rules of this file:
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from operator import index
 from typing import Any, Protocol
 
 from voxload.loader.batch import Batch, Foreseen
@@ -191,6 +191,7 @@ class EpochReads:
     def _awaited(self) -> Batch:
         """Return the first batch under way once it is there."""
         reads = self._reader.reads
+        reads.tell_room()  # the loop waits, and is in nobody's way
         try:
             batch = reads.take(self._pending[0], self._timeout)
         except Exception:
@@ -207,7 +208,7 @@ class EpochReads:
     def _tell(self) -> None:
         """Let what is known be begun, where there are slots."""
         if self.is_newest:
-            self._reader.reads.tell_room()
+            self._reader.reads.tell_room_soon()
             return
         with self._reader.lock:
             while self._begin() is not None:
@@ -226,23 +227,17 @@ class EpochReads:
                     self._unforesee()
                 self._reader.reads.tell_room()
                 return
-            if not self._is_as_foreseen(drawn):
+            # What is under way is given up by this thread alone: no other one is in the way of looking at it.
+            place, pending = self._drawn - self.taken, self._pending
+            known = pending[place].read.plan.indices if self._order is not None and place < len(pending) else None
+            try:
+                is_foreseen = known is not None and known == tuple(map(index, drawn))
+            except TypeError:  # of what is no index
+                is_foreseen = False
+            if not is_foreseen:
                 with self._reader.lock:
                     self._note(drawn)
             self._drawn += 1
-
-    def _is_as_foreseen(self, drawn: Sequence[Any]) -> bool:
-        """Tell whether the next batch drawn is the one under way in its place; whatever else is found out by `_note`.
-
-        No other thread counts on it: what is under way is given up by this thread alone.
-        """
-        place = self._drawn - self.taken
-        if self._order is None or place >= len(self._pending):
-            return False
-        try:
-            return self._pending[place].read.plan.indices == tuple(map(operator.index, drawn))
-        except TypeError:
-            return False
 
     def _note(self, drawn: Sequence[Any]) -> None:
         """Learn what was drawn next; under the lock."""
@@ -321,15 +316,15 @@ class EpochReads:
 def row(order: Ints, place: int) -> Indices:
     """Return the samples of a batch of an order."""
     found: list[int] = order[place].tolist()
-    return tuple(index for index in found if index >= 0)
+    return tuple(number for number in found if number >= 0)
 
 
 def _normal(indices: Sequence[Any], samples: int) -> tuple[Any, ...]:
     """Return indices counted from 0; what is no sample stays as it is, for the data set to refuse."""
     try:
-        whole = tuple(map(operator.index, indices))
+        whole = tuple(map(index, indices))
     except TypeError:
         return tuple(indices)
     if not whole or (min(whole) >= 0 and max(whole) < samples):
         return whole
-    return tuple(index % samples if -samples <= index < samples else index for index in whole)
+    return tuple(number % samples if -samples <= number < samples else number for number in whole)

@@ -30,6 +30,8 @@ from voxload.units import format_bytes
 
 _ALIGNMENT = 64
 """Fields start at cache lines: threads that fill neighbouring ones do not share one, and whole lines are streamed."""
+Lend = Callable[[npt.NDArray[np.uint8], "Slot"], None]
+"""Lends a slot out for as long as an array is there."""
 Memory = Callable[[int, PageLock | None], npt.NDArray[np.uint8]]
 """Makes so many bytes, page-aligned and pinned by a lock."""
 LEAST_SLOTS = 2
@@ -72,9 +74,9 @@ class BatchLayout:
 class Slot:
     """One buffer of the ring, cut into a ``(B, C, d, h, w)`` array per field."""
 
-    def __init__(self, layout: BatchLayout, give_back: Callable[[Slot], None], memory: npt.NDArray[np.uint8]) -> None:
+    def __init__(self, layout: BatchLayout, lend: Lend, memory: npt.NDArray[np.uint8]) -> None:
         self.layout = layout
-        self._give_back = give_back
+        self._lend = lend
         self._memory = memory
 
     def arrays(self) -> list[Volume]:
@@ -84,7 +86,7 @@ class Slot:
         whose own base is no array, here the memoryview. The end of `lease` is thus the end of all of them.
         """
         lease = np.frombuffer(self._memory.data, np.uint8)
-        weakref.finalize(lease, self._give_back, self).atexit = False
+        self._lend(lease, self)
         return self.layout.cut(lease)
 
 
@@ -143,7 +145,7 @@ class StagingRing:
         self._surplus = 0
         self._lock = lock
         self._memory = memory
-        self._give_back = _way_back(self._free, notify)
+        self._lend = _lending(self._free, notify)
         self.slots = count
         self.spare = budget - count * layout.nbytes
         """Bytes of the budget that the slots leave."""
@@ -177,7 +179,7 @@ class StagingRing:
         return self._new()
 
     def _new(self) -> Slot:
-        return Slot(self.layout, self._give_back, self._memory(self.layout.nbytes, self._lock))
+        return Slot(self.layout, self._lend, self._memory(self.layout.nbytes, self._lock))
 
     def give_back(self, slots: Sequence[Slot]) -> None:
         """Return slots that were acquired and never lent."""
@@ -185,12 +187,20 @@ class StagingRing:
             self._free.put(slot)
 
 
-def _way_back(free: queue.SimpleQueue[Slot], notify: Callable[[], None] | None) -> Callable[[Slot], None]:
-    """Return what puts a slot back; it does not know the ring, which could not go while a slot is lent otherwise."""
+def _lending(free: queue.SimpleQueue[Slot], notify: Callable[[], None] | None) -> Lend:
+    """Return what lends a slot until an array is gone; it does not know the ring, which could not go otherwise.
 
-    def give_back(slot: Slot) -> None:
-        free.put(slot)
+    A loop drops its batch between two steps, with cold caches: one function brings the slot back.
+    """
+    lent: dict[int, tuple[weakref.ref[npt.NDArray[np.uint8]], Slot]] = {}  # by the identity of what watches the array
+
+    def came_back(watch: weakref.ref[npt.NDArray[np.uint8]]) -> None:
+        free.put(lent.pop(id(watch))[1])
         if notify is not None:
             notify()
 
-    return give_back if notify else free.put
+    def lend(lease: npt.NDArray[np.uint8], slot: Slot) -> None:
+        watch = weakref.ref(lease, came_back)
+        lent[id(watch)] = (watch, slot)
+
+    return lend
