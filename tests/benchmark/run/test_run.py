@@ -156,7 +156,7 @@ def test_repeats_have_seeds_of_their_own(data: Path) -> None:
 
 def test_what_does_not_fit_is_refused(data: Path) -> None:
     """Unknown loaders, more ranks than the job has, a launcher and processes at once, and blocks that nobody made."""
-    with pytest.raises(UsageError, match="loader: found 'none', expected one of voxload, torch-h5py"):
+    with pytest.raises(UsageError, match="loader: found 'none', expected one of voxload, voxload-process"):
         _alone(_workload(data, supply=Supply(loader="none")))
     with pytest.raises(UsageError, match="4, of a job of 2"):
         fit(_workload(data, share=Share((1, 1, 2), ranks_of=2)), 4)
