@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import islice
 
 from voxload.readers.generation import as_dated
 from voxload.readers.protocol import Location, Missing, Reader
 from voxload.readers.registry import open_reader
 from voxload.readers.window import WindowReader
 
-OPEN_READERS = 64
-"""Readers kept open. Opening costs round trips to a metadata server, but a job's files outnumber descriptors."""
+HELD_BYTES = 2**26
+"""Most bytes that open readers hold together, as far as they know. Opening costs round trips to a metadata server and
+half a millisecond of this process, in which a small sample is read."""
+_UNKNOWN_BYTES = 2**20
+"""Of a reader that does not say: libhdf5 keeps as much for each dataset that it holds open."""
+_MOST_OPEN = 4096
+_SHARE = 4
+"""Readers kept open: as many as this part of the descriptors that a process may have; it has other files."""
 
 
 @dataclass(slots=True)
@@ -30,6 +35,8 @@ class _Handle:
     """The reader once it is open."""
     users: int = 0
     """Threads inside `lease`; a handle in use is never closed."""
+    nbytes: int = 0
+    """Bytes that it is counted for."""
 
     def is_outdated(self) -> bool:
         """Tell whether the reader, if it is open, should be opened anew."""
@@ -37,8 +44,29 @@ class _Handle:
         return dated is not None and dated.is_outdated()
 
 
+class _Lease(AbstractContextManager[Reader]):
+    """One use of a reader; small samples take hardly longer than a generator would."""
+
+    __slots__ = ("_handle", "_handles", "_location")
+
+    def __init__(self, handles: Handles, location: Location) -> None:
+        self._handles, self._location = handles, location
+        self._handle: _Handle | None = None
+
+    def __enter__(self) -> Reader:
+        self._handle, reader = self._handles.enter(self._location)
+        return reader
+
+    def __exit__(self, *_: object) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._handles.leave(self._location, handle)
+
+
 class Handles:
-    """Opens readers when they are first needed, and closes the least recently used beyond `capacity`.
+    """Opens readers when they are first needed, and closes the least recently used beyond `HELD_BYTES` and a number.
+
+    The number is `capacity`, by default a part of the descriptors that the process may have.
 
     A file whose rights, names or times were changed is opened anew: its writer may have set its time of writing back.
 
@@ -46,43 +74,55 @@ class Handles:
     handle that two processes share serves neither.
     """
 
-    def __init__(self, missing: str | Missing, *, capacity: int = OPEN_READERS) -> None:
+    def __init__(self, missing: str | Missing, *, capacity: int | None = None) -> None:
         self._missing = Missing.parse(missing)
-        self._capacity = capacity
+        self._given = capacity
         self._reset()
 
     def _reset(self) -> None:
         _ALL.add(self)
         self._lock = threading.Lock()
         self._handles: OrderedDict[Location, _Handle] = OrderedDict()
+        self._held = 0
+        self._capacity = _most_open() if self._given is None else self._given
 
-    def __getstate__(self) -> tuple[Missing, int]:
-        return self._missing, self._capacity
+    def __getstate__(self) -> tuple[Missing, int | None]:
+        return self._missing, self._given
 
-    def __setstate__(self, state: tuple[Missing, int]) -> None:
-        self._missing, self._capacity = state
+    def __setstate__(self, state: tuple[Missing, int | None]) -> None:
+        self._missing, self._given = state
         self._reset()
 
-    @contextmanager
-    def lease(self, location: Location) -> Iterator[Reader]:
-        """Yield the open reader of `location`; it stays open at least until the block ends.
+    def lease(self, location: Location) -> AbstractContextManager[Reader]:
+        """Give the open reader of `location` to a block; it stays open at least until the block ends.
 
         Windows of one stored volume share its reader.
         """
+        return _Lease(self, location)
+
+    def enter(self, location: Location) -> tuple[_Handle, Reader]:
+        """Begin a lease; see `lease`."""
         stored = location.stored
         handle = self._take(stored)
-        if handle.is_outdated():
+        if handle.reader is not None and handle.is_outdated():
             self._retire(stored, handle)
             handle = self._take(stored)
         try:
-            with handle.opening:
-                if handle.reader is None:
-                    handle.reader = open_reader(stored, missing=self._missing)
+            if handle.reader is None:
+                with handle.opening:
+                    if handle.reader is None:
+                        handle.reader = open_reader(stored, missing=self._missing)
             whole, window = handle.reader, location.window
-            yield whole if window is None else WindowReader(whole, location, window=window, owns=False)
-        finally:
-            for reader in self._release(stored, handle):
-                reader.close()
+            reader = whole if window is None else WindowReader(whole, location, window=window, owns=False)
+        except BaseException:
+            self.leave(location, handle)
+            raise
+        return handle, reader
+
+    def leave(self, location: Location, handle: _Handle) -> None:
+        """End a lease."""
+        for reader in self._release(location.stored, handle):
+            reader.close()
 
     def _take(self, location: Location) -> _Handle:
         """Return a location's handle with one user more."""
@@ -96,7 +136,7 @@ class Handles:
         """Leave a handle to those who use it; the last of them closes it."""
         with self._lock:
             if self._handles.get(location) is handle:
-                del self._handles[location]
+                self._forget(location)
         for reader in self._release(location, handle):
             reader.close()
 
@@ -106,14 +146,32 @@ class Handles:
             handle.users -= 1
             if self._handles.get(location) is not handle:  # it was retired
                 return [] if handle.users or handle.reader is None else [handle.reader]
-            if handle.reader is None and not handle.users:
-                self._handles.pop(location, None)
-            beyond = len(self._handles) - self._capacity
-            if beyond <= 0:  # nearly always: no handle needs to be looked at
+            if handle.reader is None:
+                if not handle.users:
+                    self._forget(location)
                 return []
-            surplus = list(islice((place for place, other in self._handles.items() if not other.users), beyond))
-            dropped = [self._handles.pop(place).reader for place in surplus]
+            nbytes = held_bytes(handle.reader)
+            self._held, handle.nbytes = self._held + nbytes - handle.nbytes, nbytes
+            if self._held <= HELD_BYTES and len(self._handles) <= self._capacity:  # nearly always
+                return []
+            dropped = self._surplus()
         return [reader for reader in dropped if reader is not None]
+
+    def _surplus(self) -> list[Reader | None]:
+        """Forget the readers that were not used for longest, until the rest is within bounds; under the lock."""
+        held, left, chosen = self._held, len(self._handles), []
+        for place, handle in self._handles.items():
+            if held <= HELD_BYTES and left <= self._capacity:
+                break
+            if not handle.users:
+                held, left = held - handle.nbytes, left - 1
+                chosen.append(place)
+        return [self._forget(place).reader for place in chosen]
+
+    def _forget(self, location: Location) -> _Handle:
+        handle = self._handles.pop(location)
+        self._held -= handle.nbytes
+        return handle
 
     def close(self) -> None:
         """Close every reader; one that is in use is closed by its last user. The next lease opens anew.
@@ -123,9 +181,21 @@ class Handles:
         with self._lock:
             unused = [handle.reader for handle in self._handles.values() if not handle.users]
             self._handles.clear()
+            self._held = 0
         for reader in unused:
             if reader is not None:
                 reader.close()
+
+
+def held_bytes(reader: Reader) -> int:
+    """Return about how many bytes an open reader holds: what it says in `held_bytes`, or what is taken for granted."""
+    said: int = getattr(reader, "held_bytes", _UNKNOWN_BYTES)
+    return said
+
+
+def _most_open() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN if soft == resource.RLIM_INFINITY else max(1, min(_MOST_OPEN, soft // _SHARE))
 
 
 _ALL: weakref.WeakSet[Handles] = weakref.WeakSet()

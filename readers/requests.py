@@ -115,10 +115,10 @@ def read_block(reader: Reader, box: Box, out: Volume, *, boundary: str | Boundar
 
 def block_cost(reader: Reader, box: Box, *, boundary: str | Boundary) -> ReadCost:
     """Return what `read_block` asks of the storage; a chunk that serves two pieces counts twice."""
-    total = ReadCost()
-    for part in pieces(box, reader.describe().spatial, boundary):
-        total += reader.cost(part.source)
-    return total
+    parts = pieces(box, reader.describe().spatial, boundary)
+    if len(parts) == 1:  # nearly always
+        return reader.cost(parts[0].source)
+    return sum((reader.cost(part.source) for part in parts), ReadCost())
 
 
 def read_plane(reader: Reader, axis: int, index: int) -> Volume:

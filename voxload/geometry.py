@@ -182,9 +182,9 @@ def pieces(box: Box, shape: Sequence[int], boundary: str | Boundary) -> tuple[Pi
     >>> [str(p.source) for p in pieces(Box((-1,), (2,)), (4,), Boundary.PERIODIC)]
     ['[3:4]', '[0:2]']
     """
-    if len(shape) != len(box.start) or any(extent <= 0 for extent in shape):
+    if len(shape) != len(box.start) or min(shape, default=1) <= 0:
         raise UsageError("sample shape", found=str(tuple(shape)), expected=f"{len(box.start)} extents of 1 or more")
-    return _pieces(box, tuple(shape), Boundary.parse(boundary))
+    return _pieces(box, tuple(shape), boundary if type(boundary) is Boundary else Boundary.parse(boundary))
 
 
 @lru_cache(maxsize=1024)

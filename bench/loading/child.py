@@ -30,7 +30,7 @@ class OwnByDefault(OwnKind):
 
     def build(self, task: Task) -> OwnLoading:
         """See LoaderKind."""
-        return OwnLoading(task)
+        return OwnLoading(task, self.readers)
 
 
 def ready(text: str) -> Callable[[str], dict[str, Any]]:
@@ -42,7 +42,7 @@ def ready(text: str) -> Callable[[str], dict[str, Any]]:
     first = Workload.from_json(text)
     kind: LoaderKind = registry.named(first.supply.loader)
     if isinstance(kind, OwnKind):
-        kind = OwnByDefault()
+        kind = OwnByDefault(kind.name, kind.title, kind.readers)
     registry.prepare(kind)
     grid = ProcessGrid(first.share.spatial, first.share.ranks_of, first.share.ranks_of - 1)
     data = dataset_of(first, grid)

@@ -67,7 +67,7 @@ def run_part(part: Part, device: str, output: Path, *, limit: float, fault: str 
     start = monotonic()
     # A part that is killed removes no temporary file of its own.
     with tempfile.TemporaryDirectory(prefix="voxload-gpu-") as folder, log.open("wb") as written:
-        words = {"stdin": subprocess.DEVNULL, "stdout": written, "stderr": subprocess.STDOUT}
+        words: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": written, "stderr": subprocess.STDOUT}
         environ = children.environ() | {"PYTHONFAULTHANDLER": "1", "TMPDIR": folder}
         with processes.started([*command, *filter(None, [fault])], cwd=ROOT, env=environ, **words) as process:
             try:

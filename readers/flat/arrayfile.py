@@ -46,6 +46,10 @@ class ArrayLayout:
         return prod(self.shape) * self.dtype.itemsize
 
 
+_OWN_BYTES = 2**14
+"""What a reader is counted for: it keeps nothing of the file."""
+
+
 class ArrayFileReader:
     """Reads boxes of an array that lies in a file in one piece; see the Reader contract.
 
@@ -121,6 +125,11 @@ class ArrayFileReader:
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
         return self._info
+
+    @property
+    def held_bytes(self) -> int:
+        """About as many bytes as this holds, beside the pages of a map, which are the system's."""
+        return _OWN_BYTES
 
     def cost(self, box: Box) -> ReadCost:
         """Return the bytes of the box's rows; the system reads whole pages of them, or spans with what lies between."""

@@ -40,6 +40,9 @@ from voxload.readers.storage.stamp import Stamp
 _MOST_COSTS = 2**12
 """Boxes whose cost is remembered: those of blocks, not of crops at random."""
 
+_UNKNOWN_BYTES, _OWN_BYTES, _TABLES = 2**20, 2**14, 4
+"""What a reader is counted for: as one that is not known, by itself, and times its table."""
+
 
 class NativeHdf5Reader:
     """Reads boxes of one HDF5 dataset; see the Reader contract.
@@ -94,6 +97,13 @@ class NativeHdf5Reader:
     def traffic(self) -> Traffic | None:
         """What was asked of the storage, since the file was opened; None of local files."""
         return self._source.traffic
+
+    @property
+    def held_bytes(self) -> int:
+        """About as many bytes as this holds: of its table, and of reads of all of it that are made again."""
+        if self.traffic is not None or (self._table is None and self._lazy.grid is not None):
+            return _UNKNOWN_BYTES  # blocks of an object, or what libhdf5 holds until it is asked
+        return _OWN_BYTES + (0 if self._table is None else _TABLES * self._table.nbytes)
 
     def cost(self, box: Box) -> ReadCost:
         """Return chunks and bytes of `box`; contiguous storage counts the box's own bytes."""

@@ -107,6 +107,10 @@ class _Required:
         )
 
 
+_UNKNOWN_BYTES, _OWN_BYTES = 2**20, 2**18
+"""What a reader is counted for, behind a URL and elsewhere."""
+
+
 class NativeZarrReader:
     """Reads boxes of one Zarr array; see the Reader contract.
 
@@ -142,6 +146,11 @@ class NativeZarrReader:
     def traffic(self) -> Traffic | None:
         """What was asked of the storage, since the array was opened; None of local files."""
         return self._reader.traffic
+
+    @property
+    def held_bytes(self) -> int:
+        """About as many bytes as this holds: the array's metadata, and indices of the shards used last."""
+        return _UNKNOWN_BYTES if self.traffic is not None else _OWN_BYTES
 
     def cost(self, box: Box) -> ReadCost:
         """Return chunks and bytes of `box`, with the indices of the shards it touches."""

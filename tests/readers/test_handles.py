@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -88,6 +89,38 @@ def test_the_least_recently_used_is_closed(places: list[Location], opened: list[
         assert count_open(places) <= 2
     assert opened == [places[0], places[1], places[2], places[1]]
     held.close()
+
+
+def test_what_readers_hold_is_bounded_too(
+    places: list[Location], opened: list[Location], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what each says that it holds by now, or by what one that says nothing is counted for."""
+    held = Handles("error")
+    with held.lease(places[0]) as reader:
+        each = handles.held_bytes(reader)
+    assert 0 < each < 2**20
+    monkeypatch.setattr(handles, "HELD_BYTES", 3 * each)
+    for index in (0, 1, 2, 0, 3, 0, 1):
+        assert value(held, places[index]) == index
+        assert count_open(places) <= 3
+    assert opened == [places[index] for index in (0, 1, 2, 3, 1)]
+    monkeypatch.setattr(handles, "HELD_BYTES", 2 * 2**20)
+    monkeypatch.delattr(type(reader), "held_bytes")
+    for index in (0, 1, 2):
+        assert value(held, places[index]) == index
+    assert count_open(places) == 2
+    held.close()
+    assert count_open(places) == 0
+    assert held._held == 0
+
+
+def test_readers_are_as_many_as_descriptors_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of those that the process may have, and a bound where there is none."""
+    for soft, expected in ((1024, 256), (3, 1), (10**6, 4096), (resource.RLIM_INFINITY, 4096)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, soft=soft: (soft, soft))
+        assert Handles("error")._capacity == expected
+        copied = pickle.loads(pickle.dumps(Handles("error", capacity=7)))  # noqa: S301 - its own bytes
+        assert copied._capacity == 7
 
 
 def test_a_reader_in_use_is_never_closed(places: list[Location]) -> None:

@@ -245,16 +245,18 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self._handles.close()
 
     def _sample(self, index: int) -> Sample:
-        if not isinstance(index, SupportsIndex):
+        # Nearly always it is an int, which needs no look at what else there might be: that costs as much as a file.
+        if type(index) is not int and not isinstance(index, SupportsIndex):
             raise UsageError(
                 "index of a sample",
                 found=repr(index),
                 expected="an integer",
                 remedy="torch.utils.data.Subset(data, range(...)) holds several",
             )
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"sample {index} of a data set of {len(self)}")
-        return self._samples.sample(index % len(self))
+        count = len(self._samples.ids)
+        if not -count <= index < count:
+            raise IndexError(f"sample {index} of a data set of {count}")
+        return self._samples.sample(index % count)
 
     def _describe(self, index: int) -> list[VolumeInfo]:
         """Return what is known of each field's volume; refuses fields of unequal spatial shape."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,10 @@ from voxload.readers.requests import block_cost, read_block
 _SCRATCH_BYTES = 2**24
 """Voxels that are read before they are turned, per reading thread; one layer of chunks at least."""
 _LAST = 2
+NOTHING = ReadCost()
+"""Of what was not asked of the storage."""
+_whole = lru_cache(maxsize=1024)(Placement.whole)
+"""The same of all samples of one shape."""
 
 
 class SampleReader:
@@ -65,7 +70,7 @@ class SampleReader:
         Raises UsageError when the sample cannot be augmented so, and what reading its labels raises.
         """
         if self._augment is None:
-            return Placement.whole(spatial), ReadCost()
+            return _whole(spatial), NOTHING
         try:
             found, cost = None, ReadCost()
             if self._labels is not None:
@@ -77,11 +82,15 @@ class SampleReader:
 
     def read(self, sample: Sample, placement: Placement, box: Box, volumes: Sequence[Volume]) -> ReadCost:
         """Fill an array for each field with a box given in indices of the augmented sample; return what it cost."""
-        total = ReadCost()
+        total = NOTHING
         vectors = {} if self._augment is None else self._augment.vectors
         for field, location, volume in zip(self._fields, sample.locations, volumes, strict=True):
             with self._handles.lease(location) as reader:
-                total += read_placed(reader, box, volume, placement=placement, boundary=self._boundary)
+                if self._augment is None:  # as it is stored
+                    read_block(reader, box, volume, boundary=self._boundary)
+                    total += block_cost(reader, box, boundary=self._boundary)
+                else:
+                    total += read_placed(reader, box, volume, placement=placement, boundary=self._boundary)
             if field in vectors:
                 try:
                     check_vector(field, vectors[field], count=len(volume), dtype=volume.dtype)
