@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from voxload import VolumeDataset
 from voxload.errors import DataError
 from voxload.readers.protocol import ReadCost, Volume
+from voxload.readers.settings import ReaderSettings
 
 
 class KeptError(Exception):
@@ -33,6 +36,16 @@ class Failing(VolumeDataset):
         if index == 3:
             raise KeptError("sample 3")
         return super().read_into(index, volumes, epoch=epoch, repeat=repeat)
+
+
+class Telling(VolumeDataset):
+    """Targets are how this process reads."""
+
+    def read_targets(self, index: int) -> torch.Tensor | None:
+        """See VolumeDataset."""
+        del index
+        own = ReaderSettings.current()
+        return torch.tensor([os.getpid(), own.threads, own.is_direct, own.chunk_cache], dtype=torch.float64)
 
 
 class Waiting(VolumeDataset):

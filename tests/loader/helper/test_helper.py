@@ -18,11 +18,12 @@ import torch
 
 import voxload
 from tests.support import processes
-from tests.support.awkward import Failing, Waiting
+from tests.support.awkward import Failing, Telling, Waiting
 from tests.support.settled import settle
 from voxload.errors import DataError, InternalError, UsageError
 from voxload.loader.helper.team import ReaderTeam
 from voxload.loader.reading.staging import StagingRing
+from voxload.readers.settings import ReaderSettings
 
 WORDS: dict[str, Any] = {"fields": {"x": "full"}, "axes": "DHWC", "targets": "unitPar"}
 
@@ -123,6 +124,23 @@ def test_what_reading_raises_is_raised_in_its_place(folder: Path) -> None:
     with pytest.raises(InternalError, match=r"KeptError in the reader process: found sample 3"):
         next(batches)
     assert len(list(batches)) == 7
+    loader.close()
+
+
+def test_the_other_process_reads_alike(folder: Path) -> None:
+    """With as many threads a read, past the page cache or not, and keeping as much, as this one when it began."""
+    data = Telling(f"{folder}/*.h5", fields={"x": "full"}, axes="DHWC")
+    before = ReaderSettings.current()
+    try:
+        ReaderSettings(1, is_direct=False, chunk_cache=2**20).apply()
+        loader = voxload.DataLoader(data, 1, num_workers=1, readers="process")
+        iter(loader)
+        _team(loader)
+    finally:
+        before.apply()
+    told = [batch[1][0].tolist() for batch in loader]
+    assert told[-1] == [_pid(_team(loader)), 1, 0, 2**20]
+    assert before == ReaderSettings.current()
     loader.close()
 
 

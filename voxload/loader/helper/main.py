@@ -163,6 +163,7 @@ def _serve(connection: Connection) -> None:
     except Exception as error:  # noqa: BLE001 - whatever a data set's own classes raise
         connection.send(Refused(f"{type(error).__name__}: {error}"))
         return
+    team.settings.apply()
     helper, wanted = Helper(connection, team), _Wanted(connection)
     helper.say(Ready())
     while wanted.wait():

@@ -17,6 +17,7 @@ from voxload.errors import InternalError, VoxloadError
 from voxload.loader.reading.batch_read import BatchPlan
 from voxload.loader.reading.staging import BatchLayout
 from voxload.readers.protocol import ReadCost
+from voxload.readers.settings import ReaderSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Team:
     """Of a slot."""
     threads: int
     """How many read."""
+    settings: ReaderSettings
+    """How they do."""
 
 
 @dataclass(frozen=True, slots=True)

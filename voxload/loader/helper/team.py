@@ -41,6 +41,7 @@ from voxload.loader.helper.messages import (
 from voxload.loader.helper.process import ReaderProcess
 from voxload.loader.reading.batch_read import BatchRead
 from voxload.loader.reading.staging import BatchLayout
+from voxload.readers.settings import ReaderSettings
 
 _AGAIN = 1
 """How often a process that was killed is begun again."""
@@ -174,7 +175,7 @@ def _task(dataset: VolumeDataset, layout: BatchLayout, threads: int) -> bytes:
     own = copy.copy(dataset)
     own.item_transform = None  # done by the loop
     try:
-        return pickle.dumps(Team(own, layout, threads))
+        return pickle.dumps(Team(own, layout, threads, ReaderSettings.current()))
     except Exception as error:
         raise UsageError(
             'readers="process"',

@@ -1,0 +1,33 @@
+"""ReaderSettings: what holds for all reads of a process, so that another one may read alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from voxload.readers.chunks.chunkcache import chunk_cache, set_chunk_cache
+from voxload.readers.storage.file import reads_directly, set_direct_reads
+from voxload.readers.team import set_threads, team
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """See `set_threads`, `set_direct_reads` and `set_chunk_cache`."""
+
+    threads: int
+    """Of one read."""
+    is_direct: bool
+    """Whether files are read past the page cache."""
+    chunk_cache: int
+    """Bytes of decoded chunks that are kept; 0 where none was asked for."""
+
+    @classmethod
+    def current(cls) -> ReaderSettings:
+        """Return those of this process."""
+        cache = chunk_cache()
+        return cls(team().threads, reads_directly(), 0 if cache is None else cache.budget)
+
+    def apply(self) -> None:
+        """Make them this process's; call it while nothing reads."""
+        set_threads(self.threads)
+        set_direct_reads(is_direct=self.is_direct)
+        set_chunk_cache(self.chunk_cache)
