@@ -21,8 +21,10 @@ half a millisecond of this process, in which a small sample is read."""
 _UNKNOWN_BYTES = 2**20
 """Of a reader that does not say: libhdf5 keeps as much for each dataset that it holds open."""
 _MOST_OPEN = 4096
-_SHARE = 4
-"""Readers kept open: as many as this part of the descriptors that a process may have; it has other files."""
+_LEAST_OPEN = 16
+_SHARE = 8
+"""Readers kept open are at most this part of the descriptors that a process may have, which has other files, too. A
+second set of readers gets a half of that, a third one a third: twenty of them together take less than a half of all."""
 
 
 @dataclass(slots=True)
@@ -84,7 +86,7 @@ class Handles:
         self._lock = threading.Lock()
         self._handles: OrderedDict[Location, _Handle] = OrderedDict()
         self._held = 0
-        self._capacity = _most_open() if self._given is None else self._given
+        self._capacity = _most_open(len(_ALL)) if self._given is None else self._given
 
     def __getstate__(self) -> tuple[Missing, int | None]:
         return self._missing, self._given
@@ -193,9 +195,12 @@ def held_bytes(reader: Reader) -> int:
     return said
 
 
-def _most_open() -> int:
+def _most_open(sets: int) -> int:
+    """Return how many readers the last of so many sets may keep open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST_OPEN if soft == resource.RLIM_INFINITY else max(1, min(_MOST_OPEN, soft // _SHARE))
+    if soft == resource.RLIM_INFINITY:
+        return _MOST_OPEN
+    return max(_LEAST_OPEN, min(_MOST_OPEN, soft // _SHARE // sets))
 
 
 _ALL: weakref.WeakSet[Handles] = weakref.WeakSet()

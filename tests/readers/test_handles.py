@@ -10,6 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from weakref import WeakSet
 
 import h5py
 import numpy as np
@@ -115,12 +116,21 @@ def test_what_readers_hold_is_bounded_too(
 
 
 def test_readers_are_as_many_as_descriptors_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part of those that the process may have, and a bound where there is none."""
-    for soft, expected in ((1024, 256), (3, 1), (10**6, 4096), (resource.RLIM_INFINITY, 4096)):
+    """A part of those that the process may have, less for each further set, and a bound where there is none."""
+    others = WeakSet[Handles]()
+    monkeypatch.setattr(handles, "_ALL", others)
+    for soft, expected in ((1024, 128), (3, 16), (10**6, 4096), (resource.RLIM_INFINITY, 4096)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, soft=soft: (soft, soft))
-        assert Handles("error")._capacity == expected
-        copied = pickle.loads(pickle.dumps(Handles("error", capacity=7)))  # noqa: S301 - its own bytes
-        assert copied._capacity == 7
+        others.clear()
+        first = Handles("error")
+        assert first._capacity == expected
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
+    others.clear()
+    several = [Handles("error") for _ in range(20)]
+    assert [one._capacity for one in several[:3]] == [128, 64, 42]
+    assert sum(one._capacity for one in several) < 1024 // 2 + 20 * 16
+    copied = pickle.loads(pickle.dumps(Handles("error", capacity=7)))  # noqa: S301 - its own bytes
+    assert copied._capacity == 7
 
 
 def test_a_reader_in_use_is_never_closed(places: list[Location]) -> None:
