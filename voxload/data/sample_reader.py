@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from voxload.augment import Augment, Placement
-from voxload.augment.orientation import check_vector, turn_vector
+from voxload.augment.orientation import Orientation, check_vector, turn_vector
 from voxload.data.labels import LabelSearch
 from voxload.data.samples import Sample
 from voxload.data.transpose import copy_turned
@@ -24,6 +24,7 @@ _SCRATCH_BYTES = 2**24
 _LAST = 2
 NOTHING = ReadCost()
 """Of what was not asked of the storage."""
+_UPRIGHT = Orientation()
 _whole = lru_cache(maxsize=1024)(Placement.whole)
 """The same of all samples of one shape."""
 
@@ -84,9 +85,10 @@ class SampleReader:
         """Fill an array for each field with a box given in indices of the augmented sample; return what it cost."""
         total = NOTHING
         vectors = {} if self._augment is None else self._augment.vectors
+        is_in_place = not any(placement.window.start) and placement.orientation == _UPRIGHT
         for field, location, volume in zip(self._fields, sample.locations, volumes, strict=True):
             with self._handles.lease(location) as reader:
-                if self._augment is None:  # as it is stored
+                if is_in_place:
                     read_block(reader, box, volume, boundary=self._boundary)
                     total += block_cost(reader, box, boundary=self._boundary)
                 else:
