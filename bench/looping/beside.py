@@ -23,6 +23,8 @@ MOST = 1.02
 STORE = "hdf5-gzip"
 WORKS = ("python", "torch-small")
 _SECONDS = 0.02
+_WARM = 3
+"""Times as many steps before any is timed: of a hundred they take longer than a process that imports torch."""
 _CHILD = "bench.looping.worker:ready"
 
 
@@ -59,8 +61,10 @@ def measured(folder: Path, sizes: Sequence[int], *, steps: int, rounds: int) -> 
         words = (_CHILD, text, loop.work, _SECONDS)
         # Of one session: where systems share cores among sessions first, the other one would have half of them.
         with started(*words, is_apart=False) as own, started(*words, is_apart=False) as other:
-            own.ask("beside", steps // 4)  # files are in memory, and kept open
-            other.ask("asleep", steps // 4)
+            # Files are in memory and kept open then, and processes that read have begun.
+            other.send("asleep", _WARM * steps)
+            own.ask("asleep", _WARM * steps)
+            other.answer()
             found = Took(_middle(own, "alone", steps), _middle(own, "beside", steps), _apart(own, other, steps))
         print(f"{loop.name}: {found.beside / found.alone:.3f}, {found.apart / found.alone:.3f} apart", flush=True)
         return found
