@@ -11,15 +11,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from voxload.readers.generation import as_dated
-from voxload.readers.protocol import Location, Missing, Reader
+from voxload.readers.protocol import UNKNOWN_BYTES, Location, Missing, Reader
 from voxload.readers.registry import open_reader
 from voxload.readers.window import WindowReader
 
 HELD_BYTES = 2**26
 """Most bytes that open readers hold together, as far as they know. Opening costs round trips to a metadata server and
 half a millisecond of this process, in which a small sample is read."""
-_UNKNOWN_BYTES = 2**20
-"""Of a reader that does not say: libhdf5 keeps as much for each dataset that it holds open."""
 _MOST_OPEN = 4096
 _LEAST_OPEN = 16
 _SHARE = 8
@@ -191,7 +189,7 @@ class Handles:
 
 def held_bytes(reader: Reader) -> int:
     """Return about how many bytes an open reader holds: what it says in `held_bytes`, or what is taken for granted."""
-    said: int = getattr(reader, "held_bytes", _UNKNOWN_BYTES)
+    said: int = getattr(reader, "held_bytes", UNKNOWN_BYTES)
     return said
 
 

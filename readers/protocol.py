@@ -166,6 +166,13 @@ class ReadCost:
         )
 
 
+NOTHING = ReadCost()
+"""Of what was not asked of the storage."""
+UNKNOWN_BYTES = 2**20
+"""What an open reader is counted for that has no attribute `held_bytes`, which says about how many it holds. libhdf5
+keeps as much for each dataset that is open."""
+
+
 class Reader(Protocol):
     """Reads boxes of one stored volume.
 

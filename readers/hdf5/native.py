@@ -26,7 +26,7 @@ from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.metadata import LazyMetadata, LoadedMetadata, Metadata
 from voxload.readers.hdf5.source import Source
 from voxload.readers.pasting.pasteplan import Place, Wanted
-from voxload.readers.protocol import Missing, ReadCost, Volume, VolumeInfo, check_box, closed, copy_cast
+from voxload.readers.protocol import UNKNOWN_BYTES, Missing, ReadCost, Volume, VolumeInfo, check_box, closed, copy_cast
 from voxload.readers.remote import Traffic
 from voxload.readers.remote.coalesce import Piece, Range, plan_requests
 from voxload.readers.remote.flight import Flight
@@ -40,8 +40,8 @@ from voxload.readers.storage.stamp import Stamp
 _MOST_COSTS = 2**12
 """Boxes whose cost is remembered: those of blocks, not of crops at random."""
 
-_UNKNOWN_BYTES, _OWN_BYTES, _TABLES = 2**20, 2**14, 4
-"""What a reader is counted for: as one that is not known, by itself, and times its table."""
+_OWN_BYTES, _TABLES = 2**14, 4
+"""What a reader is counted for: by itself, and times its table."""
 
 
 class NativeHdf5Reader:
@@ -102,7 +102,7 @@ class NativeHdf5Reader:
     def held_bytes(self) -> int:
         """About as many bytes as this holds: of its table, and of reads of all of it that are made again."""
         if self.traffic is not None or (self._table is None and self._lazy.grid is not None):
-            return _UNKNOWN_BYTES  # blocks of an object, or what libhdf5 holds until it is asked
+            return UNKNOWN_BYTES  # blocks of an object, or what libhdf5 holds until it is asked
         return _OWN_BYTES + (0 if self._table is None else _TABLES * self._table.nbytes)
 
     def cost(self, box: Box) -> ReadCost:

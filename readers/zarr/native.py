@@ -18,7 +18,7 @@ from voxload.readers.chunks.verified import load_checksums, verified
 from voxload.readers.faults import translated
 from voxload.readers.generation import Generation
 from voxload.readers.pasting.pasteplan import Place, Wanted
-from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo, closed, copy_cast
+from voxload.readers.protocol import UNKNOWN_BYTES, Location, Missing, ReadCost, Volume, VolumeInfo, closed, copy_cast
 from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.requests import Request, check_requests, read_wanted, wanted_in_place
 from voxload.readers.storage.file import reads_directly
@@ -107,8 +107,8 @@ class _Required:
         )
 
 
-_UNKNOWN_BYTES, _OWN_BYTES = 2**20, 2**18
-"""What a reader is counted for, behind a URL and elsewhere."""
+_OWN_BYTES = 2**18
+"""What a reader of files is counted for."""
 
 
 class NativeZarrReader:
@@ -150,7 +150,7 @@ class NativeZarrReader:
     @property
     def held_bytes(self) -> int:
         """About as many bytes as this holds: the array's metadata, and indices of the shards used last."""
-        return _UNKNOWN_BYTES if self.traffic is not None else _OWN_BYTES
+        return UNKNOWN_BYTES if self.traffic is not None else _OWN_BYTES
 
     def cost(self, box: Box) -> ReadCost:
         """Return chunks and bytes of `box`, with the indices of the shards it touches."""

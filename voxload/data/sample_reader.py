@@ -16,14 +16,12 @@ from voxload.data.transpose import copy_turned
 from voxload.errors import UsageError, VoxloadError
 from voxload.geometry import Boundary, Box, slabs
 from voxload.readers.handles import Handles
-from voxload.readers.protocol import ReadCost, Reader, Volume
+from voxload.readers.protocol import NOTHING, ReadCost, Reader, Volume
 from voxload.readers.requests import block_cost, read_block
 
 _SCRATCH_BYTES = 2**24
 """Voxels that are read before they are turned, per reading thread; one layer of chunks at least."""
 _LAST = 2
-NOTHING = ReadCost()
-"""Of what was not asked of the storage."""
 _UPRIGHT = Orientation()
 _whole = lru_cache(maxsize=1024)(Placement.whole)
 """The same of all samples of one shape."""

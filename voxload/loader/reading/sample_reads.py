@@ -13,10 +13,7 @@ import torch
 
 from voxload.data.dataset import FieldLayout, VolumeDataset
 from voxload.loader.batch import Column, Ragged, unequal_blocks
-from voxload.readers.protocol import ReadCost, Volume
-
-NOTHING = ReadCost()
-"""Of what is yet to be read."""
+from voxload.readers.protocol import NOTHING, ReadCost, Volume
 
 
 class SpareBytes:
