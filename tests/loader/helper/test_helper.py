@@ -8,6 +8,7 @@ import sys
 import types
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,26 @@ def test_a_killed_process_is_begun_again_once(folder: Path, tmp_path: Path) -> N
         with pytest.raises(InternalError, match=rf"reader process {again}: found ended by signal 9 \(SIGKILL\)"):
             next(last)
     loader.close()
+    data.close()
+
+
+@pytest.mark.usefixtures("no_leaks")
+def test_who_waits_when_the_loader_is_closed_is_told(folder: Path, tmp_path: Path) -> None:
+    """As of threads: a batch that nobody will read any more is an error, and not waited for."""
+    os.mkfifo(tmp_path / "begun")
+    os.mkfifo(tmp_path / "go")
+    data = Waiting(f"{folder}/*.h5", **WORDS)
+    data.pipes = tmp_path
+    loader = voxload.DataLoader(data, 1, sampler=[0, 0, 0, 0, 0, 1, 2], num_workers=1, readers="process")
+    batches = iter(loader)
+    next(batches)
+    team = _team(loader)
+    for _ in range(4):
+        next(batches)
+    assert int((tmp_path / "begun").read_text()) == _pid(team)
+    loader.close()
+    with pytest.raises(CancelledError):
+        next(batches)
     data.close()
 
 

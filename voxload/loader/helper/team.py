@@ -253,15 +253,20 @@ def _is_begun_again(state: _State, process: ReaderProcess, how: str) -> bool:
     for read in reads:
         if state.error is not None:
             read.broke(state.error())
-        elif read.take_back() and not state.is_over:
+        elif not read.take_back():
+            continue
+        elif state.is_over:
+            read.fail()  # as what threads have not begun when they end: who waits for it is told
+        else:
             state.read_here(read)
     state.tell_room()
     if is_again:
-        warnings.warn(
-            f"reader process {process.pid}: {how}; another one is begun, and a second loss is an error",
-            RuntimeWarning,
-            stacklevel=1,
-        )
+        with suppress(RuntimeWarning):  # made an error, it would end this thread
+            warnings.warn(
+                f"reader process {process.pid}: {how}; another one is begun, and a second loss is an error",
+                RuntimeWarning,
+                stacklevel=1,
+            )
     return is_again
 
 
