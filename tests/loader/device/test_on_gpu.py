@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader as TorchLoader
 import voxload
 from tests.support import scripts
 from tests.support.devices import be_busy
-from voxload.data.dataset import FieldLayout
+from voxload.data.layout import FieldLayout
 from voxload.errors import UsageError
 from voxload.loader.device.copiers import HostCopier, with_index
 from voxload.loader.device.ring import DeviceRing

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import voxload
 from tests.support import processes
-from voxload.data.dataset import FieldLayout
+from voxload.data.layout import FieldLayout
 from voxload.errors import DataError, UsageError
 from voxload.loader.batch import Batch, Foreseen, stacked
 from voxload.loader.device import batches as device_batches

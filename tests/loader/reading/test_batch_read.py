@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from tests.support import processes
-from voxload.data.dataset import FieldLayout, VolumeDataset
+from voxload.data.dataset import VolumeDataset
+from voxload.data.layout import FieldLayout
 from voxload.loader.batch import Batch
 from voxload.loader.reading.batch_read import BatchPlan, BatchRead
 from voxload.loader.reading.sample_reads import SpareBytes

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from voxload.data.dataset import FieldLayout
+from voxload.data.layout import FieldLayout
 from voxload.errors import StorageError, UsageError
 from voxload.loader.reading.pinning import PAGE, host_memory, locked_bytes, page_lock
 from voxload.loader.reading.staging import BatchLayout, StagingRing

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from voxload.data.dataset import FieldLayout
+from voxload.data.layout import FieldLayout
 from voxload.errors import UsageError
 from voxload.loader.reading.staging import BatchLayout, StagingRing
 

@@ -143,8 +143,8 @@ path, dataset = sys.argv[1], sys.argv[2] or None
 reader = open_reader(Location(path, dataset))
 names = [os.path.join(folder, name) for folder, _, files in os.walk(path) for name in files] or [path]
 out = numpy.empty((1, 64, 64, 64), "<i2")
-for is_cold in (True, False):
-    if is_cold:
+for turn in range(8):
+    if turn % 2 == 0:
         for name in names:
             descriptor = os.open(name, os.O_RDONLY)
             os.fsync(descriptor)
@@ -161,17 +161,24 @@ CORE = ("hdf5 gzip", "zarr raw", "zarr zstd", "zarr sharded zstd")
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 @pytest.mark.parametrize("kind", CORE)
 def test_the_core_announces_cold_chunks_alone(tmp_path: Path, kind: str) -> None:
-    """Each chunk of files whose pages the system dropped is announced once; of files in memory, none is."""
+    """Each chunk of files whose pages the system dropped is announced once; of files in memory, none is.
+
+    A device may answer before the look at a page has returned: then there is nothing to wait for, nor to announce.
+    """
     if file_system(tmp_path) in ("tmpfs", "ramfs"):
         pytest.skip("its files are always in memory")
     location, _ = _stored(tmp_path, kind)
-    command = ["strace", "-f", "--seccomp-bpf", "-e", "trace=fadvise64,write", "-o", str(tmp_path / "trace")]
+    command = ["strace", "-f", "--seccomp-bpf", "-e", "trace=fadvise64,preadv2,write", "-o", str(tmp_path / "trace")]
     processes.run(
         [*command, sys.executable, "-c", COLD, location.path, location.dataset or ""], capture_output=True, check=True
     )
-    cold, warm, _ = (tmp_path / "trace").read_text().split("MARK")
-    assert cold.count("POSIX_FADV_WILLNEED") == 4**3
-    assert "POSIX_FADV_WILLNEED" not in warm
+    *turns, _ = (tmp_path / "trace").read_text().split("MARK")
+    would_wait = ["EAGAIN" in turn for turn in turns]
+    assert [turn.count("POSIX_FADV_WILLNEED") for turn in turns] == [waits * 4**3 for waits in would_wait]
+    assert len(turns) == 8
+    assert not all(would_wait)
+    if not any(would_wait):
+        pytest.skip("this device answers at once")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in CORE])
