@@ -106,11 +106,22 @@ def read_block(reader: Reader, box: Box, out: Volume, *, boundary: str | Boundar
         When `out` does not fit; everything that the reader raises.
     """
     info = reader.describe()
-    parts = pieces(box, info.spatial, boundary)
     check_out(info, box, out)
-    if sum(part.source.size for part in parts) < box.size:
+    requests = block_requests(info, box, out, boundary=boundary)
+    if is_padded(requests, box):
         out[...] = 0
-    read_many(reader, [Request(part.source, out[(slice(None), *part.target.slices)]) for part in parts])
+    read_many(reader, requests)
+
+
+def block_requests(info: VolumeInfo, box: Box, out: Volume, *, boundary: str | Boundary) -> list[Request]:
+    """Return what `read_block` reads into which part of `out`."""
+    parts = pieces(box, info.spatial, boundary)
+    return [Request(part.source, out[(slice(None), *part.target.slices)]) for part in parts]
+
+
+def is_padded(requests: Sequence[Request], box: Box) -> bool:
+    """Tell whether a part of a block is not read but zero."""
+    return sum([request.box.size for request in requests]) < box.size
 
 
 def block_cost(reader: Reader, box: Box, *, boundary: str | Boundary) -> ReadCost:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,11 @@ Bytes = npt.NDArray[np.uint8]
 def address(array: npt.NDArray[Any]) -> int:
     """Return where an array's first element lies; ``array.ctypes.data`` takes several times as long."""
     return int(array.__array_interface__["data"][0])
+
+
+def path_of(path: str) -> Bytes:
+    """Return a path as the C library takes it."""
+    return np.frombuffer(os.fsencode(path) + b"\0", np.uint8)
 
 
 class Scratch(threading.local):

@@ -9,6 +9,11 @@ from voxload.readers.storage.file import reads_directly, set_direct_reads
 from voxload.readers.team import set_threads, team
 
 
+def may_repeat() -> bool:
+    """Tell whether reads may be made again as they were: through the page cache, and without a cache of chunks."""
+    return not reads_directly() and chunk_cache() is None
+
+
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
     """See `set_threads`, `set_direct_reads` and `set_chunk_cache`."""

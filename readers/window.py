@@ -8,6 +8,7 @@ from dataclasses import replace
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers.generation import Generation, as_dated
+from voxload.readers.maderead import MadeRead, made_read
 from voxload.readers.protocol import Location, ReadCost, Reader, Volume, VolumeInfo, Window, check_box
 from voxload.readers.requests import Request, check_requests, read_many
 
@@ -63,7 +64,15 @@ class WindowReader:
     def read_many(self, requests: Sequence[Request]) -> None:
         """Read many boxes of the sample."""
         check_requests(self._info, requests)
-        read_many(self._reader, [Request(one.box.shift(self._start), one.out) for one in requests])
+        read_many(self._reader, self._stored(requests))
+
+    def made_read(self, requests: Sequence[Request], base: int) -> MadeRead | None:
+        """See Repeatable."""
+        return made_read(self._reader, self._stored(requests), base)
+
+    def _stored(self, requests: Sequence[Request]) -> list[Request]:
+        """Return requests of what is stored."""
+        return [Request(one.box.shift(self._start), one.out) for one in requests]
 
     def generation(self, box: Box) -> Generation | None:
         """See Dated; that of what is stored."""

@@ -10,7 +10,7 @@ import torch
 
 from bench.proving.clock import seconds
 from bench.proving.told import Setting, Teller
-from voxload.data.dataset import FieldLayout
+from voxload.data.layout import FieldLayout
 from voxload.loader.batch import Batch, Foreseen
 from voxload.loader.device.batches import DeviceBatches
 from voxload.loader.device.copiers import copier_to, with_index

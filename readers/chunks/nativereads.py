@@ -15,13 +15,14 @@ import numpy.typing as npt
 from voxload.core.library import function
 from voxload.errors import DataError
 from voxload.readers.chunks.checksums import Checksums
-from voxload.readers.chunks.nativesources import Source
+from voxload.readers.chunks.nativesources import SHARDS_PLACE, Source
 from voxload.readers.decode import codecs, libraries
 from voxload.readers.decode.bitpacking import NBit, ScaleOffset
 from voxload.readers.decode.bitshuffle import Bitshuffle
 from voxload.readers.decode.blosc2 import Blosc2
 from voxload.readers.decode.szip import Szip
 from voxload.readers.knownreads import KnownReads, base_of, key_of
+from voxload.readers.maderead import MadeRead, Seen
 from voxload.readers.pasting.kernels import AXES, LINE
 from voxload.readers.pasting.pasteplan import ChunkShape, Place, Wanted, fits, numbers_of
 from voxload.readers.pasting.paster import kinds_of
@@ -249,6 +250,34 @@ class NativeReads:
         unit = LINE if boxes[:, _MAY_STREAM].any() else wanted[0].view.itemsize
         boxes[:, _TO] -= np.uint64(base)
         self._known.add(key_of(requests, base), _Known(boxes, address(boxes), unit, files))
+
+    def made(
+        self, wanted: Sequence[Wanted], base: int, *, seen: Seen = (),
+        shards: npt.NDArray[np.int64] | None = None, owners: tuple[object, ...] = (),
+    ) -> MadeRead | None:  # fmt: skip
+        """Return a read that was just made; None where boxes do not fit.
+
+        Parameters
+        ----------
+        wanted, base
+            See `remember` and Repeatable.
+        seen
+            See `MadeRead.of_chunks`.
+        shards, owners
+            All shards of a small array as `ShardSource` has them, those alone open that are needed, and what they point
+            to.
+        """
+        boxes = self._boxes(wanted)
+        if boxes is None:
+            return None
+        unit = LINE if boxes[:, _MAY_STREAM].any() else wanted[0].view.itemsize
+        boxes[:, _TO] -= np.uint64(base)
+        if shards is None:
+            return MadeRead.of_chunks(self._volume.numbers, boxes, unit=unit, seen=seen, shared=self._volume)
+        numbers = self._volume.numbers.copy()
+        numbers[SHARDS_PLACE] = address(shards)
+        shared = (self._volume, shards, *owners)
+        return MadeRead.of_chunks(numbers, boxes, unit=unit, seen=seen, shared=shared, shards=len(shards))
 
     def read_again(self, requests: Sequence[Request]) -> bool:
         """Fill the arrays of a read that was made before, or such arrays; False where it is to be made as if new.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,12 +12,14 @@ import numpy.typing as npt
 from voxload.readers.decode.ratio import longest_stored
 from voxload.readers.pasting.kernels import AXES
 from voxload.readers.pasting.pasteplan import Place
-from voxload.readers.scratch import Bytes, address
+from voxload.readers.scratch import Bytes, address, path_of
 from voxload.readers.storage.file import FileBytes
 
 _TABLE, _SHARDS, _FILES = range(3)
 SHARD_COLUMNS = 5
 """Of ``struct shard``: descriptor, size, and the addresses of entries, stamp and path."""
+SHARDS_PLACE = -(2 * AXES + 5)
+"""Where in the numbers of a volume, which end with its source, the address of its list of shards stands."""
 
 
 class Source(Protocol):
@@ -27,11 +28,6 @@ class Source(Protocol):
     def numbers(self) -> list[int]:
         """Return the structure's numbers."""
         ...
-
-
-def path_of(path: str) -> Bytes:
-    """Return a path as the C library takes it."""
-    return np.frombuffer(os.fsencode(path) + b"\0", np.uint8)
 
 
 class TableSource:

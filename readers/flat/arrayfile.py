@@ -16,6 +16,7 @@ from voxload.readers.faults import translated
 from voxload.readers.flat.contiguous import ContiguousVolume, SpanVolume
 from voxload.readers.flat.mappedreads import MappedReads
 from voxload.readers.generation import Generation
+from voxload.readers.maderead import MadeRead
 from voxload.readers.pasting.pasteplan import ChunkShape, Wanted
 from voxload.readers.protocol import Location, ReadCost, Volume, VolumeInfo, check_box, check_volume, closed, copy_cast
 from voxload.readers.requests import Request, check_requests, read_wanted, wanted_in_place
@@ -120,7 +121,7 @@ class ArrayFileReader:
         self._again: MappedReads | None = None
         if self._file.map is not None:
             data = self._file.read(layout.offset, layout.nbytes)
-            self._again = MappedReads(self._shape, data, self._file.stamp)
+            self._again = MappedReads(self._shape, data, self._file.stamp, offset=layout.offset)
 
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
@@ -155,6 +156,11 @@ class ArrayFileReader:
             read_wanted(self._info, self._order, requests, self._read)
         if requests and self._again is not None and (wanted := wanted_in_place(self._info, self._order, requests)):
             self._again.remember(requests, wanted)
+
+    def made_read(self, requests: Sequence[Request], base: int) -> MadeRead | None:
+        """See Repeatable."""
+        wanted = wanted_in_place(self._info, self._order, requests) if self._again is not None else None
+        return self._again.made(wanted, base) if self._again is not None and wanted else None
 
     def generation(self, box: Box) -> Generation | None:  # noqa: ARG002 - of a file there is one
         """See Dated."""

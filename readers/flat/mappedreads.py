@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +10,12 @@ import numpy as np
 
 from voxload.core.library import function
 from voxload.readers.knownreads import KnownReads, base_of, key_of
+from voxload.readers.maderead import MadeRead, PlainFile
 from voxload.readers.pasting.kernels import FIRST, STOP, TARGET, Table
 from voxload.readers.pasting.pasteplan import ChunkShape, Wanted, plan_parts
 from voxload.readers.pasting.paster import kinds_of
 from voxload.readers.requests import Request
-from voxload.readers.scratch import Bytes, address
+from voxload.readers.scratch import Bytes, address, path_of
 from voxload.readers.storage.stamp import Stamp
 
 _copy_again = function("copy_again", "pppnnnbii", "b")
@@ -46,12 +46,15 @@ class MappedReads:
         The elements, in the map.
     stamp
         The file as it was when it was mapped.
+    offset
+        Where in the file the elements begin.
     """
 
-    def __init__(self, shape: ChunkShape, data: Bytes, stamp: Stamp) -> None:
-        self._shape, self._data = shape, data
+    def __init__(self, shape: ChunkShape, data: Bytes, stamp: Stamp, *, offset: int) -> None:
+        self._shape, self._data, self._offset = shape, data, offset
+        self._file = stamp
         self._stamp = stamp.numbers()
-        self._path = np.frombuffer(os.fsencode(stamp.path) + b"\0", np.uint8)
+        self._path = path_of(stamp.path)
         self._addresses = address(self._stamp), address(self._path)
         self._known: KnownReads[_Known] = KnownReads()
 
@@ -69,6 +72,20 @@ class MappedReads:
         self._known.add(
             key_of(requests, base), _Known(rows, address(rows), target.itemsize, kinds_of(self._shape.dtype, target))
         )
+
+    def made(self, wanted: Sequence[Wanted], base: int) -> MadeRead | None:
+        """Return a read that was just made, for the core to make without the map; see Repeatable."""
+        if sum(one.view.nbytes for one in wanted) > _MOST_BYTES or not self._file.is_settled:
+            return None
+        rows = plan_parts(self._shape, wanted).table
+        rows[:, FIRST] += np.uint64(self._offset)
+        rows[:, STOP] += np.uint64(self._offset)
+        rows[:, TARGET] -= np.uint64(base)
+        target: np.dtype[Any] = wanted[0].view.dtype
+        width, is_swapped = self._shape.itemsize, self._shape.is_swapped
+        types = kinds_of(self._shape.dtype, target)
+        file = PlainFile(self._file.path, self._file, width=width, is_swapped=is_swapped, types=types)
+        return MadeRead.of_plain(file, rows, unit=target.itemsize)
 
     def read_again(self, requests: Sequence[Request]) -> bool:
         """Fill the arrays of a read that was made before, or such arrays; False where it is to be made as if new.

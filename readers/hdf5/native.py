@@ -25,6 +25,7 @@ from voxload.readers.generation import Generation, is_outdated
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.metadata import LazyMetadata, LoadedMetadata, Metadata
 from voxload.readers.hdf5.source import Source
+from voxload.readers.maderead import MadeRead
 from voxload.readers.pasting.pasteplan import Place, Wanted
 from voxload.readers.protocol import UNKNOWN_BYTES, Missing, ReadCost, Volume, VolumeInfo, check_box, closed, copy_cast
 from voxload.readers.remote import Traffic
@@ -134,6 +135,19 @@ class NativeHdf5Reader:
             read_wanted(self._info, metadata.order, requests, self._read)
         self._remember(requests, metadata.order)
 
+    def made_read(self, requests: Sequence[Request], base: int) -> MadeRead | None:
+        """See Repeatable."""
+        stamp = self._source.stamp
+        if not (isinstance(self._file, FileBytes) and self._file.is_local) or stamp != self._file.stamp:
+            return None
+        wanted = wanted_in_place(self._info, self._metadata().order, requests)
+        if not wanted or not (stamp.is_settled and self._file.stamp.is_settled):
+            return None
+        if self._route.offset is not None:
+            return None if self._mapped is None else self._mapped.made(wanted, base)
+        native = self._native(wanted[0].view.dtype)
+        return None if native is None else native.made(wanted, base)
+
     def generation(self, box: Box) -> Generation | None:  # noqa: ARG002 - of a file there is one
         """See Dated; the file's, or the object's by one request."""
         return Generation.of([self._source.now()])
@@ -181,7 +195,7 @@ class NativeHdf5Reader:
             return
         whole = self._file.read(route.offset, route.pipeline.nbytes)
         if self._mapped is None and isinstance(self._file.stamp, Stamp):
-            self._mapped = MappedReads(route.shape, whole, self._file.stamp)
+            self._mapped = MappedReads(route.shape, whole, self._file.stamp, offset=route.offset)
         stored = FileRange(self._file, route.offset, route.pipeline.nbytes)
         ContiguousVolume(str(self._info.location), route.shape, whole, stored).read_all(wanted)
 

@@ -9,6 +9,7 @@ import zarr
 
 from voxload.geometry import Box
 from voxload.readers.generation import Generation, stamp_of
+from voxload.readers.maderead import Seen
 from voxload.readers.remote import RemoteStore
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.objects import Facts
@@ -60,6 +61,24 @@ class Generations:
         if len(keys) > MOST_OBJECTS or Generation.of(self._documents) is None:
             return None
         return Generation.of([*self._documents, *self._store.map(self._store.facts, keys)])
+
+    def seen(self) -> Seen | None:
+        """Return the files that describe the array, as they were, None for those that were not there.
+
+        None of objects behind a URL, and where one may change unseen.
+        """
+        found: list[tuple[str, Stamp | None]] = []
+        if isinstance(self._store, RemoteStore):
+            return None
+        for key, known in zip(self._keys, self._documents, strict=True):
+            if (
+                isinstance(known, Facts)
+                or isinstance(self._store, RemoteStore)
+                or not (known is None or known.is_settled)
+            ):
+                return None
+            found.append((self._store.locate(key), known))
+        return found
 
     def is_outdated(self) -> bool:
         """Tell whether the metadata were written anew since, or may have been; of objects behind a URL, never."""

@@ -17,6 +17,7 @@ from voxload.readers.chunks.storedchunks import StoredChunks
 from voxload.readers.chunks.verified import load_checksums, verified
 from voxload.readers.faults import translated
 from voxload.readers.generation import Generation
+from voxload.readers.maderead import MadeRead
 from voxload.readers.pasting.pasteplan import Place, Wanted
 from voxload.readers.protocol import UNKNOWN_BYTES, Location, Missing, ReadCost, Volume, VolumeInfo, closed, copy_cast
 from voxload.readers.remote import RemoteStore, Traffic
@@ -173,6 +174,12 @@ class NativeZarrReader:
             read_wanted(self._info, self._reader.order, requests, self._read)
         if self._natives is not None and (wanted := wanted_in_place(self._info, self._reader.order, requests)):
             self._natives.remember(requests, wanted)
+
+    def made_read(self, requests: Sequence[Request], base: int) -> MadeRead | None:
+        """See Repeatable."""
+        natives, seen = self._natives, self._reader.seen()
+        wanted = wanted_in_place(self._info, self._reader.order, requests) if natives is not None else None
+        return natives.made(wanted, base, seen) if natives is not None and seen is not None and wanted else None
 
     def generation(self, box: Box) -> Generation | None:
         """See Dated; behind a URL by a request for each object."""

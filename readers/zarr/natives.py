@@ -7,12 +7,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from voxload.geometry import chunks_touched
 from voxload.readers.chunks.checksums import Checksums
 from voxload.readers.chunks.chunkcache import chunk_cache
 from voxload.readers.chunks.nativereads import Hold, NativeReads, NativeVolume
 from voxload.readers.chunks.nativesources import FileSource, Source
+from voxload.readers.maderead import MadeRead, Seen
 from voxload.readers.pasting.pasteplan import Place, Wanted
 from voxload.readers.requests import Request
 from voxload.readers.storage.file import reads_directly
@@ -27,6 +29,8 @@ _PLACES = ((0, 1, 23, 456), (7, 0, 11, 2))
 """Of chunks that need not exist: what their keys have in common is the rule of all."""
 
 FilesOf = Callable[[Sequence[Wanted]], Sequence[Place] | None]
+ShardList = tuple[npt.NDArray[np.int64], tuple[object, ...]]
+ListShards = Callable[[Sequence[Wanted]], ShardList | None]
 
 
 class ZarrNatives:
@@ -36,10 +40,14 @@ class ZarrNatives:
     ----------
     make
         Makes the reads of a type; None where the core cannot.
+    list_shards
+        Lists the shards that hold some boxes; None where chunks are files of their own.
     """
 
-    def __init__(self, make: Callable[[np.dtype[Any]], NativeReads | None]) -> None:
-        self._make = make
+    def __init__(
+        self, make: Callable[[np.dtype[Any]], NativeReads | None], *, list_shards: ListShards | None = None
+    ) -> None:
+        self._make, self._list_shards = make, list_shards
         self._made: dict[Any, NativeReads | None] = {}
 
     def find(self, target: np.dtype[Any]) -> NativeReads | None:
@@ -61,6 +69,14 @@ class ZarrNatives:
         if native is not None:
             native.remember(requests, wanted)
 
+    def made(self, wanted: Sequence[Wanted], base: int, seen: Seen) -> MadeRead | None:
+        """Return a read that was just made, of an array that is described by files as they were seen; see MadeRead."""
+        native = self.find(wanted[0].view.dtype)
+        if native is None or self._list_shards is None:
+            return None if native is None else native.made(wanted, base, seen=seen)
+        listed = self._list_shards(wanted)
+        return None if listed is None else native.made(wanted, base, seen=seen, shards=listed[0], owners=listed[1])
+
 
 def natives_of(
     chunks: object, reader: ZarrReader, route: NativeRoute, checksums: Checksums | None
@@ -73,10 +89,12 @@ def natives_of(
     source: Source | None = None
     hold: Hold | None = None
     files_of: FilesOf | None = None
+    list_shards: ListShards | None = None
     if isinstance(chunks, OpenShards) and index.layout.shard is not None:
         outer = tuple(-(-count // inner) for count, inner in zip(grid, index.layout.shard.grid, strict=True))
         source, hold = chunks.native_source(outer, nbytes), chunks.hold
         files_of = partial(_shards_of, chunks, index.layout.unit)
+        list_shards = partial(_listed, chunks, index.layout.unit)
     elif isinstance(chunks, ChunkFiles):
         places = [place[-len(grid) :] for place in _PLACES]
         source = FileSource.of(folder.rstrip("/"), [(place, index.key_of(place)) for place in places], nbytes)
@@ -88,7 +106,13 @@ def natives_of(
         volume = NativeVolume.of(route.shape, route.pipeline, found, grid=grid, target=target, checksums=checksums)
         return None if volume is None else NativeReads(volume, hold=hold, files_of=files_of)
 
-    return ZarrNatives(make)
+    return ZarrNatives(make, list_shards=list_shards)
+
+
+def _listed(chunks: OpenShards, unit: Place, wanted: Sequence[Wanted]) -> ShardList | None:
+    """Return the shards that hold what is wanted, as `OpenShards.list_of` has them."""
+    outers = _shards_of(chunks, unit, wanted)
+    return None if outers is None else chunks.list_of(outers)
 
 
 def _shards_of(chunks: OpenShards, unit: Place, wanted: Sequence[Wanted]) -> list[Place] | None:

@@ -17,12 +17,12 @@ import numpy.typing as npt
 from voxload.geometry import Box
 from voxload.readers.chunks.chunkcache import Identity
 from voxload.readers.chunks.chunked import Fetch, Fetched, Mapped
-from voxload.readers.chunks.nativesources import SHARD_COLUMNS, ShardSource, path_of
+from voxload.readers.chunks.nativesources import SHARD_COLUMNS, ShardSource
 from voxload.readers.generation import is_outdated
 from voxload.readers.pasting.pasteplan import Place
 from voxload.readers.remote.coalesce import Piece, plan_requests
 from voxload.readers.remote.flight import Flight
-from voxload.readers.scratch import address
+from voxload.readers.scratch import address, path_of
 from voxload.readers.storage.file import FileBytes, reads_directly
 from voxload.readers.storage.locality import is_node_local
 from voxload.readers.storage.readahead import FileRange, Where, announce_all, fetching, quietly
@@ -32,6 +32,8 @@ from voxload.readers.zarr.shardindex import ABSENT, Entries, ShardLayout
 
 OPEN_SHARDS = 16
 """Shards that a reader keeps open: those of a block with its halo, but few, as a process has many readers."""
+FEW_SHARDS = 64
+"""Shards of an array that are listed for each read: as many as the core takes."""
 _LISTED = 2**20
 """Shards of an array that are listed for the core, at most: some tens of MiB."""
 
@@ -116,6 +118,26 @@ class OpenShards:
                 held.callback(self._release, outer, shard)
                 are_there &= shard.file is not None
             yield are_there
+
+    def list_of(self, outers: Sequence[Place]) -> tuple[npt.NDArray[np.int64], tuple[object, ...]] | None:
+        """Return all shards as `ShardSource` has them, of which those alone are open that are named, and what they own.
+
+        None where the array has more than `FEW_SHARDS`, or one of them is not open or may change unseen. Descriptors
+        stand for no file: who reads by the list opens files anew.
+        """
+        source = self._source
+        if source is None or len(source.shards) > FEW_SHARDS:
+            return None
+        with self._lock:
+            listed, owners = source.shards.copy(), list[object]()
+            needed = {int(np.ravel_multi_index(outer, source.outer)): self._shards.get(outer) for outer in outers}
+            for number in range(len(listed)):
+                listed[number, 0] = 0 if number in needed else -1
+            for shard in needed.values():
+                if shard is None or shard.file is None or not shard.told or not shard.file.stamp.is_settled:
+                    return None
+                owners += shard.told
+        return listed, tuple(owners)
 
     def _tell(self, outer: Place, shard: _Shard, entries: Entries) -> None:
         """Tell the core of a shard that was opened; its row is complete before its descriptor shows."""

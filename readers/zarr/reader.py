@@ -23,6 +23,7 @@ from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.chunks.verified import policy_of
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.generation import Generation
+from voxload.readers.maderead import Seen
 from voxload.readers.protocol import (
     Location,
     Missing,
@@ -138,6 +139,10 @@ class ZarrReader:
     def generation(self, box: Box) -> Generation | None:
         """See Dated; behind a URL by a request for each object."""
         return self._generations.of(self.order.box(box, self._info.shape[0]))
+
+    def seen(self) -> Seen | None:
+        """See Generations."""
+        return self._generations.seen()
 
     def is_outdated(self) -> bool:
         """See Dated; so are arrays whose metadata were written anew."""

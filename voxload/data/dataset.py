@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -16,6 +15,8 @@ from torch.utils.data import Dataset
 
 from voxload.augment import Augment, Draw
 from voxload.data.item_transforms import ItemTransform, item_transform
+from voxload.data.known_samples import KnownSample, KnownSamples
+from voxload.data.layout import FieldLayout
 from voxload.data.sample_reader import SampleReader
 from voxload.data.samples import Axes, Sample, Source, list_samples
 from voxload.errors import DataError, UsageError
@@ -26,21 +27,7 @@ from voxload.readers.generation import Generation, block_generation
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo
 from voxload.readers.registry import find_format
-
-
-@dataclass(frozen=True, slots=True)
-class FieldLayout:
-    """Shape and type of one field's block."""
-
-    shape: tuple[int, ...]
-    """(C, d, h, w) with halo, in voxels."""
-    dtype: np.dtype[Any]
-    """Stored type in native byte order."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the block."""
-        return prod(self.shape) * self.dtype.itemsize
+from voxload.readers.settings import may_repeat
 
 
 class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
@@ -124,6 +111,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self._cutter = SampleReader(augment, self.boundary, self.field_names, handles=self._handles)
         self.item_transform = item_transform(transform, self.field_names)
         self.epoch = 0
+        self._known = KnownSamples()
+        self._known_for: tuple[object, ...] = ()
 
     @property
     def grid(self) -> ProcessGrid:
@@ -168,13 +157,23 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
 
     def __getitem__(self, index: int) -> Any:
         """Return this rank's block of a sample, freshly allocated, or what `transform` makes of it."""
-        layouts = self.layout(index)
-        volumes = [np.empty(layout.shape, layout.dtype) for layout in layouts]
-        self.read_into(index, volumes)
-        targets = self.read_targets(index)
+        volumes, targets = self._read(index)
         tensors = tuple(torch.from_numpy(volume) for volume in volumes)
         item = tensors if targets is None else (*tensors, targets)
         return item if self.item_transform is None else self.item_transform(item)
+
+    def _read(self, index: int) -> tuple[list[Volume], torch.Tensor | None]:
+        """Return a sample's blocks, freshly allocated, and its targets."""
+        known = self._known.find(index) if type(index) is int and self.knows((index,)) else None
+        if known is not None:
+            volumes = known.empty()
+            if self.read_again((index,), [volume[None] for volume in volumes]) is not None:
+                return volumes, None if known.targets is None else known.targets.clone()
+        volumes = [np.empty(layout.shape, layout.dtype) for layout in self.layout(index)]
+        cost = self.read_into(index, volumes)
+        targets = self.read_targets(index)
+        self.learn(index, volumes, cost=cost, targets=targets)
+        return volumes, targets
 
     def layout(self, index: int) -> tuple[FieldLayout, ...]:
         """Return shape and type of each field's block of a sample, the same in every epoch; opens its files.
@@ -240,8 +239,47 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         values = np.asarray(sample.targets, np.float64) if sample.targets is not None else self._stored_targets(sample)
         return torch.from_numpy(values.astype(np.float32))
 
+    def knows(self, indices: Sequence[int]) -> bool:
+        """Tell whether samples were all read before, so that `read_again` may read them by one call."""
+        return self._known.has_all(indices) and self._may_repeat() and self._known_for == (self.halo, self.boundary)
+
+    def read_again(self, indices: Sequence[int], arrays: Sequence[Volume]) -> list[KnownSample] | None:
+        """Read samples that it `knows` into arrays ``(samples, C, d, h, w)``, one a field, and return what is known.
+
+        None where one of them has to be read by `read_into`: its file is not what it was, or the arrays lie otherwise
+        than those that it was read into. What is in the arrays is undefined then. Safe to call from many threads.
+        """
+        return self._known.read(indices, arrays)
+
+    def learn(self, index: int, volumes: Sequence[Volume], *, cost: ReadCost, targets: torch.Tensor | None) -> None:
+        """Learn how a sample is read that was just read into `volumes`; what it cost, and its targets, are known then.
+
+        Nothing is learnt of samples that are augmented, that no reader of ours reads from this node, or whose files
+        changed a moment ago.
+        """
+        if self.augment is not None or not self._known.may_learn(index) or not self._may_repeat():
+            return
+        sample = self._sample(index)
+        if targets is not None and sample.targets is None and not os.path.isfile(sample.locations[0].path):  # noqa: PTH113
+            return  # a file's own stamp tells of its targets, too
+        spatial = self._describe(index)[0].spatial
+        placement, _ = self._cutter.place(sample, operator.index(index) % len(self), epoch=0, repeat=0, spatial=spatial)
+        made = self._cutter.made(sample, placement, self.box(placement.extents), volumes)
+        if made is None:
+            return
+        if self._known_for != (self.halo, self.boundary):
+            self._known.clear()
+            self._known_for = (self.halo, self.boundary)
+        forms = tuple([(volume.shape, volume.strides, volume.dtype) for volume in volumes])
+        self._known.learn(index, KnownSample(forms, tuple(made[0]), made[1], cost, targets))
+
+    def _may_repeat(self) -> bool:
+        """Tell whether reads may be made again as they were: not where a subclass, or a setting, has its own way."""
+        return may_repeat() and _reads_as_here(type(self)) and "read_into" not in vars(self)
+
     def close(self) -> None:
         """Close every open file, one that is being read after that; the next read opens anew."""
+        self._known.clear()
         self._handles.close()
 
     def _sample(self, index: int) -> Sample:
@@ -286,6 +324,14 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
                 remedy="mend the file or leave the sample out",
             )
         return values
+
+
+_READING = {name: getattr(VolumeDataset, name) for name in ("read_into", "read_targets", "layout")}
+
+
+def _reads_as_here(kind: type[VolumeDataset]) -> bool:
+    """Tell whether a class reads samples as this one does: what is learnt goes past methods of its own."""
+    return all(getattr(kind, name) is method for name, method in _READING.items())
 
 
 @lru_cache(maxsize=1024)

@@ -16,8 +16,10 @@ from voxload.data.transpose import copy_turned
 from voxload.errors import UsageError, VoxloadError
 from voxload.geometry import Boundary, Box, slabs
 from voxload.readers.handles import Handles
+from voxload.readers.maderead import MadeRead, made_read
 from voxload.readers.protocol import NOTHING, ReadCost, Reader, Volume
-from voxload.readers.requests import block_cost, read_block
+from voxload.readers.requests import block_cost, block_requests, is_padded, read_block
+from voxload.readers.scratch import address
 
 _SCRATCH_BYTES = 2**24
 """Voxels that are read before they are turned, per reading thread; one layer of chunks at least."""
@@ -98,6 +100,26 @@ class SampleReader:
                 except VoxloadError as error:
                     raise error.within(f"{location}", remedy="leave the field's vectors out") from error
         return total
+
+    def made(
+        self, sample: Sample, placement: Placement, box: Box, volumes: Sequence[Volume]
+    ) -> tuple[list[MadeRead], bool] | None:
+        """Return how each field's block, just read, is read again, and whether a part of it is not read but zero.
+
+        None where it is augmented, or cannot be read so.
+        """
+        if self._augment is not None or placement.orientation != _UPRIGHT:
+            return None
+        source, found, has_zeros = placement.source(box), list[MadeRead](), False
+        for location, volume in zip(sample.locations, volumes, strict=True):
+            with self._handles.lease(location) as reader:
+                requests = block_requests(reader.describe(), source, volume, boundary=self._boundary)
+                made = made_read(reader, requests, address(volume)) if requests else None
+            if made is None:
+                return None
+            found.append(made)
+            has_zeros = has_zeros or is_padded(requests, source)
+        return found, has_zeros
 
 
 def _check_augment(augment: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from voxload.data.dataset import FieldLayout
+from voxload.data.layout import FieldLayout
 from voxload.errors import DataError
 from voxload.readers.protocol import ReadCost
 

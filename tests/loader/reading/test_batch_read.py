@@ -55,6 +55,14 @@ class Samples:
         """See VolumeDataset."""
         return torch.tensor([float(index)])
 
+    def knows(self, indices: tuple[int, ...]) -> bool:
+        """See VolumeDataset; each sample is read as if it were new."""
+        del indices
+        return False
+
+    def learn(self, index: int, volumes: Any, *, cost: ReadCost, targets: torch.Tensor) -> None:
+        """See VolumeDataset."""
+
 
 def _read(samples: Samples, *indices: int, slot: npt.NDArray[np.int16] | None = None) -> BatchRead:
     arrays = [np.zeros((len(indices), *LAYOUT[0].shape), np.int16) if slot is None else slot]

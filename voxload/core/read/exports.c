@@ -8,9 +8,8 @@
 #include "paste/paste.h"
 #include "pool.h"
 #include "read.h"
+#include "repeat.h"
 #include "stamp.h"
-
-#include <stdlib.h>
 
 /* Plan boxes as `rows` rows; false, and nothing done, where they need another number. */
 EXPORT bool plan_boxes(struct row *to, uint64_t rows, const struct wanted *boxes, uint64_t count,
@@ -79,47 +78,6 @@ EXPORT bool can_read(const struct volume *volume)
     return can_decode(&volume->pipeline);
 }
 
-enum { FEW_ROWS = 16 /* a small read's plan stands on the stack */ };
-
-/* What became of a read: how many chunks were not pasted, or why it did not begin. */
-enum { NO_MEMORY = -1, IS_CHANGED = -2 };
-
-/* Read boxes whose arrays begin `to` bytes further than they say; writes the numbers of the first `room` chunks that
-   were not pasted to `left`. */
-static int64_t read_at_address(const struct volume *volume, const struct wanted *boxes, uint64_t count, uint64_t to,
-                               bool is_again, int threads, uint64_t *left, uint64_t room)
-{
-    const uint64_t wanted = count_rows(boxes, count, &volume->grid);
-    struct row few[FEW_ROWS], *rows = few;
-    uint8_t few_outcomes[FEW_ROWS], *outcomes = few_outcomes;
-    if (wanted > FEW_ROWS) {
-        rows = wanted < SIZE_MAX / (sizeof *rows + 1) ? malloc(wanted * (sizeof *rows + 1)) : NULL;
-        if (!rows)
-            return NO_MEMORY;
-        outcomes = (uint8_t *)(rows + wanted);
-    }
-    tabulate(rows, boxes, count, &volume->grid, volume->width);
-    for (uint64_t number = 0; to && number < wanted; number++)
-        rows[number].to += to;
-    if (count > 1)
-        order_rows(rows, wanted);
-    int64_t result = 0;
-    if (is_again && !source_is_unchanged(&volume->source, rows, wanted))
-        result = IS_CHANGED;
-    else
-        read_rows(volume, rows, wanted, outcomes, threads);
-    for (uint64_t number = 0; result >= 0 && number < wanted; number++) {
-        if (outcomes[number] == PASTED || (number && rows[number - 1].chunk == rows[number].chunk))
-            continue;
-        if ((uint64_t)result < room)
-            left[result] = rows[number].chunk;
-        result++;
-    }
-    if (rows != few)
-        free(rows);
-    return result;
-}
-
 EXPORT int64_t read_boxes(const struct volume *volume, const struct wanted *boxes, uint64_t count, int64_t threads,
                           uint64_t *left, uint64_t room)
 {
@@ -153,6 +111,11 @@ EXPORT bool copy_again(const struct stamp *stamp, const char *path, const struct
             paste_cast(NULL, 0, &row, 1, form, true, (enum stored_type)stored, (enum cast)cast);
     }
     return true;
+}
+
+EXPORT void repeat_reads(const struct repeat *repeats, uint64_t count, int64_t threads, uint8_t *done)
+{
+    repeat_all(repeats, count, (int)threads, done);
 }
 
 EXPORT void end_core_helpers(void)

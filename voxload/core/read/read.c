@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+enum outcome { PASTED, ABSENT, FAILED };
+
 struct reading {
     const struct volume *volume;
     const struct row *rows;
@@ -72,7 +74,7 @@ static int by_chunk(const void *one, const void *other)
     return (a > b) - (a < b);
 }
 
-void order_rows(struct row *rows, size_t count)
+static void order_rows(struct row *rows, size_t count)
 {
     qsort(rows, count, sizeof *rows, by_chunk);
 }
@@ -175,7 +177,8 @@ static void read_row(void *job, size_t number, struct workspace *space)
         reading->outcomes[number + one] = outcome;
 }
 
-void read_rows(const struct volume *volume, const struct row *rows, size_t count, uint8_t *outcomes, int threads)
+/* Read rows, which stand in the order of their chunks; `outcomes` says of each what became of its chunk. */
+static void read_rows(const struct volume *volume, const struct row *rows, size_t count, uint8_t *outcomes, int threads)
 {
     struct reading job = {volume, rows, count, outcomes, count};
     if (will_wait(&job)) {
@@ -184,4 +187,40 @@ void read_rows(const struct volume *volume, const struct row *rows, size_t count
             ;
     }
     run_tasks(read_row, &job, count, threads);
+}
+
+enum { FEW_ROWS = 16 /* a small read's plan stands on the stack */ };
+
+int64_t read_at_address(const struct volume *volume, const struct wanted *boxes, uint64_t count, uint64_t to,
+                        bool is_again, int threads, uint64_t *left, uint64_t room)
+{
+    const uint64_t wanted = count_rows(boxes, count, &volume->grid);
+    struct row few[FEW_ROWS], *rows = few;
+    uint8_t few_outcomes[FEW_ROWS], *outcomes = few_outcomes;
+    if (wanted > FEW_ROWS) {
+        rows = wanted < SIZE_MAX / (sizeof *rows + 1) ? malloc(wanted * (sizeof *rows + 1)) : NULL;
+        if (!rows)
+            return NO_MEMORY;
+        outcomes = (uint8_t *)(rows + wanted);
+    }
+    tabulate(rows, boxes, count, &volume->grid, volume->width);
+    for (uint64_t number = 0; to && number < wanted; number++)
+        rows[number].to += to;
+    if (count > 1)
+        order_rows(rows, wanted);
+    int64_t result = 0;
+    if (is_again && !source_is_unchanged(&volume->source, rows, wanted))
+        result = IS_CHANGED;
+    else
+        read_rows(volume, rows, wanted, outcomes, threads);
+    for (uint64_t number = 0; result >= 0 && number < wanted; number++) {
+        if (outcomes[number] == PASTED || (number && rows[number - 1].chunk == rows[number].chunk))
+            continue;
+        if ((uint64_t)result < room)
+            left[result] = rows[number].chunk;
+        result++;
+    }
+    if (rows != few)
+        free(rows);
+    return result;
 }

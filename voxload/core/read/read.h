@@ -19,12 +19,13 @@ struct volume {
     struct source source;
 };
 
-enum outcome { PASTED, ABSENT, FAILED };
+/* Why a read did not begin. */
+enum { NO_MEMORY = -1, IS_CHANGED = -2 };
 
-/* Read boxes; `outcomes` says of each row of the plan what became of its chunk. The rows stand in the order of chunks. */
-void read_rows(const struct volume *volume, const struct row *rows, size_t count, uint8_t *outcomes, int threads);
-
-/* Order rows by their chunks. */
-void order_rows(struct row *rows, size_t count);
+/* Read boxes whose arrays begin `to` bytes further than they say, and return how many chunks were not pasted, or why
+   it did not begin; writes the numbers of the first `room` of those chunks to `left`. With `is_again` not from files
+   that are other ones than they were. */
+int64_t read_at_address(const struct volume *volume, const struct wanted *boxes, uint64_t count, uint64_t to,
+                        bool is_again, int threads, uint64_t *left, uint64_t room);
 
 #endif

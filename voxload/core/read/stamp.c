@@ -42,11 +42,43 @@ int open_stamped(const char *path, struct stamp *stamp)
     return descriptor;
 }
 
+static bool is_same(const struct stamp *one, const struct stamp *other)
+{
+    return one->device == other->device && one->inode == other->inode && one->size == other->size &&
+           one->written == other->written && one->changed == other->changed;
+}
+
+int open_unchanged(const char *path, const struct stamp *stamp)
+{
+    struct stamp now;
+    const int descriptor = open_stamped(path, &now);
+    if (descriptor >= 0 && !is_same(&now, stamp)) {
+        close(descriptor);
+        return -1;
+    }
+    return descriptor;
+}
+
+static struct stamp stamp_of(const struct stat *found)
+{
+    return (struct stamp){found->st_dev, found->st_ino, (uint64_t)found->st_size, nanoseconds(found->st_mtim),
+                          nanoseconds(found->st_ctim), 0};
+}
+
 bool is_unchanged(const char *path, const struct stamp *stamp)
 {
     struct stat now;
     if (stat(path, &now))
         return errno == ENOENT;
-    return now.st_dev == stamp->device && now.st_ino == stamp->inode && (uint64_t)now.st_size == stamp->size &&
-           nanoseconds(now.st_mtim) == stamp->written && nanoseconds(now.st_ctim) == stamp->changed;
+    const struct stamp found = stamp_of(&now);
+    return is_same(&found, stamp);
+}
+
+bool is_as_seen(const char *path, const struct stamp *stamp)
+{
+    struct stat now;
+    if (stat(path, &now))
+        return !stamp && (errno == ENOENT || errno == ENOTDIR);
+    const struct stamp found = stamp_of(&now);
+    return stamp && is_same(&found, stamp);
 }

@@ -24,7 +24,8 @@ from voxload.cache.disk.tier import DiskTier
 from voxload.cache.form import store_form
 from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.protocol import BlockKey
-from voxload.data.dataset import FieldLayout, VolumeDataset
+from voxload.data.dataset import VolumeDataset
+from voxload.data.layout import FieldLayout
 from voxload.errors import StorageError, VoxloadError
 from voxload.loader.batch import unequal_blocks
 from voxload.prefetch.execution.resources import StorageRead

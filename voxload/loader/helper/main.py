@@ -119,13 +119,13 @@ class Helper:
             room=self._room,
         )
         self._reads[order.number] = read
-        for place in range(len(order.plan.indices)):
-            self._pool.post(_Sample(self, read, order.number, place))
+        for place in range(read.tasks):
+            self._pool.post(_Task(self, read, order.number, place))
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
-    """One sample of a batch, for a thread."""
+class _Task:
+    """A task of a batch, for a thread."""
 
     helper: Helper
     read: BatchRead
@@ -133,7 +133,7 @@ class _Sample:
     place: int
 
     def run(self) -> None:
-        """Read it; tell where it was the last."""
+        """Do it; tell where it was the last."""
         self.read.read(self.place)
         self.helper.ended(self.number)
 

@@ -17,10 +17,14 @@ from dataclasses import dataclass
 
 import torch
 
-from voxload.data.dataset import FieldLayout, VolumeDataset
+from voxload.data.dataset import VolumeDataset
+from voxload.data.layout import FieldLayout
 from voxload.loader.batch import Batch, Column
 from voxload.loader.reading.sample_reads import SamplePlace, SampleRead, SpareBytes, to_columns
 from voxload.readers.protocol import ReadCost, Volume
+
+_AT_ONCE_BYTES = 2**24
+"""Samples of larger batches are read one by one, by threads that can be called off between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +71,15 @@ class BatchRead:
         self.plan = plan
         self._source: tuple[VolumeDataset, list[Volume]] | None = (dataset, arrays)
         self._fits, self._layout, self._room = fits, layout, room
+        count = len(plan.indices)
+        is_small = count == 1 or count * sum(one.nbytes for one in layout) <= _AT_ONCE_BYTES
+        self._is_at_once = fits and is_small and dataset.knows(plan.indices)
+        self.tasks = 1 if self._is_at_once else count
+        """How many tasks threads have with it: the samples, or all of them at once."""
         self._changed = threading.Condition()  # its lock may be taken again by a finaliser that cancels
-        self._found: list[SampleRead | BaseException | None] = [None] * len(plan.indices)
+        self._found: list[SampleRead | BaseException | None] = [None] * count
         self._active = 0
-        self._left = len(plan.indices)
+        self._left = count
         self.is_cancelled = False
         """Whether nobody wants it any more."""
         self.is_made = False
@@ -83,19 +92,30 @@ class BatchRead:
             self._let_go()
             self.is_made = True
 
-    def read(self, number: int) -> None:
-        """Read one sample, once, unless nobody wants it; who reads the last one makes the batch. Raises nothing."""
+    def read(self, task: int) -> None:
+        """Do one of the `tasks`, once, unless nobody wants it; who does the last makes the batch. Raises nothing."""
         with self._changed:
             source = self._source
             if source is None or self.is_cancelled:
                 return
             self._active += 1
-        try:
-            self._found[number] = self._sample(number, *source)
-        except BaseException as error:  # noqa: BLE001 - raised to who waits for the batch
-            self._found[number] = error
-        del source  # rule 2
-        self._finished()
+        numbers = range(task, task + 1)
+        if self._is_at_once:
+            if self._read_at_once(*source):
+                del source  # rule 2
+                self._ended()
+                return
+            numbers = range(self._left)
+            with self._changed:
+                self._active += self._left - 1
+        for number in numbers:
+            try:
+                self._found[number] = self._sample(number, *source)
+            except BaseException as error:  # noqa: BLE001 - raised to who waits for the batch
+                self._found[number] = error
+            if number == numbers[-1]:
+                del source
+            self._finished()
 
     def hand_over(self) -> list[Volume] | None:
         """Let another process read all samples, which then says what became of it; None where nobody wants them."""
@@ -190,6 +210,22 @@ class BatchRead:
 
     def _is_silent(self) -> bool:
         return not self._active and (self.is_cancelled or not self._left)
+
+    def _read_at_once(self, dataset: VolumeDataset, arrays: list[Volume]) -> bool:
+        """Read all samples by one call; False where they have to be read one by one."""
+        indices = self.plan.indices
+        slot = [array[: len(indices)] for array in arrays]
+        try:
+            known = dataset.read_again(indices, slot)
+            if known is not None and not self.is_cancelled:
+                targets = [sample.targets for sample in known if sample.targets is not None]
+                cost = sum([sample.cost for sample in known], ReadCost())
+                volumes = tuple(map(torch.from_numpy, slot))
+                self._batch = Batch(indices, volumes, torch.stack(targets) if targets else None, cost)
+        except BaseException as error:  # noqa: BLE001 - raised to who waits for the batch
+            self._error = error
+            return True
+        return known is not None
 
     def _sample(self, number: int, dataset: VolumeDataset, arrays: list[Volume]) -> SampleRead:
         own = [array[number] for array in arrays] if self._fits else None

@@ -72,15 +72,15 @@ class Readers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
-    """One sample of a batch, for a thread."""
+class _Task:
+    """A task of a batch, for a thread."""
 
     read: BatchRead
     number: int
     refill: _Refill
 
     def run(self) -> None:
-        """Read it; one that nobody wants any more may have been all that was in the way of another batch."""
+        """Do it; one that nobody wants any more may have been all that was in the way of another batch."""
         self.read.read(self.number)
         if self.read.is_cancelled:
             self.refill.run()
@@ -99,7 +99,7 @@ class _Refill:
         self._pool = weakref.ref(pool)
 
     def run(self) -> None:
-        """Begin a batch, and read its first sample: at once, unless others that are wanted earlier wait."""
+        """Begin a batch, and do its first task: at once, unless others that are wanted earlier wait."""
         others = self.others() if self.others is not None else None
         if others is not None:
             others.tell_cancelled()
@@ -116,20 +116,20 @@ class _Refill:
             self.post(read, range(1))
 
     def post(self, read: BatchRead, numbers: Iterable[int]) -> None:
-        """Let threads read samples of a batch; without threads it fails."""
+        """Let threads do tasks of a batch; without threads it fails."""
         pool = self._pool()
         if pool is None:
             read.fail()
             return
         try:
             for number in numbers:
-                pool.post(_Sample(read, number, self))
+                pool.post(_Task(read, number, self))
         except RuntimeError:  # they are ending
             read.fail()
 
     def post_all(self, read: BatchRead) -> None:
-        """Let threads read all samples of a batch."""
-        self.post(read, range(len(read.plan.indices)))
+        """Let threads do all tasks of a batch."""
+        self.post(read, range(read.tasks))
 
     def cancel(self) -> None:
         """Nobody waits for it."""
@@ -188,7 +188,7 @@ class BatchReads:
         self._pool.shutdown(cancel_futures=True)
 
     def begin(self, plan: BatchPlan, *, has_first: bool = False) -> Pending | None:
-        """Begin to read a batch; None where no slot is free. With `has_first` its first sample is the caller's."""
+        """Begin to read a batch; None where no slot is free. With `has_first` its first task is the caller's."""
         arrays = self._free_arrays()
         return None if arrays is None else self.begin_in(arrays, plan, has_first=has_first)
 
@@ -199,8 +199,8 @@ class BatchReads:
         read = BatchRead(plan, self._dataset, arrays, fits=fits, layout=layout.fields, room=self._room)
         if self._others is not None and fits and count and self._others.begin(read):
             return Pending(read, arrays, is_here=False)
-        for number in range(1 if has_first else 0, count):
-            self._pool.post(_Sample(read, number, self._refill))
+        for number in range(1 if has_first else 0, read.tasks):
+            self._pool.post(_Task(read, number, self._refill))
         return Pending(read, arrays)
 
     @property

@@ -11,7 +11,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from voxload.data.dataset import FieldLayout, VolumeDataset
+from voxload.data.dataset import VolumeDataset
+from voxload.data.layout import FieldLayout
 from voxload.loader.batch import Column, Ragged, unequal_blocks
 from voxload.readers.protocol import NOTHING, ReadCost, Volume
 
@@ -91,10 +92,16 @@ class SamplePlace:
 
     def read(self, dataset: VolumeDataset, index: int) -> SampleRead:
         """Read a sample; raises what reading raises."""
+        if self.volumes is not None and dataset.knows((index,)):
+            known = dataset.read_again((index,), [volume[None] for volume in self.volumes])
+            if known is not None:
+                sample = known[0]
+                return self._made(index, self.expected, is_apart=False, cost=sample.cost, targets=sample.targets)
         layout = dataset.layout(index)
         if layout == self.expected and self.volumes is not None:
             cost = dataset.read_into(index, self.volumes, epoch=self.epoch, repeat=self.repeat)
             targets = dataset.read_targets(index)
+            dataset.learn(index, self.volumes, cost=cost, targets=targets)
             return self._made(index, layout, is_apart=False, cost=cost, targets=targets)
         nbytes = sum(one.nbytes for one in layout)
         if not self.room.take(nbytes):

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from voxload.data.dataset import FieldLayout
+from voxload.data.layout import FieldLayout
 from voxload.errors import UsageError
 from voxload.loader.reading.pinning import PageLock, host_memory, locked_bytes
 from voxload.readers.protocol import Volume

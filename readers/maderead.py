@@ -1,0 +1,193 @@
+"""MadeRead: a read that was made before, which the core makes again, with those of other files, by one call.
+
+Rules of this file:
+
+1. Nothing stays open for it: the core opens its file, and finds by its stamp that it is the one it was. So there may be
+   many more of these than open files.
+2. Only files that stamps tell from themselves once they are written to: settled ones, of this node.
+3. What does not come is left undone, for whoever asked to read it as if it were new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from voxload.core.library import function
+from voxload.readers.pasting.kernels import AXES, EXTENT, FIRST, SOURCE_STRIDE, STOP, TARGET, TARGET_STRIDE, Table
+from voxload.readers.protocol import Reader
+from voxload.readers.requests import Request
+from voxload.readers.scratch import address, path_of
+from voxload.readers.storage.stamp import Stamp
+from voxload.readers.team import team
+
+_repeat_reads = function("repeat_reads", "rniw")
+_CHUNKS, _RUNS, _SPAN = range(3)
+_SHORTEST_RUN = 2**12
+"""Bytes of a request: shorter ones take longer to ask for than to copy."""
+_MOST_RUNS = 2**12
+_SPAN_BYTES, _LONGEST_SPAN = 2**18, 2**23
+"""Bytes that are read along with what lies between them, whatever part of them is wanted; at most."""
+_OWN_BYTES = 2**11
+"""What one counts beside its arrays."""
+Numbers = npt.NDArray[np.int64]
+Seen = Sequence[tuple[str, Stamp | None]]
+"""Files as they were; None of those that were not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFile:
+    """A file in which voxels lie as they are."""
+
+    path: str
+    """The file."""
+    stamp: Stamp
+    """It, as it was."""
+    width: int
+    """Bytes of a voxel."""
+    is_swapped: bool
+    """Whether they stand in the other order than this machine's."""
+    types: tuple[int, int]
+    """Stored type and what it is cast to, as the core numbers them; -1 for both where nothing is cast."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MadeRead:
+    """A read into arrays that begin at address 0; immutable. Equal to itself alone."""
+
+    numbers: Numbers
+    """``struct made_read``."""
+    at: int
+    """Where that is."""
+    unit: int
+    """Bytes that the address of the first array must be a multiple of."""
+    nbytes: int
+    """About as many bytes as this holds, beside `shared`."""
+    shared: object | None
+    """What others may hold, too: how the volume's chunks are stored, and where."""
+    owners: tuple[object, ...]
+    """All that the numbers point to."""
+
+    @classmethod
+    def of_chunks(
+        cls, volume: Numbers, boxes: npt.NDArray[np.uint64], *, unit: int, seen: Seen, shared: object, shards: int = 0
+    ) -> MadeRead:
+        """Return a read of chunks.
+
+        Parameters
+        ----------
+        volume
+            ``struct volume``.
+        boxes
+            ``struct wanted`` of each box.
+        unit
+            See the field.
+        seen
+            Files that describe the volume.
+        shared
+            What owns what `volume` points to.
+        shards
+            Rows of the list of shards that it points to.
+        """
+        files, owned = _seen(seen)
+        head = [_CHUNKS, len(boxes), address(files), len(seen), address(volume), address(boxes), shards]
+        return cls._of([*head, *(0,) * 10], unit, (files, volume, boxes, *owned), shared)
+
+    @classmethod
+    def of_plain(cls, file: PlainFile, rows: Table, *, unit: int) -> MadeRead | None:
+        """Return a read of voxels that lie in a file as they are; None where that is better read from a map.
+
+        Parameters
+        ----------
+        file
+            The file.
+        rows
+            The read's plan, in which FIRST and STOP count from the file's first byte.
+        unit
+            See the field.
+        """
+        stamp, path = file.stamp.numbers(), path_of(file.path)
+        where = [0, 0, 0, 0, 0, address(path), address(stamp)]
+        runs = _runs(rows, file.width) if file.types[1] < 0 and not (file.is_swapped and file.width > 1) else None
+        if runs is not None:
+            tail = [address(runs), 0, 0, 0, file.width, 0, -1, -1]
+            return cls._of([_RUNS, len(runs), *where, *tail], unit, (stamp, path, runs), None)
+        first, stop = int(rows[:, FIRST].min()), int(rows[:, STOP].max())
+        wanted = int(rows[:, EXTENT : EXTENT + AXES].prod(1).sum()) * file.width
+        if stop - first > min(max(2 * wanted, _SPAN_BYTES), _LONGEST_SPAN):
+            return None
+        shifted = rows.copy()
+        shifted[:, FIRST] -= np.uint64(first)
+        shifted[:, STOP] -= np.uint64(first)
+        is_swapped = file.is_swapped and file.width > 1
+        tail = [0, address(shifted), first, stop - first, file.width, is_swapped, *file.types]
+        return cls._of([_SPAN, len(shifted), *where, *tail], unit, (stamp, path, shifted), None)
+
+    @classmethod
+    def _of(cls, numbers: list[int], unit: int, owners: tuple[npt.NDArray[Any], ...], shared: object) -> MadeRead:
+        made = np.array(numbers, np.int64)
+        return cls(made, address(made), unit, _OWN_BYTES + sum(one.nbytes for one in owners), shared, (*owners, shared))
+
+
+@runtime_checkable
+class Repeatable(Protocol):
+    """A reader that can tell how the core makes a read again."""
+
+    def made_read(self, requests: Sequence[Request], base: int) -> MadeRead | None:
+        """Return a read that was just made, into arrays that lie so behind an address; None where it cannot be."""
+        ...
+
+
+def made_read(reader: Reader, requests: Sequence[Request], base: int) -> MadeRead | None:
+    """Return a read that `reader` just made, see `Repeatable`; None where it cannot tell."""
+    return reader.made_read(requests, base) if isinstance(reader, Repeatable) else None
+
+
+def repeat(reads: npt.NDArray[np.uint64], count: int) -> npt.NDArray[np.bool_]:
+    """Make reads again; return of each whether all of it came. Its arrays are undefined where not.
+
+    `reads` has for each its `at` and the address of its first array. The caller keeps all of these alive.
+    """
+    done = np.empty(count, np.bool_)
+    _repeat_reads(reads, count, team().threads, done)
+    return done
+
+
+def _seen(seen: Seen) -> tuple[Numbers, list[npt.NDArray[Any]]]:
+    """Return ``struct seen`` of each file, and what they point to."""
+    owned: list[npt.NDArray[Any]] = []
+    table = np.zeros((len(seen), 2), np.int64)
+    for row, (path, stamp) in zip(table, seen, strict=True):
+        parts = [path_of(path)] + ([] if stamp is None else [stamp.numbers()])
+        row[: len(parts)] = [address(part) for part in parts]
+        owned += parts
+    return table, owned
+
+
+def _runs(rows: Table, width: int) -> Numbers | None:
+    """Return ``struct run`` of each run of bytes that lies in one piece in both; None where they are short or many."""
+    found = []
+    for row in rows.astype(np.int64):
+        axis, length = AXES, width
+        while axis and (row[EXTENT + axis - 1] == 1 or _is_joined(row, axis - 1, length)):
+            axis -= 1
+            length *= int(row[EXTENT + axis])
+        extents = row[EXTENT : EXTENT + axis]
+        count = int(extents.prod())
+        if count > 1 and (length < _SHORTEST_RUN or count > _MOST_RUNS):
+            return None
+        places = np.indices(tuple(extents)).reshape(axis, count)
+        offsets = row[FIRST] + row[SOURCE_STRIDE : SOURCE_STRIDE + axis] @ places
+        targets = row[TARGET] + row[TARGET_STRIDE : TARGET_STRIDE + axis] @ places
+        found.append(np.stack([offsets, targets, np.full(count, length)], 1))
+    runs = np.concatenate(found)
+    return np.ascontiguousarray(runs) if len(runs) <= _MOST_RUNS else None
+
+
+def _is_joined(row: Numbers, axis: int, length: int) -> bool:
+    """Tell whether the elements along an axis follow each other, `length` bytes each, in both."""
+    return bool(row[SOURCE_STRIDE + axis] == row[TARGET_STRIDE + axis] == length)

@@ -1,0 +1,51 @@
+/* Reads that were made before, of many samples at once, by one call: each opens its file, which must be what it was. */
+#ifndef VOXLOAD_REPEAT_H
+#define VOXLOAD_REPEAT_H
+
+#include "read.h"
+
+enum made_kind {
+    CHUNKS, /* of a volume, decoded */
+    RUNS,   /* of a file, read to where they belong */
+    SPAN    /* a part of a file, from which rows are pasted */
+};
+
+/* A file that describes a volume; without a stamp there was none. */
+struct seen {
+    const char *path;
+    const struct stamp *stamp;
+};
+
+struct run {
+    uint64_t offset, to, length;
+};
+
+/* How a read was made, into arrays that begin at address 0. Numbers of eight bytes alone, as Python lays them out. */
+struct made_read {
+    uint64_t kind, count; /* boxes, runs or rows */
+    const struct seen *seen;
+    uint64_t seen_count;
+    /* CHUNKS */
+    const struct volume *volume; /* of shards, its list names those that are needed by any descriptor */
+    const struct wanted *boxes;
+    uint64_t shard_count; /* in that list; at most MOST_LISTED */
+    /* RUNS and SPAN */
+    const char *path;
+    const struct stamp *stamp;
+    const struct run *runs;
+    const struct row *rows;  /* `first` and `stop` count from the span's first byte */
+    uint64_t offset, length; /* of the span */
+    uint64_t width, is_swapped;
+    int64_t stored, cast; /* as of a volume */
+};
+enum { MOST_LISTED = 64 };
+
+struct repeat {
+    const struct made_read *read;
+    uint64_t to; /* where its arrays begin now */
+};
+
+/* Make reads again by up to `threads` threads; `done` says of each whether all of it came. */
+void repeat_all(const struct repeat *repeats, size_t count, int threads, uint8_t *done);
+
+#endif

@@ -1,0 +1,134 @@
+"""KnownSamples: samples that were read before, and are read again, a batch of them, by one call of the core.
+
+Of a small sample, Python takes longer than the storage: to look up its files, to look whether they are what they were,
+to plan its boxes. All of that is the same each epoch, so it is learnt once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from voxload.readers.maderead import MadeRead, repeat
+from voxload.readers.protocol import ReadCost, Volume
+from voxload.readers.scratch import address
+
+BUDGET = 2**25
+"""Bytes of what is learnt of a data set's samples: of some ten thousand. What comes later is not learnt, for in random
+order an older one would be forgotten for it that is wanted as soon."""
+_OWN_BYTES = 2**10
+"""What a sample counts beside its reads."""
+_MOST_FAILURES = 3
+"""A sample that could so often not be read again is not learnt any more: it would be read twice each time."""
+
+Form = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]
+"""Shape, strides and type of a field's array."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownSample:
+    """A sample that was read before; immutable."""
+
+    forms: tuple[Form, ...]
+    """Of the arrays that it was read into; it fits such arrays alone."""
+    reads: tuple[MadeRead, ...]
+    """How each field is read."""
+    is_padded: bool
+    """Whether a part of the arrays is not read but zero."""
+    cost: ReadCost
+    """What it takes of the storage."""
+    targets: torch.Tensor | None
+    """Its targets; not to be changed."""
+
+    def empty(self) -> list[Volume]:
+        """Return new arrays for it."""
+        return [np.empty(shape, dtype) for shape, _, dtype in self.forms]
+
+    @property
+    def nbytes(self) -> int:
+        """About as many bytes as it holds that no other one does."""
+        return _OWN_BYTES + sum(read.nbytes for read in self.reads)
+
+
+class KnownSamples:
+    """What is known of samples, by index; safe to use from many threads: each step is one of a dictionary's own.
+
+    A copy that another process gets knows nothing.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, KnownSample] = {}
+        self._failures: dict[int, int] = {}
+        self._shared: dict[int, object] = {}  # by identity
+        self._left = BUDGET
+
+    def __reduce__(self) -> tuple[type[KnownSamples], tuple[()]]:
+        return KnownSamples, ()
+
+    def find(self, index: int) -> KnownSample | None:
+        """Return what is known of a sample."""
+        return self._known.get(index)
+
+    def has_all(self, indices: Sequence[int]) -> bool:
+        """Tell whether all of some samples are known, one at least."""
+        known = self._known
+        return bool(indices) and all(map(known.__contains__, indices))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another sample may be learnt."""
+        return self._left > 0
+
+    def may_learn(self, index: int) -> bool:
+        """Tell whether a sample is worth learning about."""
+        return self.has_room and index not in self._known and self._failures.get(index, 0) < _MOST_FAILURES
+
+    def learn(self, index: int, sample: KnownSample) -> None:
+        """Remember a sample."""
+        self._left -= sample.nbytes
+        for read in sample.reads:
+            if read.shared is not None and id(read.shared) not in self._shared:
+                self._shared[id(read.shared)] = read.shared
+                self._left -= int(getattr(read.shared, "nbytes", 0))
+        self._known[index] = sample
+
+    def read(self, indices: Sequence[int], arrays: Sequence[Volume]) -> list[KnownSample] | None:
+        """Read samples into arrays that have one place for each in front; None where one has to be read as if new.
+
+        All samples are undefined then, and those that did not come are forgotten.
+        """
+        found = [sample for index in indices if (sample := self._known.get(index)) is not None]
+        forms = tuple([(array.shape[1:], array.strides[1:], array.dtype) for array in arrays])
+        if len(found) < len(indices) or any(sample.forms != forms for sample in found):
+            return None
+        places = [(address(array), array.strides[0]) for array in arrays]
+        numbers: list[int] = []
+        for place, sample in enumerate(found):
+            if sample.is_padded:
+                for array in arrays:
+                    array[place] = 0
+            for (first, step), read in zip(places, sample.reads, strict=True):
+                to = first + place * step
+                if to % read.unit:
+                    return None
+                numbers += (read.at, to)
+        done = repeat(np.array(numbers, np.uint64), len(found) * len(arrays))
+        if done.all():
+            return found
+        for index, came in zip(indices, done.reshape(len(found), -1).tolist(), strict=True):
+            if not all(came):
+                self._failures[index] = self._failures.get(index, 0) + 1
+                self._forget(index)
+        return None
+
+    def _forget(self, index: int) -> None:
+        sample = self._known.pop(index, None)
+        self._left += 0 if sample is None else sample.nbytes
+
+    def clear(self) -> None:
+        """Forget all samples."""
+        self._known, self._shared, self._left = {}, {}, BUDGET

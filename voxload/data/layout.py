@@ -1,0 +1,24 @@
+"""FieldLayout: shape and type of one field's block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class FieldLayout:
+    """Shape and type of one field's block."""
+
+    shape: tuple[int, ...]
+    """(C, d, h, w) with halo, in voxels."""
+    dtype: np.dtype[Any]
+    """Stored type in native byte order."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the block."""
+        return prod(self.shape) * self.dtype.itemsize
