@@ -10,6 +10,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -25,7 +26,9 @@ from voxload.readers.scratch import address, path_of
 from voxload.readers.storage.stamp import Stamp
 from voxload.readers.team import team
 
-_repeat_reads = function("repeat_reads", "rniw")
+_repeat_reads = function("repeat_reads", "pni", "n")
+_PAIR = struct.Struct("=QQ")
+"""``struct repeat``."""
 _CHUNKS, _RUNS, _SPAN = range(3)
 _SHORTEST_RUN = 2**12
 """Bytes of a request: shorter ones take longer to ask for than to copy."""
@@ -35,6 +38,7 @@ _SPAN_BYTES, _LONGEST_SPAN = 2**18, 2**23
 _OWN_BYTES = 2**11
 """What one counts beside its arrays."""
 Numbers = npt.NDArray[np.int64]
+Shared = tuple[object, ...]
 Seen = Sequence[tuple[str, Stamp | None]]
 """Files as they were; None of those that were not there."""
 
@@ -67,14 +71,22 @@ class MadeRead:
     """Bytes that the address of the first array must be a multiple of."""
     nbytes: int
     """About as many bytes as this holds, beside `shared`."""
-    shared: object | None
-    """What others may hold, too: how the volume's chunks are stored, and where."""
+    shared: Shared
+    """What others may hold, too: how the volume's chunks are stored, and where. Each says how large it is in
+    `held_bytes`, or in an array's `nbytes`."""
     owners: tuple[object, ...]
     """All that the numbers point to."""
 
     @classmethod
     def of_chunks(
-        cls, volume: Numbers, boxes: npt.NDArray[np.uint64], *, unit: int, seen: Seen, shared: object, shards: int = 0
+        cls,
+        volume: Numbers,
+        boxes: npt.NDArray[np.uint64],
+        *,
+        unit: int,
+        seen: Seen,
+        shared: Shared,
+        shards: int = 0,
     ) -> MadeRead:
         """Return a read of chunks.
 
@@ -89,7 +101,7 @@ class MadeRead:
         seen
             Files that describe the volume.
         shared
-            What owns what `volume` points to.
+            What own what `volume` points to.
         shards
             Rows of the list of shards that it points to.
         """
@@ -115,7 +127,7 @@ class MadeRead:
         runs = _runs(rows, file.width) if file.types[1] < 0 and not (file.is_swapped and file.width > 1) else None
         if runs is not None:
             tail = [address(runs), 0, 0, 0, file.width, 0, -1, -1]
-            return cls._of([_RUNS, len(runs), *where, *tail], unit, (stamp, path, runs), None)
+            return cls._of([_RUNS, len(runs), *where, *tail], unit, (stamp, path, runs), ())
         first, stop = int(rows[:, FIRST].min()), int(rows[:, STOP].max())
         wanted = int(rows[:, EXTENT : EXTENT + AXES].prod(1).sum()) * file.width
         if stop - first > min(max(2 * wanted, _SPAN_BYTES), _LONGEST_SPAN):
@@ -125,12 +137,18 @@ class MadeRead:
         shifted[:, STOP] -= np.uint64(first)
         is_swapped = file.is_swapped and file.width > 1
         tail = [0, address(shifted), first, stop - first, file.width, is_swapped, *file.types]
-        return cls._of([_SPAN, len(shifted), *where, *tail], unit, (stamp, path, shifted), None)
+        return cls._of([_SPAN, len(shifted), *where, *tail], unit, (stamp, path, shifted), ())
 
     @classmethod
-    def _of(cls, numbers: list[int], unit: int, owners: tuple[npt.NDArray[Any], ...], shared: object) -> MadeRead:
+    def _of(cls, numbers: list[int], unit: int, owners: tuple[npt.NDArray[Any], ...], shared: Shared) -> MadeRead:
         made = np.array(numbers, np.int64)
-        return cls(made, address(made), unit, _OWN_BYTES + sum(one.nbytes for one in owners), shared, (*owners, shared))
+        nbytes = _OWN_BYTES + sum(one.nbytes for one in owners)
+        return cls(made, address(made), unit, nbytes, shared, (*owners, *shared))
+
+
+def bytes_of(shared: object) -> int:
+    """Return about as many bytes as one of the `shared` objects of a read holds."""
+    return int(getattr(shared, "held_bytes", getattr(shared, "nbytes", 0)))
 
 
 @runtime_checkable
@@ -147,14 +165,14 @@ def made_read(reader: Reader, requests: Sequence[Request], base: int) -> MadeRea
     return reader.made_read(requests, base) if isinstance(reader, Repeatable) else None
 
 
-def repeat(reads: npt.NDArray[np.uint64], count: int) -> npt.NDArray[np.bool_]:
-    """Make reads again; return of each whether all of it came. Its arrays are undefined where not.
+def repeat(reads: Sequence[tuple[int, int]]) -> int:
+    """Make reads again; return how many did not come whole, whose arrays are undefined then.
 
     `reads` has for each its `at` and the address of its first array. The caller keeps all of these alive.
     """
-    done = np.empty(count, np.bool_)
-    _repeat_reads(reads, count, team().threads, done)
-    return done
+    numbers = b"".join([_PAIR.pack(*pair) for pair in reads])  # bytes: their address takes no time to find
+    failed: int = _repeat_reads(numbers, len(reads), team().threads)
+    return failed
 
 
 def _seen(seen: Seen) -> tuple[Numbers, list[npt.NDArray[Any]]]:

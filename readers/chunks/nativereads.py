@@ -22,7 +22,7 @@ from voxload.readers.decode.bitshuffle import Bitshuffle
 from voxload.readers.decode.blosc2 import Blosc2
 from voxload.readers.decode.szip import Szip
 from voxload.readers.knownreads import KnownReads, base_of, key_of
-from voxload.readers.maderead import MadeRead, Seen
+from voxload.readers.maderead import MadeRead, Seen, bytes_of
 from voxload.readers.pasting.kernels import AXES, LINE
 from voxload.readers.pasting.pasteplan import ChunkShape, Place, Wanted, fits, numbers_of
 from voxload.readers.pasting.paster import kinds_of
@@ -64,6 +64,11 @@ class NativeVolume:
     """How elements lie in its chunks."""
     grid: Place
     """Chunks along each axis."""
+
+    @property
+    def held_bytes(self) -> int:
+        """About as many bytes as this holds."""
+        return self.numbers.nbytes + sum(map(bytes_of, self.owners))
 
     @classmethod
     def of(
@@ -273,7 +278,7 @@ class NativeReads:
         unit = LINE if boxes[:, _MAY_STREAM].any() else wanted[0].view.itemsize
         boxes[:, _TO] -= np.uint64(base)
         if shards is None:
-            return MadeRead.of_chunks(self._volume.numbers, boxes, unit=unit, seen=seen, shared=self._volume)
+            return MadeRead.of_chunks(self._volume.numbers, boxes, unit=unit, seen=seen, shared=(self._volume,))
         numbers = self._volume.numbers.copy()
         numbers[SHARDS_PLACE] = address(shards)
         shared = (self._volume, shards, *owners)

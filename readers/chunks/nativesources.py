@@ -25,6 +25,11 @@ SHARDS_PLACE = -(2 * AXES + 5)
 class Source(Protocol):
     """Where chunks are; keeps what its numbers point to."""
 
+    @property
+    def held_bytes(self) -> int:
+        """About as many bytes as it holds."""
+        ...
+
     def numbers(self) -> list[int]:
         """Return the structure's numbers."""
         ...
@@ -58,6 +63,8 @@ class TableSource:
             np.ascontiguousarray(masks, np.uint32),
         )
         self._file, self._nbytes = file, nbytes
+        self.held_bytes = sum(column.nbytes for column in self._columns)
+        """Bytes of the table."""
         self._stamp, self._path = file.stamp.numbers(), path_of(file.path)
 
     def numbers(self) -> list[int]:
@@ -83,6 +90,11 @@ class ShardSource:
     nbytes: int
     """Bytes of a decoded chunk."""
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the list."""
+        return self.shards.nbytes
+
     def numbers(self) -> list[int]:
         """Return the structure's numbers."""
         pad = (1,) * (AXES - len(self.inner))
@@ -105,6 +117,8 @@ class FileSource:
     """How many there are."""
     nbytes: int
     """Bytes of a decoded chunk."""
+    held_bytes = 0
+    """Nothing is remembered of the files."""
 
     @classmethod
     def of(cls, folder: str, key_of: Sequence[tuple[Place, str]], nbytes: int) -> FileSource | None:

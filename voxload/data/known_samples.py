@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from voxload.readers.maderead import MadeRead, repeat
+from voxload.readers.maderead import MadeRead, bytes_of, repeat
 from voxload.readers.protocol import ReadCost, Volume
 from voxload.readers.scratch import address
 
@@ -90,24 +90,24 @@ class KnownSamples:
     def learn(self, index: int, sample: KnownSample) -> None:
         """Remember a sample."""
         self._left -= sample.nbytes
-        for read in sample.reads:
-            if read.shared is not None and id(read.shared) not in self._shared:
-                self._shared[id(read.shared)] = read.shared
-                self._left -= int(getattr(read.shared, "nbytes", 0))
+        for one in [one for read in sample.reads for one in read.shared]:
+            if id(one) not in self._shared:
+                self._shared[id(one)] = one
+                self._left -= bytes_of(one)
         self._known[index] = sample
 
     def read(self, indices: Sequence[int], arrays: Sequence[Volume]) -> list[KnownSample] | None:
         """Read samples into arrays that have one place for each in front; None where one has to be read as if new.
 
-        All samples are undefined then, and those that did not come are forgotten.
+        What is in the arrays is undefined then, and samples that do not come are forgotten.
         """
-        found = [sample for index in indices if (sample := self._known.get(index)) is not None]
+        found = list(map(self._known.get, indices))
         forms = tuple([(array.shape[1:], array.strides[1:], array.dtype) for array in arrays])
-        if len(found) < len(indices) or any(sample.forms != forms for sample in found):
-            return None
         places = [(address(array), array.strides[0]) for array in arrays]
-        numbers: list[int] = []
+        reads: list[tuple[int, int]] = []
         for place, sample in enumerate(found):
+            if sample is None or sample.forms != forms:
+                return None
             if sample.is_padded:
                 for array in arrays:
                     array[place] = 0
@@ -115,15 +115,19 @@ class KnownSamples:
                 to = first + place * step
                 if to % read.unit:
                     return None
-                numbers += (read.at, to)
-        done = repeat(np.array(numbers, np.uint64), len(found) * len(arrays))
-        if done.all():
-            return found
-        for index, came in zip(indices, done.reshape(len(found), -1).tolist(), strict=True):
-            if not all(came):
+                reads.append((read.at, to))
+        if repeat(reads):
+            self._forget_failed(indices, reads)
+            return None
+        return [sample for sample in found if sample is not None]
+
+    def _forget_failed(self, indices: Sequence[int], reads: Sequence[tuple[int, int]]) -> None:
+        """Forget samples that do not come."""
+        each = len(reads) // len(indices)
+        for place, index in enumerate(indices):
+            if repeat(reads[place * each : (place + 1) * each]):
                 self._failures[index] = self._failures.get(index, 0) + 1
                 self._forget(index)
-        return None
 
     def _forget(self, index: int) -> None:
         sample = self._known.pop(index, None)

@@ -17,6 +17,7 @@ import torch
 
 from tests.support import processes
 from voxload.data.dataset import VolumeDataset
+from voxload.data.known_samples import KnownSample
 from voxload.data.layout import FieldLayout
 from voxload.loader.batch import Batch
 from voxload.loader.reading.batch_read import BatchPlan, BatchRead
@@ -62,6 +63,31 @@ class Samples:
 
     def learn(self, index: int, volumes: Any, *, cost: ReadCost, targets: torch.Tensor) -> None:
         """See VolumeDataset."""
+
+
+class Known(Samples):
+    """Samples that are all known: by one call, or, where they are `stale`, one by one after all."""
+
+    def __init__(self, *, is_stale: bool = False, gated: tuple[int, ...] = (), failing: tuple[int, ...] = ()) -> None:
+        super().__init__(gated=gated, failing=failing)
+        self.calls: list[tuple[int, ...]] = []
+        self._is_stale = is_stale
+
+    def knows(self, indices: tuple[int, ...]) -> bool:
+        """See VolumeDataset."""
+        return len(indices) > 1
+
+    def read_again(self, indices: tuple[int, ...], arrays: list[Any]) -> list[KnownSample] | None:
+        """See VolumeDataset."""
+        self.calls.append(indices)
+        if self._is_stale:
+            return None
+        for place, index in enumerate(indices):
+            self.read_into(index, [array[place] for array in arrays], epoch=0, repeat=0)
+        return [
+            KnownSample((), (), is_padded=False, cost=ReadCost(1, 10, 10), targets=self.read_targets(index))
+            for index in indices
+        ]
 
 
 def _read(samples: Samples, *indices: int, slot: npt.NDArray[np.int16] | None = None) -> BatchRead:
@@ -186,3 +212,93 @@ def test_a_batch_of_nothing_is_there() -> None:
     batch = _read(Samples()).taken()
     assert isinstance(batch, Batch)
     assert batch.indices == ()
+
+
+def test_known_samples_come_by_one_call() -> None:
+    """One task makes the whole batch, whoever does it first; the others find nothing to do."""
+    samples = Known()
+    read = _read(samples, 3, 1, 2)
+    assert read.tasks == 1
+    with _running(read):
+        assert read.wait(LIMIT)
+    read.help()
+    assert samples.calls == [(3, 1, 2)]
+    batch = read.taken()
+    assert isinstance(batch, Batch)
+    assert batch.targets is not None
+    assert batch.targets.flatten().tolist() == [3, 1, 2]
+    assert [int(volume.amax()) for volume in cast("tuple[torch.Tensor]", batch.volumes)[0]] == [3, 1, 2]
+    assert batch.cost == ReadCost(3, 30, 30)
+    assert read.is_quiet
+
+
+def test_who_waits_reads_what_nobody_has_begun() -> None:
+    """In its own thread; not what is under way, nor what another process has."""
+    samples = Known(gated=(1,))
+    read = _read(samples, 1, 2)
+    with _running(read, threads=1):
+        assert samples.begun[1].wait(LIMIT)
+        read.help()
+        assert not read.is_made
+        assert read.hand_over() is None
+        samples.gates[1].set()
+    assert samples.calls == [(1, 2)]
+    assert read.pop() is not None
+    read = _read(samples, 1, 2)
+    assert read.hand_over() is not None
+    read.help()
+    assert len(samples.calls) == 1
+    assert read.take_back()
+    read.help()
+    assert len(samples.calls) == 2
+    assert read.pop() is not None
+    read = _read(Samples(), 1, 2)
+    read.help()
+    assert not read.is_made
+
+
+@pytest.mark.parametrize("failing", [(), (2,)])
+def test_known_samples_whose_files_changed_are_read_one_by_one(failing: tuple[int, ...]) -> None:
+    """By whoever came upon that; an error among them is the batch's."""
+    array = np.zeros((3, *LAYOUT[0].shape), np.int16)
+    samples = Known(is_stale=True, failing=failing)
+    read = _read(samples, 1, 2, 3, slot=array)
+    slot, source = weakref.ref(array), weakref.ref(samples)
+    del samples, array
+    read.read(0)
+    assert read.is_made
+    assert read.is_quiet
+    if failing:
+        with pytest.raises(ValueError, match="sample 2"):
+            read.taken()
+    else:
+        batch = read.taken()
+        assert isinstance(batch, Batch)
+        assert batch.targets is not None
+        assert batch.targets.flatten().tolist() == [1, 2, 3]
+        del batch
+    assert slot() is None
+    assert source() is None
+
+
+def test_an_error_of_the_call_is_the_batchs() -> None:
+    """Nobody waits for a batch that is never made."""
+    samples = Known(failing=(2,))
+    read = _read(samples, 1, 2)
+    read.read(0)
+    with pytest.raises(ValueError, match="sample 2"):
+        read.taken()
+    assert read.is_quiet
+
+
+def test_what_is_cancelled_during_the_call_is_no_batch() -> None:
+    """Its slot is quiet when the call is over."""
+    samples = Known(gated=(1,))
+    read = _read(samples, 1, 2)
+    with _running(read, threads=1):
+        assert samples.begun[1].wait(LIMIT)
+        read.cancel()
+        assert not read.is_quiet
+        samples.gates[1].set()
+        assert read.wait_quiet(LIMIT)
+    assert read.pop() is None

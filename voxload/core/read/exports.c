@@ -113,9 +113,9 @@ EXPORT bool copy_again(const struct stamp *stamp, const char *path, const struct
     return true;
 }
 
-EXPORT void repeat_reads(const struct repeat *repeats, uint64_t count, int64_t threads, uint8_t *done)
+EXPORT uint64_t repeat_reads(const struct repeat *repeats, uint64_t count, int64_t threads)
 {
-    repeat_all(repeats, count, (int)threads, done);
+    return repeat_all(repeats, count, (int)threads);
 }
 
 EXPORT void end_core_helpers(void)

@@ -11,8 +11,8 @@
 
 struct job {
     const struct repeat *repeats;
-    uint8_t *done;
     int threads; /* for each */
+    size_t failed;
 };
 
 static bool read_all(const struct made_read *read, const struct volume *volume, uint64_t to, int threads)
@@ -115,7 +115,7 @@ static bool repeat_plain(const struct made_read *read, uint64_t to, struct works
 
 static void repeat_one(void *job, size_t number, struct workspace *space)
 {
-    const struct job *all = job;
+    struct job *all = job;
     const struct made_read *read = all->repeats[number].read;
     const uint64_t to = all->repeats[number].to;
     bool is_done = true;
@@ -123,13 +123,15 @@ static void repeat_one(void *job, size_t number, struct workspace *space)
         is_done = is_as_seen(read->seen[one].path, read->seen[one].stamp);
     if (is_done)
         is_done = read->kind == CHUNKS ? repeat_chunks(read, to, all->threads) : repeat_plain(read, to, space);
-    all->done[number] = is_done;
+    if (!is_done)
+        __atomic_fetch_add(&all->failed, 1, __ATOMIC_RELAXED);
 }
 
-void repeat_all(const struct repeat *repeats, size_t count, int threads, uint8_t *done)
+size_t repeat_all(const struct repeat *repeats, size_t count, int threads)
 {
     const int each = count < (size_t)threads ? (threads + (int)count - 1) / (int)count : 1;
-    struct job job = {repeats, done, each};
+    struct job job = {repeats, each, 0};
     if (count)
         run_tasks(repeat_one, &job, count, threads);
+    return job.failed;
 }

@@ -45,7 +45,7 @@ struct repeat {
     uint64_t to; /* where its arrays begin now */
 };
 
-/* Make reads again by up to `threads` threads; `done` says of each whether all of it came. */
-void repeat_all(const struct repeat *repeats, size_t count, int threads, uint8_t *done);
+/* Make reads again by up to `threads` threads; return how many of them did not come whole. */
+size_t repeat_all(const struct repeat *repeats, size_t count, int threads);
 
 #endif

@@ -73,12 +73,14 @@ class BatchRead:
         self._fits, self._layout, self._room = fits, layout, room
         count = len(plan.indices)
         is_small = count == 1 or count * sum(one.nbytes for one in layout) <= _AT_ONCE_BYTES
-        self._is_at_once = fits and is_small and dataset.knows(plan.indices)
-        self.tasks = 1 if self._is_at_once else count
+        self.is_at_once = fits and is_small and dataset.knows(plan.indices)
+        """Whether all samples are read by one call."""
+        self.tasks = 1 if self.is_at_once else count
         """How many tasks threads have with it: the samples, or all of them at once."""
         self._changed = threading.Condition()  # its lock may be taken again by a finaliser that cancels
         self._found: list[SampleRead | BaseException | None] = [None] * count
         self._active = 0
+        self._is_begun = False
         self._left = count
         self.is_cancelled = False
         """Whether nobody wants it any more."""
@@ -96,11 +98,12 @@ class BatchRead:
         """Do one of the `tasks`, once, unless nobody wants it; who does the last makes the batch. Raises nothing."""
         with self._changed:
             source = self._source
-            if source is None or self.is_cancelled:
+            if source is None or self.is_cancelled or (self.is_at_once and self._is_begun):
                 return
+            self._is_begun = True
             self._active += 1
         numbers = range(task, task + 1)
-        if self._is_at_once:
+        if self.is_at_once:
             if self._read_at_once(*source):
                 del source  # rule 2
                 self._ended()
@@ -117,11 +120,19 @@ class BatchRead:
                 del source
             self._finished()
 
+    def help(self) -> bool:
+        """Read a small batch in this thread, which waits for it; False where it is not small, or is being read."""
+        if not self.is_at_once or self._is_begun:
+            return False
+        self.read(0)
+        return True
+
     def hand_over(self) -> list[Volume] | None:
-        """Let another process read all samples, which then says what became of it; None where nobody wants them."""
+        """Let another process read all samples, which then says what became of it; None where none should."""
         with self._changed:
-            if self._source is None or self.is_cancelled:
+            if self._source is None or self.is_cancelled or self._is_begun:
                 return None
+            self._is_begun = True
             self._active += 1
             return self._source[1]
 
@@ -129,6 +140,7 @@ class BatchRead:
         """Note that the other process reads no more; tell whether somebody else has to."""
         with self._changed:
             self._active -= 1
+            self._is_begun = False
             if self.is_cancelled:
                 self._let_go()
                 self._changed.notify_all()

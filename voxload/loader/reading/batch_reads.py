@@ -167,6 +167,8 @@ class BatchReads:
         self._alarm = Alarm(self.tell_room)
         self.tell_room_soon = self._alarm.arm
         """Tells it a moment later, when the loop is at work again; wakes nobody."""
+        self.put_off_room = self._alarm.put_off
+        """Lets it be told later, if it is to be told: the loop is at work for this loader itself."""
         self._ring = ring(self.tell_room_soon)
         self._unwanted: deque[Pending] = deque()
         self._room = SpareBytes(self._ring.spare)
@@ -202,6 +204,11 @@ class BatchReads:
         for number in range(1 if has_first else 0, read.tasks):
             self._pool.post(_Task(read, number, self._refill))
         return Pending(read, arrays)
+
+    def post_first(self, pending: Pending) -> None:
+        """Let threads do the first task of a batch that was begun without it."""
+        if pending.is_here:
+            self._refill.post(pending.read, range(min(1, pending.read.tasks)))
 
     @property
     def has_room(self) -> bool:

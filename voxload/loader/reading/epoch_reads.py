@@ -191,7 +191,10 @@ class EpochReads:
     def _awaited(self) -> Batch:
         """Return the first batch under way once it is there."""
         reads = self._reader.reads
-        reads.tell_room()  # the loop waits, and is in nobody's way
+        if self._timeout is None and self._pending[0].read.help():
+            reads.put_off_room()  # a loop that does nothing else reads small batches faster than it is handed them
+        else:
+            reads.tell_room()  # the loop waits, and is in nobody's way
         try:
             batch = reads.take(self._pending[0], self._timeout)
         except Exception:
@@ -269,10 +272,10 @@ class EpochReads:
         """Begin the batch that is wanted now, in a slot of whoever has one in vain, or in one that is made for it."""
         reads = self._reader.reads
         with self._reader.lock:
-            if self._pending or self._begin() is not None:
+            if self._pending or self._begin_here():
                 return
             self._reader.make_way(self)
-            if self._begin() is not None:
+            if self._begin_here():
                 return
             unwanted = reads.unwanted()
         is_quiet = unwanted is not None and unwanted.read.wait_quiet(self._timeout)
@@ -283,6 +286,13 @@ class EpochReads:
                 unwanted = None if is_quiet else unwanted
             if unwanted is not None:
                 reads.keep_unwanted(unwanted)
+
+    def _begin_here(self) -> bool:
+        """Begin the next batch for this thread, which waits for it; wakes no other one where this one reads it."""
+        pending = self._begin(has_first=self._timeout is None)
+        if pending is not None and self._timeout is None and not pending.read.is_at_once:
+            self._reader.reads.post_first(pending)
+        return pending is not None
 
     def _begin(self, arrays: list[Any] | None = None, *, has_first: bool = False) -> Pending | None:
         """Begin the next batch that is known, where there is a slot; under the lock."""

@@ -53,6 +53,11 @@ class _Line:
             self.is_armed = True
             _libc.timerfd_settime(self.timer, 0, self.soon, None)
 
+    def put_off(self) -> None:
+        """See Alarm."""
+        if self.is_armed and not self.is_over:
+            _libc.timerfd_settime(self.timer, 0, self.soon, None)
+
     def end(self) -> None:
         """Let the thread end, which closes the timer."""
         if not self.is_over:
@@ -76,6 +81,8 @@ class Alarm:
         self._line = _Line(timer, act)
         self.arm: Callable[[], None] = self._line.arm
         """Let it be called in a moment; takes no lock, lets go of none, and may be called by a finaliser."""
+        self.put_off: Callable[[], None] = self._line.put_off
+        """Where it is armed, let it be called a moment from now, and not before."""
         self._thread = threading.Thread(target=_attend, args=(self._line,), name="voxload-alarm", daemon=True)
         self._thread.start()
         self._end = weakref.finalize(self, _end, self._line, os.getpid())
