@@ -46,10 +46,20 @@ class KnownReads(Generic[T]):
     def __init__(self) -> None:
         self._known: dict[Key, T] = {}
         self._refused: set[Key] = set()
+        self._seen: set[Key] = set()
 
     def find(self, key: Key) -> T | None:
         """Return what is known of a read."""
         return self._known.get(key)
+
+    def comes_again(self, key: Key) -> bool:
+        """Tell whether a read was made before this time: of one that is made once, to plan it again is in vain."""
+        if key in self._seen:
+            return True
+        if len(self._seen) >= _MOST:
+            self._seen.clear()
+        self._seen.add(key)
+        return False
 
     def add(self, key: Key, known: T) -> None:
         """Remember a read, unless it was dropped before."""

@@ -13,6 +13,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
+from math import prod
+from operator import mul
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -188,24 +191,17 @@ def _seen(seen: Seen) -> tuple[Numbers, list[npt.NDArray[Any]]]:
 
 def _runs(rows: Table, width: int) -> Numbers | None:
     """Return ``struct run`` of each run of bytes that lies in one piece in both; None where they are short or many."""
-    found = []
-    for row in rows.astype(np.int64):
+    found: list[tuple[int, int, int]] = []
+    for row in rows.astype(np.int64).tolist():
+        extents, source, target = row[EXTENT:][:AXES], row[SOURCE_STRIDE:][:AXES], row[TARGET_STRIDE:][:AXES]
         axis, length = AXES, width
-        while axis and (row[EXTENT + axis - 1] == 1 or _is_joined(row, axis - 1, length)):
+        while axis and (extents[axis - 1] == 1 or source[axis - 1] == target[axis - 1] == length):
             axis -= 1
-            length *= int(row[EXTENT + axis])
-        extents = row[EXTENT : EXTENT + axis]
-        count = int(extents.prod())
-        if count > 1 and (length < _SHORTEST_RUN or count > _MOST_RUNS):
+            length *= extents[axis]
+        count = prod(extents[:axis])
+        if count > 1 and (length < _SHORTEST_RUN or count + len(found) > _MOST_RUNS):
             return None
-        places = np.indices(tuple(extents)).reshape(axis, count)
-        offsets = row[FIRST] + row[SOURCE_STRIDE : SOURCE_STRIDE + axis] @ places
-        targets = row[TARGET] + row[TARGET_STRIDE : TARGET_STRIDE + axis] @ places
-        found.append(np.stack([offsets, targets, np.full(count, length)], 1))
-    runs = np.concatenate(found)
-    return np.ascontiguousarray(runs) if len(runs) <= _MOST_RUNS else None
-
-
-def _is_joined(row: Numbers, axis: int, length: int) -> bool:
-    """Tell whether the elements along an axis follow each other, `length` bytes each, in both."""
-    return bool(row[SOURCE_STRIDE + axis] == row[TARGET_STRIDE + axis] == length)
+        for place in product(*map(range, extents[:axis])):
+            offset = row[FIRST] + sum(map(mul, place, source))
+            found.append((offset, row[TARGET] + sum(map(mul, place, target)), length))
+    return np.array(found, np.int64)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from importlib.metadata import entry_points
-from pathlib import Path
 
 from voxload.errors import NotFoundError, UsageError
 from voxload.files.regular import check_regular
@@ -27,6 +27,7 @@ _INSTALLED = tuple(entry_points(group=ENTRY_POINTS))
 """Looked for when this is imported: it takes longer than opening a file, and the first read should not wait for it."""
 _HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".nc", ".nc4")
 """Ends of URLs that are asked first whether they are HDF5 files: those of HDF5, HDF-EOS5 and netCDF-4."""
+_NPY_SUFFIX = ".npy"
 
 
 @lru_cache(maxsize=1)
@@ -47,7 +48,7 @@ def find_format(path: str) -> Format:
         When it is a folder, or a URL, that no format knows.
     """
     with translated(path):
-        if not is_url(path) and not Path(path).exists():
+        if not is_url(path) and not os.path.exists(path):  # noqa: PTH110 - a Path takes longer to make than to ask
             raise NotFoundError(path, found="no such file or folder", remedy="check the path")
         if not is_url(path):
             check_regular(path)
@@ -85,7 +86,12 @@ def is_crowded(known: Format, path: str, most: int) -> bool:
 
 
 def _in_order(path: str) -> tuple[Format, ...]:
-    """Return all formats in the order of asking. Of a URL each costs requests, so the likelier of two comes first."""
+    """Return all formats in the order of asking, which costs requests of a URL: the likelier of two comes first.
+
+    A file is looked through for an HDF5 superblock, unless it is named as what it then turns out to be.
+    """
+    if path.endswith(_NPY_SUFFIX) and not is_url(path):
+        return tuple(sorted(formats(), key=lambda known: isinstance(known, Hdf5Format)))
     if not is_url(path) or path.lower().endswith(_HDF5_SUFFIXES):
         return formats()
     return tuple(sorted(formats(), key=lambda known: isinstance(known, Hdf5Format)))

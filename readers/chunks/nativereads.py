@@ -248,13 +248,17 @@ class NativeReads:
 
     def remember(self, requests: Sequence[Request], wanted: Sequence[Wanted]) -> None:
         """Remember a read, of which `wanted` are the boxes and arrays in stored axis order."""
-        base, boxes = address(requests[0].out), self._boxes(wanted)
+        base = address(requests[0].out)
+        key = key_of(requests, base)
+        if not self._known.comes_again(key):
+            return
+        boxes = self._boxes(wanted)
         files = self._files_of(wanted) if self._files_of else ()
         if boxes is None or files is None:
             return
         unit = LINE if boxes[:, _MAY_STREAM].any() else wanted[0].view.itemsize
         boxes[:, _TO] -= np.uint64(base)
-        self._known.add(key_of(requests, base), _Known(boxes, address(boxes), unit, files))
+        self._known.add(key, _Known(boxes, address(boxes), unit, files))
 
     def made(
         self, wanted: Sequence[Wanted], base: int, *, seen: Seen = (),

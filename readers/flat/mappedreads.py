@@ -63,15 +63,16 @@ class MappedReads:
         if sum(one.view.nbytes for one in wanted) > _MOST_BYTES:
             return
         base = address(requests[0].out)
+        key = key_of(requests, base)
+        if not self._known.comes_again(key):
+            return
         rows = plan_parts(self._shape, wanted).table
         origin = np.uint64(address(self._data))
         rows[:, FIRST] += origin
         rows[:, STOP] += origin
         rows[:, TARGET] -= np.uint64(base)
         target: np.dtype[Any] = wanted[0].view.dtype
-        self._known.add(
-            key_of(requests, base), _Known(rows, address(rows), target.itemsize, kinds_of(self._shape.dtype, target))
-        )
+        self._known.add(key, _Known(rows, address(rows), target.itemsize, kinds_of(self._shape.dtype, target)))
 
     def made(self, wanted: Sequence[Wanted], base: int) -> MadeRead | None:
         """Return a read that was just made, for the core to make without the map; see Repeatable."""

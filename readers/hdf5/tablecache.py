@@ -203,6 +203,9 @@ def _warn_once(_kind: str, reason: str) -> None:
 MAX_KEPT_BYTES = 2**26
 """Bytes of the tables that a process keeps for files it may open again."""
 
+_ENTRY_BYTES = 2**10
+"""About what a table takes besides its columns."""
+
 _Key = tuple[Stamp | ObjectStamp, str]
 
 
@@ -210,7 +213,7 @@ class Tables:
     """A bounded number of chunk tables, the last used ones; safe to use from many threads."""
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+        self._spare = max_bytes
         self._lock = threading.Lock()
         self._kept: dict[_Key, ChunkTable] = {}
 
@@ -238,13 +241,17 @@ class Tables:
                 return kept
         table = _load(dataset, stamp, subject)
         with self._lock:
+            old = self._kept.pop(key, None)  # another thread's
             self._kept[key] = table
-            spare = self._max_bytes - sum(other.nbytes for other in self._kept.values())
-            for old in list(self._kept):
-                if spare >= 0:
-                    break
-                spare += self._kept.pop(old).nbytes
+            self._spare -= _counted(table) - (0 if old is None else _counted(old))
+            while self._spare < 0:
+                self._spare += _counted(self._kept.pop(next(iter(self._kept))))
         return table
+
+
+def _counted(table: ChunkTable) -> int:
+    """Return the bytes that a table is counted for; most are small, and what tells them apart is larger."""
+    return _ENTRY_BYTES + table.nbytes
 
 
 def _load(dataset: h5py.Dataset, stamp: Stamp | ObjectStamp, subject: str) -> ChunkTable:

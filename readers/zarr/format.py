@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from voxload.readers.protocol import Location, Missing, Reader, Vector
-from voxload.readers.store import open_store
+from voxload.readers.store import is_url, open_store
 
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
 """Objects that make a folder a Zarr node: format 3, and arrays and groups of format 2."""
@@ -19,6 +21,8 @@ class ZarrFormat:
 
     def claims(self, path: str) -> bool:
         """Tell whether `path` holds a Zarr node."""
+        if not is_url(path) and not os.path.isdir(path):  # noqa: PTH112 - a Path takes longer to make than to ask
+            return False
         store = open_store(path)
         return any(store.size(mark) is not None for mark in _MARKS)
 
