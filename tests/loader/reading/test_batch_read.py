@@ -31,10 +31,12 @@ LIMIT = processes.LIMIT
 class Samples:
     """A data set whose samples are their number everywhere; some wait to be let through, and some fail."""
 
-    def __init__(self, *, gated: tuple[int, ...] = (), failing: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, *, gated: tuple[int, ...] = (), failing: tuple[int, ...] = (), error: type[BaseException] = ValueError
+    ) -> None:
         self.gates = {index: threading.Event() for index in gated}
         self.begun = {index: threading.Event() for index in gated}
-        self._failing = failing
+        self.failing, self._error = failing, error
 
     def layout(self, index: int) -> tuple[FieldLayout, ...]:
         """See VolumeDataset."""
@@ -47,8 +49,8 @@ class Samples:
         if index in self.gates:
             self.begun[index].set()
             assert self.gates[index].wait(LIMIT)
-        if index in self._failing:
-            raise ValueError(f"sample {index}")
+        if index in self.failing:
+            raise self._error(f"sample {index}")
         volumes[0][...] = index
         return ReadCost(1, 10, 10)
 
@@ -68,8 +70,8 @@ class Samples:
 class Known(Samples):
     """Samples that are all known: by one call, or, where they are `stale`, one by one after all."""
 
-    def __init__(self, *, is_stale: bool = False, gated: tuple[int, ...] = (), failing: tuple[int, ...] = ()) -> None:
-        super().__init__(gated=gated, failing=failing)
+    def __init__(self, *, is_stale: bool = False, **how: Any) -> None:
+        super().__init__(**how)
         self.calls: list[tuple[int, ...]] = []
         self._is_stale = is_stale
 
@@ -279,6 +281,33 @@ def test_known_samples_whose_files_changed_are_read_one_by_one(failing: tuple[in
         del batch
     assert slot() is None
     assert source() is None
+
+
+def test_who_waits_leaves_to_others_what_it_does_not_read_at_once() -> None:
+    """Files that changed are for a thread; an interrupt is the loop's, which may ask again."""
+    read = _read(Known(is_stale=True), 1, 2)
+    assert not read.help()
+    assert read.is_left
+    assert read.is_quiet is False
+    with _running(read):
+        assert read.wait(LIMIT)
+    assert isinstance(read.taken(), Batch)
+    samples = Known(failing=(2,), error=KeyboardInterrupt)
+    read = _read(samples, 1, 2)
+    with pytest.raises(KeyboardInterrupt):
+        read.help()
+    assert read.is_left
+    samples.failing = ()
+    assert read.help()
+    batch = read.pop()
+    assert batch is not None
+    assert batch.indices == (1, 2)
+    samples.failing = (2,)
+    read = _read(samples, 1, 2)
+    with pytest.raises(KeyboardInterrupt):
+        read.help()
+    read.cancel()
+    assert read.is_quiet
 
 
 def test_an_error_of_the_call_is_the_batchs() -> None:

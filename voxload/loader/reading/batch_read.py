@@ -96,15 +96,16 @@ class BatchRead:
 
     def read(self, task: int) -> None:
         """Do one of the `tasks`, once, unless nobody wants it; who does the last makes the batch. Raises nothing."""
-        with self._changed:
-            source = self._source
-            if source is None or self.is_cancelled or (self.is_at_once and self._is_begun):
-                return
-            self._is_begun = True
-            self._active += 1
+        source = self._begun()
+        if source is None:
+            return
         numbers = range(task, task + 1)
         if self.is_at_once:
-            if self._read_at_once(*source):
+            try:
+                is_read = self._read_at_once(*source)
+            except BaseException as error:  # noqa: BLE001 - raised to who waits for the batch
+                self._error, is_read = error, True
+            if is_read:
                 del source  # rule 2
                 self._ended()
                 return
@@ -114,18 +115,55 @@ class BatchRead:
         for number in numbers:
             try:
                 self._found[number] = self._sample(number, *source)
-            except BaseException as error:  # noqa: BLE001 - raised to who waits for the batch
+            except BaseException as error:  # noqa: BLE001 - as above
                 self._found[number] = error
             if number == numbers[-1]:
                 del source
             self._finished()
 
     def help(self) -> bool:
-        """Read a small batch in this thread, which waits for it; False where it is not small, or is being read."""
-        if not self.is_at_once or self._is_begun:
+        """Read a small batch in the loop's thread, which waits for it; False where that is a reader thread's to do.
+
+        It is another one's where it is not small, is being read already, or has to be read sample by sample. An
+        interrupt is raised, and leaves the batch to be read.
+        """
+        source = self._begun() if self.is_left else None
+        if source is None:
             return False
-        self.read(0)
-        return True
+        is_read = False
+        try:
+            is_read = self._read_at_once(*source)
+        finally:
+            del source
+            if is_read:
+                self._ended()
+            else:
+                self._let_others()
+        return is_read
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it is read at once, and nobody has begun to."""
+        return self.is_at_once and not self._is_begun
+
+    def _begun(self) -> tuple[VolumeDataset, list[Volume]] | None:
+        """Begin a task; None where there is nothing to do."""
+        with self._changed:
+            source = self._source
+            if source is None or self.is_cancelled or (self.is_at_once and self._is_begun):
+                return None
+            self._is_begun = True
+            self._active += 1
+            return source
+
+    def _let_others(self) -> None:
+        """Leave what was begun to somebody else."""
+        with self._changed:
+            self._active -= 1
+            self._is_begun = False
+            if self.is_cancelled:
+                self._let_go()
+                self._changed.notify_all()
 
     def hand_over(self) -> list[Volume] | None:
         """Let another process read all samples, which then says what became of it; None where none should."""
@@ -138,13 +176,8 @@ class BatchRead:
 
     def take_back(self) -> bool:
         """Note that the other process reads no more; tell whether somebody else has to."""
-        with self._changed:
-            self._active -= 1
-            self._is_begun = False
-            if self.is_cancelled:
-                self._let_go()
-                self._changed.notify_all()
-            return not self.is_cancelled
+        self._let_others()
+        return not self.is_cancelled
 
     def arrived(self, targets: torch.Tensor | None, cost: ReadCost) -> None:
         """Note that the other process has read all samples into the slot."""
@@ -227,17 +260,15 @@ class BatchRead:
         """Read all samples by one call; False where they have to be read one by one."""
         indices = self.plan.indices
         slot = [array[: len(indices)] for array in arrays]
-        try:
-            known = dataset.read_again(indices, slot)
-            if known is not None and not self.is_cancelled:
-                targets = [sample.targets for sample in known if sample.targets is not None]
-                cost = sum([sample.cost for sample in known], ReadCost())
-                volumes = tuple(map(torch.from_numpy, slot))
-                self._batch = Batch(indices, volumes, torch.stack(targets) if targets else None, cost)
-        except BaseException as error:  # noqa: BLE001 - raised to who waits for the batch
-            self._error = error
-            return True
-        return known is not None
+        known = dataset.read_again(indices, slot)
+        if known is None:
+            return False
+        if not self.is_cancelled:
+            targets = [sample.targets for sample in known if sample.targets is not None]
+            cost = sum([sample.cost for sample in known], ReadCost())
+            volumes = tuple(map(torch.from_numpy, slot))
+            self._batch = Batch(indices, volumes, torch.stack(targets) if targets else None, cost)
+        return True
 
     def _sample(self, number: int, dataset: VolumeDataset, arrays: list[Volume]) -> SampleRead:
         own = [array[number] for array in arrays] if self._fits else None

@@ -189,26 +189,31 @@ class BatchReads:
         self._alarm.close()
         self._pool.shutdown(cancel_futures=True)
 
-    def begin(self, plan: BatchPlan, *, has_first: bool = False) -> Pending | None:
-        """Begin to read a batch; None where no slot is free. With `has_first` its first task is the caller's."""
-        arrays = self._free_arrays()
-        return None if arrays is None else self.begin_in(arrays, plan, has_first=has_first)
+    def begin(self, plan: BatchPlan, *, has_first: bool = False, by_loop: bool = False) -> Pending | None:
+        """Begin to read a batch; None where no slot is free.
 
-    def begin_in(self, arrays: list[Volume], plan: BatchPlan, *, has_first: bool = False) -> Pending:
-        """Begin to read a batch into a slot."""
+        With `has_first` its first task is the caller's, with `by_loop` only if it is to be read at once.
+        """
+        arrays = self._free_arrays()
+        return None if arrays is None else self.begin_in(arrays, plan, has_first=has_first, by_loop=by_loop)
+
+    def begin_in(
+        self, arrays: list[Volume], plan: BatchPlan, *, has_first: bool = False, by_loop: bool = False
+    ) -> Pending:
+        """Begin to read a batch into a slot; see `begin`."""
         layout, count = self._ring.layout, len(plan.indices)
         fits = count <= layout.batch_size
         read = BatchRead(plan, self._dataset, arrays, fits=fits, layout=layout.fields, room=self._room)
         if self._others is not None and fits and count and self._others.begin(read):
             return Pending(read, arrays, is_here=False)
-        for number in range(1 if has_first else 0, read.tasks):
+        for number in range(1 if has_first or (by_loop and read.is_at_once) else 0, read.tasks):
             self._pool.post(_Task(read, number, self._refill))
         return Pending(read, arrays)
 
-    def post_first(self, pending: Pending) -> None:
-        """Let threads do the first task of a batch that was begun without it."""
+    def post(self, pending: Pending) -> None:
+        """Let a thread read a batch that the loop left alone."""
         if pending.is_here:
-            self._refill.post(pending.read, range(min(1, pending.read.tasks)))
+            self._refill.post_all(pending.read)
 
     @property
     def has_room(self) -> bool:

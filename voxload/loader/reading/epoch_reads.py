@@ -194,6 +194,8 @@ class EpochReads:
         if self._timeout is None and self._pending[0].read.help():
             reads.put_off_room()  # a loop that does nothing else reads small batches faster than it is handed them
         else:
+            if self._pending[0].read.is_left:
+                reads.post(self._pending[0])
             reads.tell_room()  # the loop waits, and is in nobody's way
         try:
             batch = reads.take(self._pending[0], self._timeout)
@@ -289,12 +291,11 @@ class EpochReads:
 
     def _begin_here(self) -> bool:
         """Begin the next batch for this thread, which waits for it; wakes no other one where this one reads it."""
-        pending = self._begin(has_first=self._timeout is None)
-        if pending is not None and self._timeout is None and not pending.read.is_at_once:
-            self._reader.reads.post_first(pending)
-        return pending is not None
+        return self._begin(by_loop=self._timeout is None) is not None
 
-    def _begin(self, arrays: list[Any] | None = None, *, has_first: bool = False) -> Pending | None:
+    def _begin(
+        self, arrays: list[Any] | None = None, *, has_first: bool = False, by_loop: bool = False
+    ) -> Pending | None:
         """Begin the next batch that is known, where there is a slot; under the lock."""
         indices = self._coming()
         if indices is None:
@@ -302,9 +303,9 @@ class EpochReads:
         reads = self._reader.reads
         plan = BatchPlan(indices, self._number, self._repeats.of(indices))
         if arrays is None:
-            pending = reads.begin(plan, has_first=has_first)
+            pending = reads.begin(plan, has_first=has_first, by_loop=by_loop)
         else:
-            pending = reads.begin_in(arrays, plan, has_first=has_first)
+            pending = reads.begin_in(arrays, plan, has_first=has_first, by_loop=by_loop)
         if pending is None:
             return None
         self._repeats.add(indices)
