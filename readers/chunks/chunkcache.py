@@ -307,9 +307,12 @@ def set_chunk_cache(budget: int) -> None:
     _limit_kept(KEPT_BYTES if budget == 0 else 0)
 
 
-def _forget() -> None:
-    """Start empty in a forked child: what other threads held there stays held."""
+def forget_chunks() -> None:
+    """Begin anew with nothing kept, within the same budget; as a forked child does, where what others held stays held.
+
+    Safe while others read: chunks in use go with their reads.
+    """
     set_chunk_cache(0 if _cache is None else _cache.budget)
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=forget_chunks)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.benchmark import documents
 from tests.support.launches import fork_launches
+from tests.support.settled import settle
 from voxload.benchmark.generate.generate import generate
 from voxload.benchmark.generate.plan import Contents, DatasetPlan, Kind
 from voxload.benchmark.generate.storage import Codec, Storage, StoreFormat
@@ -120,7 +121,13 @@ def test_emulated_steps_take_their_time(loader: str, data: Path) -> None:
 
 @pytest.mark.usefixtures("page_cache")
 def test_cold_runs_say_so(data: Path) -> None:
-    """Before a cold run nothing of the data is in memory, and the kernel sees the device read."""
+    """Before a cold run nothing of the data is in memory, and the kernel sees the device read.
+
+    Nor is anything of it in this process, which has decoded it all in earlier runs.
+    """
+    settle(data)
+    for _ in range(2):
+        _alone(_workload(data))
     document = _alone(_workload(data, coldness=Coldness("run")))
     cold = document.runs[0].cold
     if not cold.is_verified:
