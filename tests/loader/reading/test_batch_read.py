@@ -310,6 +310,20 @@ def test_who_waits_leaves_to_others_what_it_does_not_read_at_once() -> None:
     assert read.is_quiet
 
 
+def test_a_large_sample_is_a_threads_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one call too, in which the loop would listen to nobody; several are read one by one."""
+    monkeypatch.setattr("voxload.loader.reading.batch_read._AT_ONCE_BYTES", 1)
+    monkeypatch.setattr(Known, "knows", lambda *_: True)
+    samples = Known()
+    read = _read(samples, 3)
+    assert not read.help()
+    assert not read.is_left
+    read.read(0)
+    assert samples.calls == [(3,)]
+    assert read.pop() is not None
+    assert _read(samples, 1, 2).tasks == 2
+
+
 def test_an_error_of_the_call_is_the_batchs() -> None:
     """Nobody waits for a batch that is never made."""
     samples = Known(failing=(2,))

@@ -72,10 +72,11 @@ class BatchRead:
         self._source: tuple[VolumeDataset, list[Volume]] | None = (dataset, arrays)
         self._fits, self._layout, self._room = fits, layout, room
         count = len(plan.indices)
-        is_small = count == 1 or count * sum(one.nbytes for one in layout) <= _AT_ONCE_BYTES
-        self.is_at_once = fits and is_small and dataset.knows(plan.indices)
-        """Whether all samples are read by one call."""
-        self.tasks = 1 if self.is_at_once else count
+        is_small = count * sum(one.nbytes for one in layout) <= _AT_ONCE_BYTES
+        self._is_at_once = fits and (is_small or count == 1) and dataset.knows(plan.indices)
+        self.may_help = is_small and self._is_at_once
+        """Whether the loop may read it itself: a small one, for it listens to nobody meanwhile."""
+        self.tasks = 1 if self._is_at_once else count
         """How many tasks threads have with it: the samples, or all of them at once."""
         self._changed = threading.Condition()  # its lock may be taken again by a finaliser that cancels
         self._found: list[SampleRead | BaseException | None] = [None] * count
@@ -100,7 +101,7 @@ class BatchRead:
         if source is None:
             return
         numbers = range(task, task + 1)
-        if self.is_at_once:
+        if self._is_at_once:
             try:
                 is_read = self._read_at_once(*source)
             except BaseException as error:  # noqa: BLE001 - raised to who waits for the batch
@@ -143,14 +144,14 @@ class BatchRead:
 
     @property
     def is_left(self) -> bool:
-        """Whether it is read at once, and nobody has begun to."""
-        return self.is_at_once and not self._is_begun
+        """Whether the loop may read it, and nobody has begun to."""
+        return self.may_help and not self._is_begun
 
     def _begun(self) -> tuple[VolumeDataset, list[Volume]] | None:
         """Begin a task; None where there is nothing to do."""
         with self._changed:
             source = self._source
-            if source is None or self.is_cancelled or (self.is_at_once and self._is_begun):
+            if source is None or self.is_cancelled or (self._is_at_once and self._is_begun):
                 return None
             self._is_begun = True
             self._active += 1

@@ -192,7 +192,7 @@ class BatchReads:
     def begin(self, plan: BatchPlan, *, has_first: bool = False, by_loop: bool = False) -> Pending | None:
         """Begin to read a batch; None where no slot is free.
 
-        With `has_first` its first task is the caller's, with `by_loop` only if it is to be read at once.
+        With `has_first` its first task is the caller's, with `by_loop` only if the loop may read it.
         """
         arrays = self._free_arrays()
         return None if arrays is None else self.begin_in(arrays, plan, has_first=has_first, by_loop=by_loop)
@@ -206,7 +206,7 @@ class BatchReads:
         read = BatchRead(plan, self._dataset, arrays, fits=fits, layout=layout.fields, room=self._room)
         if self._others is not None and fits and count and self._others.begin(read):
             return Pending(read, arrays, is_here=False)
-        for number in range(1 if has_first or (by_loop and read.is_at_once) else 0, read.tasks):
+        for number in range(1 if has_first or (by_loop and read.may_help) else 0, read.tasks):
             self._pool.post(_Task(read, number, self._refill))
         return Pending(read, arrays)
 
