@@ -17,6 +17,7 @@ and pasting.
 from voxload.readers.chunks.chunkcache import CacheFigures as CacheFigures
 from voxload.readers.chunks.chunkcache import ChunkCache as ChunkCache
 from voxload.readers.chunks.chunkcache import chunk_cache as chunk_cache
+from voxload.readers.chunks.chunkcache import forget_chunks as forget_chunks
 from voxload.readers.chunks.chunkcache import set_chunk_cache as set_chunk_cache
 from voxload.readers.handles import Handles as Handles
 from voxload.readers.protocol import Format as Format

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from voxload.readers.chunks.chunkcache import chunk_cache, forget_chunks, set_chunk_cache
+from voxload.readers.chunks.chunkcache import chunk_cache, set_chunk_cache
 from voxload.readers.storage.file import reads_directly, set_direct_reads
 from voxload.readers.team import set_threads, team
-
-
-def forget_decoded() -> None:
-    """Let go of the decoded chunks that this process keeps; the next reads are made from what is stored."""
-    forget_chunks()
 
 
 def may_repeat() -> bool:

@@ -252,13 +252,23 @@ class NativeReads:
         key = key_of(requests, base)
         if not self._known.comes_again(key):
             return
-        boxes = self._boxes(wanted)
+        moved = self._moved(wanted, base)
         files = self._files_of(wanted) if self._files_of else ()
-        if boxes is None or files is None:
+        if moved is None or files is None:
             return
-        unit = LINE if boxes[:, _MAY_STREAM].any() else wanted[0].view.itemsize
-        boxes[:, _TO] -= np.uint64(base)
+        boxes, unit = moved
         self._known.add(key, _Known(boxes, address(boxes), unit, files))
+
+    def _moved(self, wanted: Sequence[Wanted], base: int) -> tuple[npt.NDArray[np.uint64], int] | None:
+        """Return boxes as if the arrays' base were address 0, and what another base must be a multiple of.
+
+        None where one does not fit.
+        """
+        boxes = self._boxes(wanted)
+        if boxes is None:
+            return None
+        boxes[:, _TO] -= np.uint64(base)
+        return boxes, LINE if boxes[:, _MAY_STREAM].any() else wanted[0].view.itemsize
 
     def made(
         self, wanted: Sequence[Wanted], base: int, *, seen: Seen = (),
@@ -276,11 +286,10 @@ class NativeReads:
             All shards of a small array as `ShardSource` has them, those alone open that are needed, and what they point
             to.
         """
-        boxes = self._boxes(wanted)
-        if boxes is None:
+        moved = self._moved(wanted, base)
+        if moved is None:
             return None
-        unit = LINE if boxes[:, _MAY_STREAM].any() else wanted[0].view.itemsize
-        boxes[:, _TO] -= np.uint64(base)
+        boxes, unit = moved
         if shards is None:
             return MadeRead.of_chunks(self._volume.numbers, boxes, unit=unit, seen=seen, shared=(self._volume,))
         numbers = self._volume.numbers.copy()

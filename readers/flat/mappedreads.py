@@ -66,11 +66,7 @@ class MappedReads:
         key = key_of(requests, base)
         if not self._known.comes_again(key):
             return
-        rows = plan_parts(self._shape, wanted).table
-        origin = np.uint64(address(self._data))
-        rows[:, FIRST] += origin
-        rows[:, STOP] += origin
-        rows[:, TARGET] -= np.uint64(base)
+        rows = self._rows(wanted, address(self._data), base)
         target: np.dtype[Any] = wanted[0].view.dtype
         self._known.add(key, _Known(rows, address(rows), target.itemsize, kinds_of(self._shape.dtype, target)))
 
@@ -78,15 +74,20 @@ class MappedReads:
         """Return a read that was just made, for the core to make without the map; see Repeatable."""
         if sum(one.view.nbytes for one in wanted) > _MOST_BYTES or not self._file.is_settled:
             return None
-        rows = plan_parts(self._shape, wanted).table
-        rows[:, FIRST] += np.uint64(self._offset)
-        rows[:, STOP] += np.uint64(self._offset)
-        rows[:, TARGET] -= np.uint64(base)
+        rows = self._rows(wanted, self._offset, base)
         target: np.dtype[Any] = wanted[0].view.dtype
         width, is_swapped = self._shape.itemsize, self._shape.is_swapped
         types = kinds_of(self._shape.dtype, target)
         file = PlainFile(self._file.path, self._file, width=width, is_swapped=is_swapped, types=types)
         return MadeRead.of_plain(file, rows, unit=target.itemsize)
+
+    def _rows(self, wanted: Sequence[Wanted], origin: int, base: int) -> Table:
+        """Return the plan of a read of elements that begin at `origin`, into arrays as if their base were address 0."""
+        rows = plan_parts(self._shape, wanted).table
+        rows[:, FIRST] += np.uint64(origin)
+        rows[:, STOP] += np.uint64(origin)
+        rows[:, TARGET] -= np.uint64(base)
+        return rows
 
     def read_again(self, requests: Sequence[Request]) -> bool:
         """Fill the arrays of a read that was made before, or such arrays; False where it is to be made as if new.

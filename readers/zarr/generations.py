@@ -71,11 +71,7 @@ class Generations:
         if isinstance(self._store, RemoteStore):
             return None
         for key, known in zip(self._keys, self._documents, strict=True):
-            if (
-                isinstance(known, Facts)
-                or isinstance(self._store, RemoteStore)
-                or not (known is None or known.is_settled)
-            ):
+            if isinstance(known, Facts) or (known is not None and not known.is_settled):
                 return None
             found.append((self._store.locate(key), known))
         return found

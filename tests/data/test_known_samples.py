@@ -21,7 +21,7 @@ import voxload
 from tests.support.settled import settle
 from voxload.augment import Augment, CubeSymmetries
 from voxload.data import known_samples
-from voxload.errors import DataError
+from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.readers import maderead
 from voxload.readers.chunks.chunkcache import set_chunk_cache
 from voxload.readers.protocol import ReadCost, Volume
@@ -206,3 +206,37 @@ def test_what_is_learnt_is_bounded(tmp_path: Path, calls: list[int], monkeypatch
     for _ in range(3):
         _items(data)
     assert calls == [1, 1]
+
+
+@pytest.mark.parametrize("wrong", [1.0, [1], slice(0, 1)])
+def test_what_is_no_index_is_refused_as_ever(tmp_path: Path, wrong: Any) -> None:
+    """A number that equals that of a known sample, and what has no hash."""
+    data = voxload.VolumeDataset(_write(tmp_path, "npy"), axes="CDHW")
+    loader = voxload.DataLoader(data, batch_sampler=[[0], [1], [wrong]])
+    for _ in range(3):
+        batches = iter(loader)
+        assert np.array_equal(next(batches)[0][0].numpy(), _stored(0))
+        next(batches)
+        with pytest.raises(UsageError, match="expected an integer"):
+            next(batches)
+    with pytest.raises(UsageError, match="expected an integer"):
+        data[wrong]
+
+
+def test_a_file_that_goes_while_it_is_learnt_is_read_all_the_same(
+    tmp_path: Path, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read is handed out; nothing is known of it."""
+    files = _write(tmp_path, "npy")
+    data = voxload.VolumeDataset(files, axes="CDHW")
+
+    def may_learn(index: int) -> bool:
+        data.close()
+        Path(files[index]).unlink()
+        return True
+
+    monkeypatch.setattr(data._known, "may_learn", may_learn)
+    assert np.array_equal(data[0][0].numpy(), _stored(0))
+    with pytest.raises(NotFoundError, match=Path(files[0]).name):
+        data[0]
+    assert not calls

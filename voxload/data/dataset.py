@@ -19,12 +19,13 @@ from voxload.data.known_samples import KnownSample, KnownSamples
 from voxload.data.layout import FieldLayout
 from voxload.data.sample_reader import SampleReader
 from voxload.data.samples import Axes, Sample, Source, list_samples
-from voxload.errors import DataError, UsageError
+from voxload.errors import DataError, UsageError, VoxloadError
 from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
 from voxload.launch.jobgrid import JobGrid
 from voxload.readers.generation import Generation, block_generation
 from voxload.readers.handles import Handles
+from voxload.readers.maderead import MadeRead
 from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo
 from voxload.readers.registry import find_format
 from voxload.readers.settings import may_repeat
@@ -164,7 +165,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
 
     def _read(self, index: int) -> tuple[list[Volume], torch.Tensor | None]:
         """Return a sample's blocks, freshly allocated, and its targets."""
-        known = self._known.find(index) if type(index) is int and self.knows((index,)) else None
+        known = self._known.find(index) if self.knows((index,)) else None
         if known is not None:
             volumes = known.empty()
             if self.read_again((index,), [volume[None] for volume in volumes]) is not None:
@@ -259,12 +260,10 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """
         if self.augment is not None or not self._known.may_learn(index) or not self._may_repeat():
             return
-        sample = self._sample(index)
-        if targets is not None and sample.targets is None and not os.path.isfile(sample.locations[0].path):  # noqa: PTH113
-            return  # a file's own stamp tells of its targets, too
-        spatial = self._describe(index)[0].spatial
-        placement, _ = self._cutter.place(sample, operator.index(index) % len(self), epoch=0, repeat=0, spatial=spatial)
-        made = self._cutter.made(sample, placement, self.box(placement.extents), volumes)
+        try:
+            made = self._made(index, volumes, has_targets=targets is not None)
+        except (VoxloadError, OSError):  # it has gone since it was read, or is another one: who reads it next is told
+            return
         if made is None:
             return
         if self._known_for != (self.halo, self.boundary):
@@ -273,9 +272,18 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         forms = tuple([(volume.shape, volume.strides, volume.dtype) for volume in volumes])
         self._known.learn(index, KnownSample(forms, tuple(made[0]), made[1], cost, targets))
 
+    def _made(self, index: int, volumes: Sequence[Volume], *, has_targets: bool) -> tuple[list[MadeRead], bool] | None:
+        """See `SampleReader.made`; None also where a file's stamp does not tell of the targets that lie beside it."""
+        sample = self._sample(index)
+        if has_targets and sample.targets is None and not os.path.isfile(sample.locations[0].path):  # noqa: PTH113
+            return None
+        spatial = self._describe(index)[0].spatial
+        placement, _ = self._cutter.place(sample, operator.index(index) % len(self), epoch=0, repeat=0, spatial=spatial)
+        return self._cutter.made(sample, placement, self.box(placement.extents), volumes)
+
     def _may_repeat(self) -> bool:
         """Tell whether reads may be made again as they were: not where a subclass, or a setting, has its own way."""
-        return may_repeat() and _reads_as_here(type(self)) and "read_into" not in vars(self)
+        return may_repeat() and _reads_as_here(type(self)) and vars(self).keys().isdisjoint(_READING)
 
     def close(self) -> None:
         """Close every open file, one that is being read after that; the next read opens anew."""

@@ -74,18 +74,13 @@ class KnownSamples:
         return self._known.get(index)
 
     def has_all(self, indices: Sequence[int]) -> bool:
-        """Tell whether all of some samples are known, one at least."""
+        """Tell whether all of some samples are known, one at least; what is no index is for the data set to refuse."""
         known = self._known
-        return bool(indices) and all(map(known.__contains__, indices))
-
-    @property
-    def has_room(self) -> bool:
-        """Whether another sample may be learnt."""
-        return self._left > 0
+        return bool(indices) and all(type(index) is int and index in known for index in indices)
 
     def may_learn(self, index: int) -> bool:
         """Tell whether a sample is worth learning about."""
-        return self.has_room and index not in self._known and self._failures.get(index, 0) < _MOST_FAILURES
+        return self._left > 0 and index not in self._known and self._failures.get(index, 0) < _MOST_FAILURES
 
     def learn(self, index: int, sample: KnownSample) -> None:
         """Remember a sample."""

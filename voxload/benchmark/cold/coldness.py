@@ -37,8 +37,7 @@ from voxload.benchmark.measure.document import Cold
 from voxload.benchmark.measure.rank_group import RankGroup
 from voxload.benchmark.workload.workload import EPOCH, NEVER, Coldness
 from voxload.errors import StorageError, UsageError
-from voxload.readers import set_direct_reads
-from voxload.readers.settings import forget_decoded
+from voxload.readers import forget_chunks, set_direct_reads
 from voxload.readers.storage.file import reads_directly
 from voxload.units import format_bytes
 
@@ -342,7 +341,7 @@ class Cooling:
         """
         drop_mapped_pages(self._files.files)  # pages that a process maps are not dropped
         if epoch == 0:
-            forget_decoded()  # of an earlier run of this process; between epochs they are the loader's merit
+            forget_chunks()  # of an earlier run of this process; between epochs they are the loader's merit
         self._shared.wait()  # nobody reads any more
         cold = None
         if self._leads and (epoch == 0 or self._coldness.when == EPOCH):
