@@ -275,6 +275,8 @@ def test_transforms_are_applied_to_the_named_fields(folder: Path) -> None:
         voxload.DataLoader(data, transform={"y": log})
     with pytest.raises(UsageError, match="collate_fn of your own"):
         voxload.DataLoader(data, transform=log, collate_fn=list)
+    with pytest.raises(UsageError, match=r"cache: found \{'memory': '1MiB'\}, expected a Cache"):
+        voxload.DataLoader(data, cache={"memory": "1MiB"})  # type: ignore[arg-type]
     data.close()
 
 

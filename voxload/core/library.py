@@ -47,22 +47,24 @@ _TYPES: dict[str, Any] = {
     "i": ctypes.c_int64,
     "d": ctypes.c_double,
     "b": ctypes.c_bool,
+    "o": ctypes.py_object,
 }
 
 
-def _load() -> ctypes.CDLL:
+def _found() -> str:
     folder = Path(__file__).parent
     found = sorted(folder.glob("_core*.so"))
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "none"
         raise InternalError("voxload's compiled core", found=names, expected="one", remedy="install voxload again")
-    return ctypes.CDLL(str(found[0]))
+    return str(found[0])
 
 
-_library = _load()
+_library = ctypes.CDLL(_found())
+_locked = ctypes.PyDLL(_found())
 
 
-def function(name: str, parameters: str, returns: str = "") -> Callable[..., Any]:
+def function(name: str, parameters: str, returns: str = "", *, keeps_lock: bool = False) -> Callable[..., Any]:
     """Return a function of the core; safe to call from many threads at once where its source says nothing else.
 
     Parameters
@@ -71,16 +73,20 @@ def function(name: str, parameters: str, returns: str = "") -> Callable[..., Any
         Its name in C.
     parameters
         A letter each: "r" for a contiguous array that is read, "w" for one that is written, "p" for an address as an
-        int, "n" for a ``uint64_t``, "i" for an ``int64_t``, "d" for a ``double``, "b" for a ``bool``.
+        int, "n" for a ``uint64_t``, "i" for an ``int64_t``, "d" for a ``double``, "b" for a ``bool``, "o" for any
+        object, which is not looked at.
     returns
         The same for what it returns; nothing where empty.
+    keeps_lock
+        Whether a call keeps the interpreter's lock, which others would take in its stead.
 
     Raises
     ------
     AttributeError
         When the core has no such function: it was built from other sources.
     """
-    made: Any = _library[name]  # a new object each time; the library's attribute would be one for all that declare it
+    # A new object each time; the library's attribute would be one for all that declare it.
+    made: Any = (_locked if keeps_lock else _library)[name]
     made.argtypes = [_TYPES[letter] for letter in parameters]
     made.restype = _TYPES[returns] if returns else None
     return made  # type: ignore[no-any-return]

@@ -11,6 +11,7 @@ from torch.utils.data import ConcatDataset, DistributedSampler, RandomSampler, S
 
 from voxload.data.dataset import VolumeDataset
 from voxload.errors import UsageError
+from voxload.loader.cache import Cache
 from voxload.loader.collation import is_torchs
 from voxload.loader.sampler import GroupSampler
 from voxload.transforms import Transform
@@ -40,7 +41,9 @@ def group_sampler(
 
 def check_arguments(loader: torch.utils.data.DataLoader[Any], added: Mapping[str, Any]) -> None:
     """Refuse arguments that contradict each other; `added` are those that torch's loader does not have."""
-    data = loader.dataset
+    data, cache = loader.dataset, added.get("cache")
+    if cache is not None and not isinstance(cache, Cache):
+        raise UsageError("cache", found=repr(cache), expected='a Cache, such as voxload.Cache(memory="8GiB")')
     if isinstance(data, VolumeDataset) and data.is_grid_known:
         _check_sampler(data, loader.sampler)
     if not is_read_by_threads(data):

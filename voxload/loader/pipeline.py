@@ -198,11 +198,11 @@ class Pipeline:
     def _threads(self) -> int:
         return self._of.num_workers or DEFAULT_READERS
 
-    def _cached_ring(self, notify: Callable[[], None]) -> StagingRing:
+    def _cached_ring(self, notify: Callable[[object], object]) -> StagingRing:
         """Return slots for batches that come from anywhere, of which some are slow."""
         return self._new_ring(notify, self._threads * (self._of.prefetch_factor or _PREFETCH_FACTOR))
 
-    def _new_ring(self, notify: Callable[[], None], ahead: int, memory: Memory = host_memory) -> StagingRing:
+    def _new_ring(self, notify: Callable[[object], object], ahead: int, memory: Memory = host_memory) -> StagingRing:
         """Return slots for as many batches as are read ahead."""
         device = self._budget.device
         return StagingRing(

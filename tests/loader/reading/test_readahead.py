@@ -95,9 +95,10 @@ def fixed_ring(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wait(ring: StagingRing) -> Slot:
         try:
-            return ring._free.get(timeout=processes.LIMIT)
+            ring._free.put(ring._free.get(timeout=processes.LIMIT))
         except queue.Empty:
             pytest.fail("a slot beyond the ring")
+        return ring._next_free()
 
     monkeypatch.setattr(StagingRing, "replace", wait)
 

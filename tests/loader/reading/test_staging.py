@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
+import voxload
 from voxload.data.layout import FieldLayout
 from voxload.errors import UsageError
 from voxload.loader.reading.staging import BatchLayout, StagingRing
@@ -78,3 +81,22 @@ def test_replaced_slots_leave_the_ring() -> None:
     back = [ring.acquire(), ring.acquire()]
     assert all(slot is not None for slot in back)
     assert ring.acquire() is None
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": voxload.Cache(memory="1MiB")}], ids=["plain", "cached"])
+def test_no_python_runs_where_a_batch_ends(tmp_path: Path, options: dict[str, Any]) -> None:
+    """An interrupt that is raised in what a weak reference calls is dropped: a loop that drops batches loses none."""
+    for number in range(4):
+        np.save(tmp_path / f"{number}.npy", np.full((1, 4, 4, 4), number, "i2"))
+    data = voxload.VolumeDataset(f"{tmp_path}/*.npy", axes="CDHW")
+    called: list[str] = []
+    loader = voxload.DataLoader(data, batch_size=1, num_workers=1, **options)
+    for batch in loader:
+        held = list(batch)
+        batch.clear()
+        sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_qualname) if event == "call" else None)
+        held.clear()
+        sys.setprofile(None)
+    loader.close()
+    data.close()
+    assert called == []

@@ -61,7 +61,7 @@ class Prefetcher:
         *,
         source: OrderSource,
         cache: Cache,
-        ring: Callable[[Callable[[], None]], StagingRing],
+        ring: Callable[[Callable[[object], object]], StagingRing],
         threads: int,
         meter: Meter,
     ) -> None:

@@ -153,7 +153,7 @@ class BatchReads:
     def __init__(
         self,
         dataset: VolumeDataset,
-        ring: Callable[[Callable[[], None]], StagingRing],
+        ring: Callable[[Callable[[object], object]], StagingRing],
         *,
         threads: int,
         others: Callable[[BatchLayout], Readers] | None = None,
@@ -169,7 +169,7 @@ class BatchReads:
         """Tells it a moment later, when the loop is at work again; wakes nobody."""
         self.put_off_room = self._alarm.put_off
         """Lets it be told later, if it is to be told: the loop is at work for this loader itself."""
-        self._ring = ring(self.tell_room_soon)
+        self._ring = ring(self._alarm.arm_for)
         self._unwanted: deque[Pending] = deque()
         self._room = SpareBytes(self._ring.spare)
         self._others = None if others is None else others(self._ring.layout)

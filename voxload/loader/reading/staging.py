@@ -71,10 +71,19 @@ class BatchLayout:
         return found
 
 
+class _Watch(weakref.ref["npt.NDArray[np.uint8]"]):
+    """Comes back by itself when the array that it refers to is gone, and brings its slot."""
+
+    __slots__ = ("slot", "told")
+    slot: Slot
+    told: weakref.ref[npt.NDArray[np.uint8]] | None
+    """Tells others of it."""
+
+
 class Slot:
     """One buffer of the ring, cut into a ``(B, C, d, h, w)`` array per field."""
 
-    def __init__(self, layout: BatchLayout, lend: Lend, memory: npt.NDArray[np.uint8]) -> None:
+    def __init__(self, layout: BatchLayout, memory: npt.NDArray[np.uint8], *, lend: Lend) -> None:
         self.layout = layout
         self._lend = lend
         self._memory = memory
@@ -104,7 +113,9 @@ class StagingRing:
     most
         Most slots, however large the budget.
     notify
-        Called in any thread whenever a slot came back, be it in the middle of this very call in the same thread.
+        Called whenever a slot came back, with an object that is not its own: in any thread, be it in the middle of
+        this very call in the same thread. It has to be one without Python, in which an interrupt would be raised: what
+        a weak reference calls may raise nothing, and the interrupt would be lost.
     lock
         Pins the slots; None leaves them pageable.
     memory
@@ -124,7 +135,7 @@ class StagingRing:
         *,
         budget: int,
         most: int,
-        notify: Callable[[], None] | None = None,
+        notify: Callable[[object], object] | None = None,
         lock: PageLock | None = None,
         memory: Memory = host_memory,
     ) -> None:
@@ -141,11 +152,12 @@ class StagingRing:
             )
         self.layout = layout
         # SimpleQueue: its put may be called by a finaliser in the middle of another put.
-        self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[Slot | _Watch] = queue.SimpleQueue()
+        self._lent: dict[int, _Watch] = {}  # by identity: a reference has the hash of its array, which has none
+        self._notify = notify
         self._surplus = 0
         self._lock = lock
         self._memory = memory
-        self._lend = _lending(self._free, notify)
         self.slots = count
         self.spare = budget - count * layout.nbytes
         """Bytes of the budget that the slots leave."""
@@ -159,9 +171,9 @@ class StagingRing:
         """Return a free slot, or None when all are in use; slots that were replaced meanwhile are dropped."""
         try:
             while self._surplus:
-                self._free.get_nowait()
+                self._next_free()
                 self._surplus -= 1
-            return self._free.get_nowait()
+            return self._next_free()
         except queue.Empty:
             if not self._unmade:
                 return None
@@ -178,29 +190,25 @@ class StagingRing:
         self._surplus += 1
         return self._new()
 
+    def _next_free(self) -> Slot:
+        """Return a slot that nobody has; raises queue.Empty."""
+        found = self._free.get_nowait()
+        if isinstance(found, Slot):
+            return found
+        del self._lent[id(found)]
+        return found.slot
+
     def _new(self) -> Slot:
-        return Slot(self.layout, self._lend, self._memory(self.layout.nbytes, self._lock))
+        return Slot(self.layout, self._memory(self.layout.nbytes, self._lock), lend=self._lend)
+
+    def _lend(self, lease: npt.NDArray[np.uint8], slot: Slot) -> None:
+        """Lend a slot out until an array is gone; where the ring goes before it, nothing happens then."""
+        told = None if self._notify is None else weakref.ref(lease, self._notify)  # called behind the younger one
+        watch = _Watch(lease, self._free.put)
+        watch.slot, watch.told = slot, told
+        self._lent[id(watch)] = watch
 
     def give_back(self, slots: Sequence[Slot]) -> None:
         """Return slots that were acquired and never lent."""
         for slot in slots:
             self._free.put(slot)
-
-
-def _lending(free: queue.SimpleQueue[Slot], notify: Callable[[], None] | None) -> Lend:
-    """Return what lends a slot until an array is gone; it does not know the ring, which could not go otherwise.
-
-    A loop drops its batch between two steps, with cold caches: one function brings the slot back.
-    """
-    lent: dict[int, tuple[weakref.ref[npt.NDArray[np.uint8]], Slot]] = {}  # by the identity of what watches the array
-
-    def came_back(watch: weakref.ref[npt.NDArray[np.uint8]]) -> None:
-        free.put(lent.pop(id(watch))[1])
-        if notify is not None:
-            notify()
-
-    def lend(lease: npt.NDArray[np.uint8], slot: Slot) -> None:
-        watch = weakref.ref(lease, came_back)
-        lent[id(watch)] = (watch, slot)
-
-    return lend

@@ -12,57 +12,48 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+
+from voxload.core.library import function
 
 _LATER = 300_000
 """Nanoseconds: some times what a loop takes from dropping one batch to working on the next."""
 _MONOTONIC, _CLOEXEC = 1, os.O_CLOEXEC
 """CLOCK_MONOTONIC and TFD_CLOEXEC of timerfd_create(2)."""
+_libc = ctypes.CDLL(None, use_errno=True)
+# Called with the interpreter's lock: letting go of it is what is to be avoided.
+_arm = function("arm_timer", "ino", keeps_lock=True)
+_put_off = function("put_off_timer", "in", keeps_lock=True)
+_end_timer = function("end_timer", "i", keeps_lock=True)
 
 
-class _Time(ctypes.Structure):
-    """A struct timespec of timespec(3type)."""
+class _Timer:
+    """A timer's descriptor, which is closed with the last who may arm it: no other file has its number before."""
 
-    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+    def __init__(self) -> None:
+        self._as_parameter_ = int(_libc.timerfd_create(_MONOTONIC, _CLOEXEC))
+        if self._as_parameter_ < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create")
+        weakref.finalize(self, os.close, self._as_parameter_).atexit = False
 
-
-class _Timer(ctypes.Structure):
-    """A struct itimerspec: every so often, first after so long."""
-
-    _fields_ = (("every", _Time), ("first", _Time))
-
-
-_libc = ctypes.PyDLL(None, use_errno=True)
-"""Called with the interpreter's lock: letting go of it is what is to be avoided."""
+    def wait(self) -> None:
+        """Wait until it ends."""
+        os.read(self._as_parameter_, 8)
 
 
 @dataclass(slots=True)
 class _Line:
     """What the thread shares with the alarm; it keeps nothing of that."""
 
-    timer: int
+    timer: _Timer
     act: Callable[[], None]
-    is_armed: bool = False
     is_over: bool = False
-    soon: Any = field(default_factory=lambda: ctypes.byref(_Timer(_Time(0, 0), _Time(0, _LATER))))
-
-    def arm(self) -> None:
-        """See Alarm."""
-        if not self.is_armed and not self.is_over:
-            self.is_armed = True
-            _libc.timerfd_settime(self.timer, 0, self.soon, None)
-
-    def put_off(self) -> None:
-        """See Alarm."""
-        if self.is_armed and not self.is_over:
-            _libc.timerfd_settime(self.timer, 0, self.soon, None)
 
     def end(self) -> None:
-        """Let the thread end, which closes the timer."""
-        if not self.is_over:
-            self.is_over = True
-            _libc.timerfd_settime(self.timer, 0, ctypes.byref(_Timer(_Time(0, 0), _Time(0, 1))), None)
+        """Let the thread end."""
+        self.is_over = True
+        _end_timer(self.timer)
 
 
 class Alarm:
@@ -75,13 +66,13 @@ class Alarm:
     """
 
     def __init__(self, act: Callable[[], None]) -> None:
-        timer = int(_libc.timerfd_create(_MONOTONIC, _CLOEXEC))
-        if timer < 0:
-            raise OSError(ctypes.get_errno(), "timerfd_create")
+        timer = _Timer()
         self._line = _Line(timer, act)
-        self.arm: Callable[[], None] = self._line.arm
-        """Let it be called in a moment; takes no lock, lets go of none, and may be called by a finaliser."""
-        self.put_off: Callable[[], None] = self._line.put_off
+        self.arm: Callable[[], None] = partial(_arm, timer, _LATER, None)
+        """Let it be called in a moment; takes no lock, and lets go of none."""
+        self.arm_for: Callable[[object], None] = partial(_arm, timer, _LATER)
+        """The same, for a weak reference to call: no Python runs in it, so that no interrupt is raised there."""
+        self.put_off: Callable[[], None] = partial(_put_off, timer, _LATER)
         """Where it is armed, let it be called a moment from now, and not before."""
         self._thread = threading.Thread(target=_attend, args=(self._line,), name="voxload-alarm", daemon=True)
         self._thread.start()
@@ -96,11 +87,9 @@ class Alarm:
 
 def _attend(line: _Line) -> None:
     while True:
-        os.read(line.timer, 8)
+        line.timer.wait()
         if line.is_over:
-            os.close(line.timer)
             return
-        line.is_armed = False
         line.act()
 
 

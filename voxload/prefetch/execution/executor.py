@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 
 from voxload.errors import InternalError
@@ -37,6 +38,9 @@ from voxload.prefetch.execution.transfers import Transfers
 from voxload.prefetch.placement import RankPlan
 from voxload.prefetch.planning.planner import Planner
 
+Notify = Callable[[object], object]
+"""What a slot that came back calls, with an object of its own."""
+
 
 class Executor:
     """Runs one rank's planner; `take` is for one consumer, everything else for its owner.
@@ -51,7 +55,7 @@ class Executor:
         Makes the staging slots, given what to call whenever one came back.
     """
 
-    def __init__(self, planner: Planner, resources: Resources, slots: Callable[[Callable[[], None]], Slots]) -> None:
+    def __init__(self, planner: Planner, resources: Resources, slots: Callable[[Notify], Slots]) -> None:
         self._driver = Driver(planner, resources)
         self._driver.begin(slots(self._driver.notify))
         self._stop = weakref.finalize(self, self._driver.stop)
@@ -111,6 +115,8 @@ class Driver:
         self._planner = planner
         # A SimpleQueue: a slot may come back in a finaliser, in the middle of another put of the same thread.
         self._queue: queue.SimpleQueue[Event | _Freed | _Call | None] = queue.SimpleQueue()
+        self.notify: Notify = partial(self._queue.put, _Freed())
+        """Tells the driver that a slot came back; no Python, for a weak reference to call."""
         self._transfers = Transfers(resources, self._queue.put)
         self._thread = threading.Thread(target=self._run, name="voxload-prefetch", daemon=True)
         self._filling: dict[int, Filling] = {}
@@ -125,10 +131,6 @@ class Driver:
         """Start with these slots."""
         self._slots = slots
         self._thread.start()
-        self.notify()
-
-    def notify(self) -> None:
-        """Tell the driver that a slot came back."""
         self._queue.put(_Freed())
 
     def call(self, act: Callable[[Planner], None]) -> None:
