@@ -22,10 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
+from voxload.core.library import function
 from voxload.errors import StorageError, UsageError
 from voxload.files.memory_left import memory_left
 from voxload.files.private import open_private
-from voxload.readers.scratch import Bytes
+from voxload.readers.scratch import Bytes, address
+
+_map_pages = function("map_shared_pages", "nn")
 
 
 def allowed_bytes(folder: Path) -> int:
@@ -42,10 +45,6 @@ SHARED = Path("/dev/shm")  # noqa: S108 - where POSIX shared memory is on Linux
 """The memory file system of a node."""
 PREFIX = "voxload-tier-"
 """How names of segments begin."""
-_MADV_POPULATE_WRITE = 23
-"""Not yet named by Python's mmap; madvise(2)."""
-_PIECE = 2**26
-"""What is mapped in one call: signals and other threads wait no longer than for that."""
 _UNFORESEEN = 16
 """Random bytes of a name."""
 _NAMES = 4
@@ -80,8 +79,8 @@ class Segment:
         descriptor = _allocate(folder, size)
         try:
             self._mapping = mmap.mmap(descriptor, size)
-            _populate(self._mapping)
             self._mapping[: len(head)] = head
+            self._address, self._mapped = address(self.memory), 0
             self.path = _link(descriptor, folder, f"{PREFIX}{name}")
         except BaseException:
             os.close(descriptor)
@@ -92,6 +91,17 @@ class Segment:
     def memory(self) -> Bytes:
         """All bytes; who still has them after `close` keeps the memory, though nobody finds it any more."""
         return np.frombuffer(self._mapping, np.uint8)
+
+    def map_to(self, stop: int) -> None:
+        """Map all pages before a byte, by one call without the interpreter's lock; those that are mapped already stay.
+
+        A program that writes to pages one after the other waits at each of them. Nobody waits for pages that are
+        never written to, nor for all of them before the first.
+        """
+        start = self._mapped
+        if stop > start:
+            self._mapped = stop  # who writes there meanwhile maps what it writes
+            _map_pages(self._address + start, stop - start)
 
     def close(self) -> None:
         """Remove the file and its mapping."""
@@ -129,13 +139,6 @@ def _allocate(folder: Path, size: int) -> int:
             raise refusal from error
         raise
     return descriptor
-
-
-def _populate(mapping: mmap.mmap) -> None:
-    """Map all pages now, where the kernel can: one by one, at the first write, that takes longer than the writing."""
-    with suppress(OSError):  # older than Linux 5.14
-        for start in range(0, len(mapping), _PIECE):
-            mapping.madvise(_MADV_POPULATE_WRITE, start, min(_PIECE, len(mapping) - start))
 
 
 def _link(descriptor: int, folder: Path, stem: str) -> str:

@@ -40,8 +40,8 @@ class MemoryTier:
     Parameters
     ----------
     capacity
-        Bytes of the file, all allocated and mapped at once, which takes some tenths of a second for each GiB: its table
-        (about 1/1000) and the blocks.
+        Bytes of the file, all allocated at once, which takes some tenths of a second for each GiB: its table (about
+        1/1000) and the blocks.
     job, rank
         Parts of the file's name, for people.
     codec
@@ -138,6 +138,7 @@ class MemoryTier:
                     self._arena.free(piece)
                 return None
         start = self._layout.data_at + piece
+        self._segment.map_to(start + form.stored)
         target = self._memory[start : start + form.stored]
         crc = copy_and_sum(data, target, form.seed(digest))
         return _Entry(row, piece, dataclasses.replace(form, crc=crc), target)

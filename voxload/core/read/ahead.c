@@ -10,6 +10,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#if defined(__linux__) && !defined(MADV_POPULATE_WRITE)
+#define MADV_POPULATE_WRITE 23 /* of kernels younger than some C libraries; madvise(2) */
+#endif
+
 /* Linux cuts an announcement off at the longest request of the device, which is rarely less, and does not say so. */
 enum { PIECE_BYTES = 1 << 18 };
 
@@ -40,4 +44,15 @@ uint64_t announce(int descriptor, uint64_t offset, uint64_t length)
                       POSIX_FADV_WILLNEED);
     }
     return length;
+}
+
+void map_pages(uint64_t address, uint64_t length)
+{
+#if defined(MADV_POPULATE_WRITE)
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), before = address % page;
+    /* Linux before 5.14 refuses, and maps them at the first write. */
+    (void)madvise((void *)(uintptr_t)(address - before), length + before, MADV_POPULATE_WRITE);
+#else
+    (void)address, (void)length;
+#endif
 }

@@ -15,6 +15,9 @@ bool is_cold_page(uint64_t address);
 /* Announce a range; returns its length. */
 uint64_t announce(int descriptor, uint64_t offset, uint64_t length);
 
+/* Map pages of a shared file, whose bytes are there, to be written to: by one call, not one by one at the first write. */
+void map_pages(uint64_t address, uint64_t length);
+
 enum { AHEAD_BYTES = 1 << 25 /* announced ahead of the chunk at hand: more than any device has under way */ };
 
 #endif

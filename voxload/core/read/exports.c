@@ -113,6 +113,11 @@ EXPORT bool copy_again(const struct stamp *stamp, const char *path, const struct
     return true;
 }
 
+EXPORT void map_shared_pages(uint64_t address, uint64_t length)
+{
+    map_pages(address, length);
+}
+
 EXPORT uint64_t repeat_reads(const struct repeat *repeats, uint64_t count, int64_t threads)
 {
     return repeat_all(repeats, count, (int)threads);
