@@ -13,10 +13,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from math import prod
 from operator import mul
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -163,9 +164,15 @@ class Repeatable(Protocol):
         ...
 
 
+@cache
+def _is_repeatable(kind: type) -> bool:
+    """Tell whether readers of a class are `Repeatable`; asked once, for to look that up takes long."""
+    return issubclass(kind, Repeatable)
+
+
 def made_read(reader: Reader, requests: Sequence[Request], base: int) -> MadeRead | None:
     """Return a read that `reader` just made, see `Repeatable`; None where it cannot tell."""
-    return reader.made_read(requests, base) if isinstance(reader, Repeatable) else None
+    return cast("Repeatable", reader).made_read(requests, base) if _is_repeatable(type(reader)) else None
 
 
 def repeat(reads: Sequence[tuple[int, int]]) -> int:

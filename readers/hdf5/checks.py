@@ -20,6 +20,7 @@ from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers.cfpacking import MOST_VALUES, NAMES, UNSIGNED, Unread, check_packing
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.dataset import filters_of
 from voxload.readers.protocol import Location
 
 _ATOMIC = 1
@@ -205,13 +206,6 @@ def check_own_file(dataset: h5py.Dataset, file: h5py.File, subject: str) -> None
             expected="a dataset of the file itself",
             remedy="name that file and dataset instead",
         )
-
-
-def filters_of(dataset: h5py.Dataset) -> list[tuple[int, str, tuple[int, ...]]]:
-    """Return (id, name, parameters) of the dataset's filters in the order of writing."""
-    plist: Any = dataset.id.get_create_plist()
-    rows = [plist.get_filter(index) for index in range(plist.get_nfilters())]
-    return [(int(row[0]), row[3].decode(errors="replace").split(";")[0].strip(), row[2]) for row in rows]
 
 
 def check_filters(dataset: h5py.Dataset, subject: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ class ChunkTable:
 
         Asking for the chunks one by one walks the index anew for each and is quadratic.
         """
-        subject = f"{dataset.file.filename}:{dataset.name}"
+        subject = f"{os.fsdecode(h5py.h5f.get_name(dataset.id))}:{dataset.name}"
         grid = grid_of(dataset.shape, dataset.chunks)
         # Before the chunks are counted: an index without entries, which HDF5 computes, has as many as are claimed.
         CHUNK_TABLE.check(subject, _CELL_BYTES * prod(grid), "a chunk table")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import h5py
@@ -15,8 +16,9 @@ from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.generation import Generation, is_outdated
-from voxload.readers.hdf5.checks import check_filters, check_own_file, check_unpacked, check_written, filters_of
+from voxload.readers.hdf5.checks import check_filters, check_own_file, check_unpacked, check_written
 from voxload.readers.hdf5.chunktable import ChunkTable
+from voxload.readers.hdf5.dataset import SettledDataset, filters_of
 from voxload.readers.hdf5.decoded import DecodedChunks, library_chunks
 from voxload.readers.hdf5.file import volume_names
 from voxload.readers.hdf5.quirks import read_elements
@@ -166,7 +168,7 @@ class Hdf5Reader:
                     self.source.settle()
             return self._table
 
-    @property
+    @cached_property
     def grid(self) -> tuple[int, ...] | None:
         """Chunks along each axis, in stored axis order; None when storage is contiguous."""
         return grid_of(self.dataset.shape, self.dataset.chunks) if self.dataset.chunks else None
@@ -192,7 +194,7 @@ class Hdf5Reader:
         return self.dataset.fillvalue
 
 
-def _dataset(file: h5py.File, location: Location) -> h5py.Dataset:
+def _dataset(file: h5py.File, location: Location) -> SettledDataset:
     """Return the dataset that `location` names; raises NotFoundError that lists those there are.
 
     Raises UsageError for one that a link leads to in another file.
@@ -200,11 +202,11 @@ def _dataset(file: h5py.File, location: Location) -> h5py.Dataset:
     named = file.get(location.dataset) if location.dataset else None
     if isinstance(named, h5py.Dataset):
         check_own_file(named, file, str(location))
-        return named
+        return SettledDataset(named.id)
     found = list(volume_names(file))
     name = location.dataset
     if not name and len(found) == 1:
-        return file[found[0]]
+        return SettledDataset(file[found[0]].id)
     raise NotFoundError(
         f"{location.path}",
         found=f"no dataset {name!r}" if name else f"{len(found)} volumes",
@@ -213,9 +215,9 @@ def _dataset(file: h5py.File, location: Location) -> h5py.Dataset:
     )
 
 
-def _describe(dataset: h5py.Dataset, location: Location) -> tuple[AxisOrder, VolumeInfo]:
-    labels = [dimension.label for dimension in dataset.dims] if dataset.ndim else None
-    order = resolve_axes(str(location), ndim=dataset.ndim, given=location.axes, declared=declared_axes(labels))
+def _describe(dataset: SettledDataset, location: Location) -> tuple[AxisOrder, VolumeInfo]:
+    declared = declared_axes(dataset.labels)
+    order = resolve_axes(str(location), ndim=dataset.ndim, given=location.axes, declared=declared)
     info = VolumeInfo(
         location=location,
         format="HDF5",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import h5py
 import numpy as np
@@ -27,6 +26,7 @@ from voxload.readers.decode.codecs import (
 )
 from voxload.readers.decode.plugins import NAMES, Plugin, allowed
 from voxload.readers.decode.szip import Szip
+from voxload.readers.hdf5.dataset import filters_of
 from voxload.readers.hdf5.quirks import has_unknown_edges
 from voxload.readers.pasting.pasteplan import ChunkShape
 
@@ -83,7 +83,7 @@ def find_pipeline(dataset: h5py.Dataset) -> Pipeline | str:
     The stored type need not be one of numpy's.
     """
     itemsize = dataset.id.get_type().get_size()
-    filters = _filters(dataset)
+    filters = [(number, values) for number, _, values in filters_of(dataset)]
     is_shuffled = bool(filters) and filters[0][0] == _SHUFFLE
     if is_shuffled and filters[0][1][:1] != (itemsize,):
         return f"a shuffle of {filters[0][1][:1]} bytes for elements of {itemsize}"
@@ -129,10 +129,3 @@ def _contiguous(dataset: h5py.Dataset) -> NativeRoute | str:
         return "compact storage, or none written"
     pipeline = Pipeline((), prod(dataset.shape) * dataset.dtype.itemsize)
     return NativeRoute(ChunkShape.of(dataset.shape, dataset.dtype), pipeline, int(offset))
-
-
-def _filters(dataset: h5py.Dataset) -> list[tuple[int, tuple[int, ...]]]:
-    """Return (number, parameters) of the dataset's filters in the order of writing."""
-    plist: Any = dataset.id.get_create_plist()
-    rows = [plist.get_filter(index) for index in range(plist.get_nfilters())]
-    return [(int(row[0]), tuple(int(value) for value in row[2])) for row in rows]

@@ -21,9 +21,8 @@ import numpy.typing as npt
 
 from voxload.errors import DataError, UsageError
 from voxload.readers.scratch import Bytes, address, scratch
-from voxload.readers.storage.locality import is_node_local
 from voxload.readers.storage.readahead import is_cold_byte, is_cold_page
-from voxload.readers.storage.stamp import Stamp
+from voxload.readers.storage.stamp import Stamp, is_on_near_device
 
 _ALIGNMENT = 4096
 """Bytes: the largest logical block of any device in use; what Linux's file systems ask for is this or less."""
@@ -128,7 +127,7 @@ class FileBytes:
                 raise DataError(path, found="a folder or device", expected="a file")  # noqa: TRY301 - closes the file
             self._stamp = Stamp.of(path, self._descriptor)
             self.size = self._stamp.size
-            self.is_local = is_node_local(path) and not reads_directly()
+            self.is_local = is_on_near_device(status.st_dev, path) and not reads_directly()
             if may_map and self.size and self.is_local:
                 self._pages = mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ)
                 self._map = np.frombuffer(self._pages, np.uint8)

@@ -64,7 +64,7 @@ class Stamp:
         """
         moment = time.time_ns() if since is None else since
         found = os.stat(path) if descriptor is None else os.fstat(descriptor)  # noqa: PTH116 - a Path takes longer
-        is_near = _is_near(found.st_dev, path)
+        is_near = is_on_near_device(found.st_dev, path)
         if descriptor is None and not is_near and stat.S_ISREG(found.st_mode):
             # A network file system answers by name from memory, for seconds; to open a file, it asks its server.
             opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -140,7 +140,8 @@ class Stamp:
         return found == wanted
 
 
-def _is_near(device: int, path: str) -> bool:
+def is_on_near_device(device: int, path: str) -> bool:
+    """Tell whether a device, on which `path` lies, is a file system of this node; looked up once for each."""
     known = _near.get(device)
     if known is None:
         known = _near[device] = is_node_local(path)

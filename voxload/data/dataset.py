@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import Any, SupportsIndex
 
@@ -26,7 +27,7 @@ from voxload.launch.jobgrid import JobGrid
 from voxload.readers.generation import Generation, block_generation
 from voxload.readers.handles import Handles
 from voxload.readers.maderead import MadeRead
-from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo
+from voxload.readers.protocol import Location, Missing, ReadCost, Reader, Volume, VolumeInfo
 from voxload.readers.registry import find_format
 from voxload.readers.settings import may_repeat
 
@@ -181,9 +182,11 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
 
         Raises DataError when the fields of the sample differ in their spatial shape.
         """
-        found = self._describe(index)
-        box = self.box(self._cutter.extents(found[0].spatial))
-        return tuple(FieldLayout((info.shape[0], *box.shape), info.native_dtype) for info in found)
+        return self._layout(self._describe(index))
+
+    def _layout(self, infos: Sequence[VolumeInfo]) -> tuple[FieldLayout, ...]:
+        box = self.box(self._cutter.extents(infos[0].spatial))
+        return tuple(FieldLayout((info.shape[0], *box.shape), info.native_dtype) for info in infos)
 
     def volume_shape(self, index: int) -> tuple[int, int, int]:
         """Return the extents (D, H, W) of a whole sample, of which this rank has a block; opens its files."""
@@ -222,15 +225,18 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         sample = self._sample(index)
         if len(volumes) != len(sample.locations):
             raise UsageError("volumes", found=f"{len(volumes)} arrays", expected=f"{len(sample.locations)} fields")
-        spatial, number = self._describe(index)[0].spatial, self.epoch if epoch is None else epoch
+        number = self.epoch if epoch is None else epoch
         counted = index.repeat if isinstance(index, Draw) else 0
         earlier = counted if repeat is None else repeat
         if earlier < 0:
             raise UsageError("repeat", found=str(earlier), expected="0 or more")
-        placement, cost = self._cutter.place(
-            sample, operator.index(index) % len(self), epoch=number, repeat=earlier, spatial=spatial
-        )
-        return cost + self._cutter.read(sample, placement, self.box(placement.extents), volumes)
+        with self._opened(sample) as readers:
+            spatial = _described(sample, readers, self.field_names)[0].spatial
+            placement, cost = self._cutter.place(
+                sample, operator.index(index) % len(self), epoch=number, repeat=earlier, spatial=spatial
+            )
+            box = self.box(placement.extents)
+            return cost + self._cutter.read(sample, placement, box, volumes, readers=readers)
 
     def read_targets(self, index: int) -> torch.Tensor | None:
         """Return a sample's targets as a float32 vector, or None when none were asked for."""
@@ -277,9 +283,11 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         sample = self._sample(index)
         if has_targets and sample.targets is None and not os.path.isfile(sample.locations[0].path):  # noqa: PTH113
             return None
-        spatial = self._describe(index)[0].spatial
-        placement, _ = self._cutter.place(sample, operator.index(index) % len(self), epoch=0, repeat=0, spatial=spatial)
-        return self._cutter.made(sample, placement, self.box(placement.extents), volumes)
+        with self._opened(sample) as readers:
+            spatial = _described(sample, readers, self.field_names)[0].spatial
+            number = operator.index(index) % len(self)
+            placement, _ = self._cutter.place(sample, number, epoch=0, repeat=0, spatial=spatial)
+            return self._cutter.made(placement, self.box(placement.extents), volumes, readers=readers)
 
     def _may_repeat(self) -> bool:
         """Tell whether reads may be made again as they were: not where a subclass, or a setting, has its own way."""
@@ -307,17 +315,14 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     def _describe(self, index: int) -> list[VolumeInfo]:
         """Return what is known of each field's volume; refuses fields of unequal spatial shape."""
         sample = self._sample(index)
-        found = []
-        for location in sample.locations:
-            with self._handles.lease(location) as reader:
-                found.append(reader.describe())
-        if len({info.spatial for info in found}) > 1:
-            raise DataError(
-                f"sample {sample.id!r}",
-                found=", ".join(f"{n} {i.spatial}" for n, i in zip(self.field_names, found, strict=True)),
-                expected="fields of one spatial shape",
-            )
-        return found
+        with self._opened(sample) as readers:
+            return _described(sample, readers, self.field_names)
+
+    @contextmanager
+    def _opened(self, sample: Sample) -> Iterator[list[Reader]]:
+        """Give the open readers of a sample's fields to a block."""
+        with ExitStack() as stack:
+            yield [stack.enter_context(self._handles.lease(location)) for location in sample.locations]
 
     def _stored_targets(self, sample: Sample) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Read targets that stand in the sample's own file."""
@@ -340,6 +345,18 @@ _READING = {name: getattr(VolumeDataset, name) for name in ("read_into", "read_t
 def _reads_as_here(kind: type[VolumeDataset]) -> bool:
     """Tell whether a class reads samples as this one does: what is learnt goes past methods of its own."""
     return all(getattr(kind, name) is method for name, method in _READING.items())
+
+
+def _described(sample: Sample, readers: Sequence[Reader], names: Sequence[str]) -> list[VolumeInfo]:
+    """Return what is known of each field's volume; refuses fields of unequal spatial shape."""
+    found = [reader.describe() for reader in readers]
+    if len({info.spatial for info in found}) > 1:
+        raise DataError(
+            f"sample {sample.id!r}",
+            found=", ".join(f"{n} {i.spatial}" for n, i in zip(names, found, strict=True)),
+            expected="fields of one spatial shape",
+        )
+    return found
 
 
 @lru_cache(maxsize=1024)

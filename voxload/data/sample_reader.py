@@ -81,18 +81,19 @@ class SampleReader:
         except VoxloadError as error:
             raise error.within(f"sample {sample.id!r}", remedy="leave the sample out") from error
 
-    def read(self, sample: Sample, placement: Placement, box: Box, volumes: Sequence[Volume]) -> ReadCost:
+    def read(
+        self, sample: Sample, placement: Placement, box: Box, volumes: Sequence[Volume], *, readers: Sequence[Reader]
+    ) -> ReadCost:
         """Fill an array for each field with a box given in indices of the augmented sample; return what it cost."""
         total = NOTHING
         vectors = {} if self._augment is None else self._augment.vectors
         is_in_place = not any(placement.window.start) and placement.orientation == _UPRIGHT
-        for field, location, volume in zip(self._fields, sample.locations, volumes, strict=True):
-            with self._handles.lease(location) as reader:
-                if is_in_place:
-                    read_block(reader, box, volume, boundary=self._boundary)
-                    total += block_cost(reader, box, boundary=self._boundary)
-                else:
-                    total += read_placed(reader, box, volume, placement=placement, boundary=self._boundary)
+        for field, location, reader, volume in zip(self._fields, sample.locations, readers, volumes, strict=True):
+            if is_in_place:
+                read_block(reader, box, volume, boundary=self._boundary)
+                total += block_cost(reader, box, boundary=self._boundary)
+            else:
+                total += read_placed(reader, box, volume, placement=placement, boundary=self._boundary)
             if field in vectors:
                 try:
                     check_vector(field, vectors[field], count=len(volume), dtype=volume.dtype)
@@ -102,7 +103,7 @@ class SampleReader:
         return total
 
     def made(
-        self, sample: Sample, placement: Placement, box: Box, volumes: Sequence[Volume]
+        self, placement: Placement, box: Box, volumes: Sequence[Volume], *, readers: Sequence[Reader]
     ) -> tuple[list[MadeRead], bool] | None:
         """Return how each field's block, just read, is read again, and whether a part of it is not read but zero.
 
@@ -111,10 +112,9 @@ class SampleReader:
         if self._augment is not None or placement.orientation != _UPRIGHT:
             return None
         source, found, has_zeros = placement.source(box), list[MadeRead](), False
-        for location, volume in zip(sample.locations, volumes, strict=True):
-            with self._handles.lease(location) as reader:
-                requests = block_requests(reader.describe(), source, volume, boundary=self._boundary)
-                made = made_read(reader, requests, address(volume)) if requests else None
+        for reader, volume in zip(readers, volumes, strict=True):
+            requests = block_requests(reader.describe(), source, volume, boundary=self._boundary)
+            made = made_read(reader, requests, address(volume)) if requests else None
             if made is None:
                 return None
             found.append(made)

@@ -9,7 +9,6 @@ import json
 import os
 import stat
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from voxload.errors import UsageError
@@ -52,7 +51,7 @@ def open_regular(path: str | os.PathLike[str], *, buffering: int = -1) -> Binary
             raise
         return descriptor
 
-    return open(Path(path), "rb", buffering=buffering, opener=opened)
+    return open(os.fspath(path), "rb", buffering=buffering, opener=opened)
 
 
 def _check(path: str | os.PathLike[str], status: os.stat_result) -> None:

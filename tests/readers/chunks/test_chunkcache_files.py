@@ -185,7 +185,8 @@ def test_of_files_written_just_now_nothing_is_kept(tmp_path: Path, storage: Stor
 @each_storage
 def test_storage_that_is_not_of_this_node(tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks that many requests bring at once are kept too; those that are there are not asked for."""
-    for module in (file_module, chunkfiles, native, openshards):
+    monkeypatch.setattr(file_module, "is_on_near_device", lambda *_: False)
+    for module in (chunkfiles, native, openshards):
         monkeypatch.setattr(module, "is_node_local", lambda _path: False)
     location = write(storage, tmp_path / "x", OLD)
     with closing(open_reader(location)) as reader:

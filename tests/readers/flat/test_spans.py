@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every file system count as one that is not node-local."""
-    monkeypatch.setattr(file_module, "is_node_local", lambda _path: False)
+    monkeypatch.setattr(file_module, "is_on_near_device", lambda *_: False)
 
 
 @st.composite
