@@ -14,23 +14,26 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import zarr
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.api.asynchronous import open as open_async
+from zarr.core.array import parse_array_metadata
 from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.storage import LocalStore
+from zarr.storage import LocalStore, StorePath
 
 from voxload.files.limits import DOCUMENT, MEMBERS
-from voxload.files.regular import check_regular, parse_json, read_document
+from voxload.files.regular import check_regular, open_regular, parse_json, read_document
 from voxload.readers.remote import RemoteStore
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.objects import Facts, Part
 from voxload.readers.store import is_url
 
 T = TypeVar("T")
+_MOST_DOCUMENT = 2**14
+"""Bytes of a document whose meaning is remembered."""
 
 
 def waited(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -135,13 +138,20 @@ def open_node(path: str, store: Any) -> zarr.Group | zarr.Array[Any]:
     """Return the group or array at `path`, whose objects are in `store`."""
     if not isinstance(store, RemoteStore):
         _check_metadata(path)
+        known = _like_another(path, "")
+        if known is not None:
+            return known
     return _node(waited(open_async(store=Hierarchy(store) if isinstance(store, RemoteStore) else path, mode="r")))
 
 
 def member(group: zarr.Group, name: str) -> zarr.Group | zarr.Array[Any] | None:
     """Return what a group holds under a name, or None."""
     if isinstance(group.store, LocalStore):
-        _check_metadata(f"{group.store.root}/{group.path}/{name}")
+        inner = f"{group.path}/{name}" if group.path else name
+        _check_metadata(f"{group.store.root}/{inner}")
+        known = _like_another(str(group.store.root), inner)
+        if known is not None:
+            return known
     found = waited(_async(group).get(name))
     return None if found is None else _node(found)
 
@@ -179,6 +189,36 @@ def _check_metadata(folder: str) -> None:
             continue
         check_regular(path)
         DOCUMENT.check(path, size, "metadata")
+
+
+def _like_another(root: str, name: str) -> zarr.Array[Any] | None:
+    """Return the array of format 3 at `name` below a folder, where its document says what another one's said; or None.
+
+    Arrays of one data set mostly have the same document, byte for byte. To parse it takes zarr-python longer than to
+    read a small array.
+    """
+    if name and not all(part.strip(".") for part in name.split("/")):
+        return None  # a way out of the folder, or a name that zarr-python spells otherwise
+    try:
+        with open_regular(f"{root}/{name}/zarr.json" if name else f"{root}/zarr.json", buffering=0) as file:
+            document = file.read(_MOST_DOCUMENT + 1)
+    except OSError:
+        return None  # of format 2, or no array: zarr-python says so
+    metadata = _parsed(document) if len(document) <= _MOST_DOCUMENT else None
+    if metadata is None:
+        return None
+    return zarr.Array(zarr.AsyncArray(metadata, StorePath(LocalStore(root, read_only=True), name)))
+
+
+@lru_cache(maxsize=64)
+def _parsed(document: bytes) -> Any:
+    """Return an array's metadata as zarr-python parses them; None of what it refuses, or of a group."""
+    try:
+        found = parse_json(document)
+        is_array = found.get("zarr_format") == 3 and found.get("node_type") == "array"
+        return parse_array_metadata(found) if is_array else None
+    except Exception:  # noqa: BLE001 - whoever opens it by zarr-python is told what is wrong, in its words
+        return None
 
 
 def _async(group: zarr.Group) -> zarr.AsyncGroup:

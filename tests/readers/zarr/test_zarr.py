@@ -22,10 +22,12 @@ from zarr.codecs import (
     TransposeCodec,
     ZstdCodec,
 )
+from zarr.core import array
 
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, Missing, Reader, find_format, open_reader
+from voxload.readers.zarr import hierarchy
 from voxload.readers.zarr.reader import ZarrReader
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -280,3 +282,52 @@ def test_storage_transformers_are_refused(laws: ModuleType, tmp_path: Path, rout
         opened(tmp_path / "x.zarr", "DHWC", route=route) as reader,
     ):
         reader.read_into(reader.describe().whole, np.empty(reader.describe().shape, "<i2"))
+
+
+@pytest.mark.parametrize("name", ["", "inner/x"])
+def test_arrays_with_the_same_document_are_parsed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Each has its own voxels; one whose document is written anew is what that says, and a damaged one is an error."""
+    parsed: list[Any] = []
+    parse = array.parse_array_metadata
+
+    def counted(document: Any) -> Any:
+        parsed.append(document)
+        return parse(document)
+
+    monkeypatch.setattr(hierarchy, "parse_array_metadata", counted)
+    hierarchy._parsed.cache_clear()
+    data = [np.arange(24, dtype="<i2").reshape(1, 2, 3, 4) + 100 * number for number in range(3)]
+    for number, values in enumerate(data):
+        zarr.create_array(str(tmp_path / f"{number}.zarr"), name=name or None, data=values, zarr_format=3)
+
+    def read(number: int) -> Any:
+        with closing(open_reader(Location(str(tmp_path / f"{number}.zarr"), name, axes="CDHW"))) as reader:
+            box = Box.whole(reader.describe().spatial)
+            out = np.zeros((1, *box.shape), reader.describe().native_dtype)
+            reader.read_into(box, out)
+            return out
+
+    for number, values in enumerate(data):
+        assert np.array_equal(read(number), values)
+    assert len(parsed) == 1
+    document = tmp_path / "1.zarr" / name / "zarr.json"
+    told = json.loads(document.read_text())
+    told["data_type"] = "uint16"
+    document.write_text(json.dumps(told))
+    assert read(1).dtype == np.uint16
+    document.write_text(document.read_text()[:-20])
+    with pytest.raises(DataError):
+        read(1)
+    assert np.array_equal(read(2), data[2])
+
+
+def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
+    """Though there is an array, and one with the same document was read before."""
+    values = np.zeros((1, 2, 3, 4), "i2")
+    zarr.create_array(str(tmp_path / "outside.zarr"), data=values, zarr_format=3)
+    zarr.create_array(str(tmp_path / "group.zarr"), name="x", data=values, zarr_format=3)
+    for name in ("../outside.zarr", "x/../../outside.zarr", "./x/../../outside.zarr"):
+        with pytest.raises((DataError, NotFoundError, UsageError)):
+            open_reader(Location(str(tmp_path / "group.zarr"), name, axes="CDHW"))
