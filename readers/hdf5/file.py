@@ -43,9 +43,6 @@ def find_superblock(path: str) -> int | None:
 
 
 def _find_superblock(file: BinaryIO) -> int | None:
-    file.seek(0)
-    if file.read(len(SIGNATURE)) == SIGNATURE:  # nearly always
-        return 0
     for place in superblock_places(file.seek(0, os.SEEK_END)):
         file.seek(place)
         if file.read(len(SIGNATURE)) == SIGNATURE:

@@ -60,8 +60,9 @@ def _found() -> str:
     return str(found[0])
 
 
-_library = ctypes.CDLL(_found())
-_locked = ctypes.PyDLL(_found())
+_path = _found()
+_library = ctypes.CDLL(_path)
+_locked = ctypes.PyDLL(_path)
 
 
 def function(name: str, parameters: str, returns: str = "", *, keeps_lock: bool = False) -> Callable[..., Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,25 @@ def test_replaced_slots_leave_the_ring() -> None:
     back = [ring.acquire(), ring.acquire()]
     assert all(slot is not None for slot in back)
     assert ring.acquire() is None
+
+
+def test_the_memory_goes_with_the_ring() -> None:
+    """At once, with slots that are free and slots that came back; of one that is lent, with its last holder."""
+    ring = StagingRing(LAYOUT, budget=2**20, most=3)
+    slots = [slot for slot in (ring.acquire(), ring.acquire(), ring.acquire()) if slot is not None]
+    memories = [weakref.ref(slot._memory) for slot in slots]
+    ring.give_back(slots[:1])
+    held = [slot.arrays() for slot in slots[1:]]
+    gc.disable()
+    try:
+        del held[0]
+        slots.clear()
+        del ring
+        assert [memory() is None for memory in memories] == [True, True, False]
+        held.clear()
+        assert memories[2]() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("options", [{}, {"cache": voxload.Cache(memory="1MiB")}], ids=["plain", "cached"])

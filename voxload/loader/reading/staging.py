@@ -30,8 +30,6 @@ from voxload.units import format_bytes
 
 _ALIGNMENT = 64
 """Fields start at cache lines: threads that fill neighbouring ones do not share one, and whole lines are streamed."""
-Lend = Callable[[npt.NDArray[np.uint8], "Slot"], None]
-"""Lends a slot out for as long as an array is there."""
 Memory = Callable[[int, PageLock | None], npt.NDArray[np.uint8]]
 """Makes so many bytes, page-aligned and pinned by a lock."""
 LEAST_SLOTS = 2
@@ -83,9 +81,9 @@ class _Watch(weakref.ref["npt.NDArray[np.uint8]"]):
 class Slot:
     """One buffer of the ring, cut into a ``(B, C, d, h, w)`` array per field."""
 
-    def __init__(self, layout: BatchLayout, memory: npt.NDArray[np.uint8], *, lend: Lend) -> None:
+    def __init__(self, layout: BatchLayout, memory: npt.NDArray[np.uint8], ring: StagingRing) -> None:
         self.layout = layout
-        self._lend = lend
+        self._ring = weakref.ref(ring)  # which has the slot: their memory goes with the ring, not with a collection
         self._memory = memory
 
     def arrays(self) -> list[Volume]:
@@ -95,7 +93,9 @@ class Slot:
         whose own base is no array, here the memoryview. The end of `lease` is thus the end of all of them.
         """
         lease = np.frombuffer(self._memory.data, np.uint8)
-        self._lend(lease, self)
+        ring = self._ring()
+        if ring is not None:
+            ring.lend(lease, self)
         return self.layout.cut(lease)
 
 
@@ -199,9 +199,9 @@ class StagingRing:
         return found.slot
 
     def _new(self) -> Slot:
-        return Slot(self.layout, self._memory(self.layout.nbytes, self._lock), lend=self._lend)
+        return Slot(self.layout, self._memory(self.layout.nbytes, self._lock), self)
 
-    def _lend(self, lease: npt.NDArray[np.uint8], slot: Slot) -> None:
+    def lend(self, lease: npt.NDArray[np.uint8], slot: Slot) -> None:
         """Lend a slot out until an array is gone; where the ring goes before it, nothing happens then."""
         told = None if self._notify is None else weakref.ref(lease, self._notify)  # called behind the younger one
         watch = _Watch(lease, self._free.put)
