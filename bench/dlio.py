@@ -1,8 +1,9 @@
 """Claim: what voxload measures of a run is what the DLIO benchmark reports of it.
 
-DLIO runs two workloads, like MLPerf Storage's unet3d and cosmoflow and scaled down, with voxload's plug-in as its data
-loader and with its own, in one process and in two. Printed is the accelerator utilisation that DLIO reports, and the
-one that follows from the steps that the plug-in timed. The exit status is 1 when they differ by more than 2 points.
+DLIO runs two workloads, like MLPerf Storage's unet3d and cosmoflow and scaled down, on compressed and on plain files,
+with voxload's plug-in as its data loader and with its own, in one process and in two. Printed is the accelerator
+utilisation that DLIO reports, and the one that follows from the steps that the plug-in timed. The exit status is 1
+when they differ by more than 2 points.
 Compare loaders on a machine that has nothing else to do.
 
     python bench/dlio.py --python DLIO-ENVIRONMENT/bin/python
@@ -36,14 +37,15 @@ WARMUP = 1
 """First steps of an epoch that DLIO leaves out."""
 TIMEOUT = 1800
 """Seconds for a run."""
-# Small enough for a minute on two cores; compressed, so that reading takes about as long as computing.
+FILES = {"gzip": {"dataset.compression": "gzip"}, "plain": {}}
+"""What a run says of how its files are written."""
+# Small enough for a minute on two cores.
 SCALED: dict[str, dict[str, Any]] = {
     "unet3d": {
         "dataset.num_files_train": 24,
         "dataset.record_length": 2**24,
         "dataset.record_length_stdev": 2**21,
         "dataset.generation_buffer_size": 2**24,
-        "dataset.compression": "gzip",
         "reader.batch_size": 2,
         "reader.read_threads": 1,
         "train.computation_time": 0.1,
@@ -51,7 +53,6 @@ SCALED: dict[str, dict[str, Any]] = {
     },
     "cosmoflow": {
         "dataset.num_files_train": 96,
-        "dataset.compression": "gzip",
         "reader.batch_size": 4,
         "reader.read_threads": 1,
         "train.computation_time": 0.05,
@@ -61,7 +62,7 @@ SCALED: dict[str, dict[str, Any]] = {
 """What is smaller than in the workload files."""
 LOADERS = {"voxload": {}, "dlio": {"reader.data_loader_classname": None, "reader.data_loader_sampler": "index"}}
 """What a run says of its loader."""
-COLUMNS = "workload   loader   ranks  AU of DLIO  AU measured  difference  samples/s  compute/step"
+COLUMNS = "workload   files  loader   ranks  AU of DLIO  AU measured  difference  samples/s  compute/step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,16 @@ class Interpreter:
         if found is None:
             raise FileNotFoundError(f"{name} is neither beside {self.path} nor on the path")
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a line is of."""
+
+    workload: str
+    files: str
+    loader: str
+    ranks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,25 +188,27 @@ def figures(output: Path, *, is_ours: bool) -> Figures:
     )
 
 
-def _runs(words: argparse.Namespace, place: Path) -> Iterator[tuple[str, str, int, Figures]]:
+def _runs(words: argparse.Namespace, place: Path) -> Iterator[tuple[Case, Figures]]:
     interpreter = Interpreter(words.python)
-    for workload in words.workloads:
-        name, scaled = f"{workload}_voxload", SCALED[workload]
-        if not (place / "data" / name / "train").is_dir():
-            generate(interpreter, Run(name, scaled), place)
-        for loader, ranks in product(words.loaders, words.ranks):
+    for workload, files in product(words.workloads, words.files):
+        name, scaled = f"{workload}_voxload", SCALED[workload] | FILES[files]
+        base = place / files  # DLIO names its folder of data by the workload alone
+        base.mkdir(exist_ok=True)
+        if not (base / "data" / name / "train").is_dir():
+            generate(interpreter, Run(name, scaled), base)
+        for ranks, loader in product(words.ranks, words.loaders):
             run = Run(name, scaled | LOADERS[loader], ranks)
-            output = launch(interpreter, run, place, output=f"{workload}-{loader}-{ranks}")
-            yield workload, loader, ranks, figures(output, is_ours=loader == "voxload")
+            output = launch(interpreter, run, base, output=f"{workload}-{loader}-{ranks}")
+            yield Case(workload, files, loader, ranks), figures(output, is_ours=loader == "voxload")
 
 
-def _line(workload: str, loader: str, ranks: int, each: Figures) -> str:
+def _line(case: Case, each: Figures) -> str:
     ours = "-" if each.ours is None else f"{each.ours:.1f} %"
     difference = "-" if each.difference is None else f"{each.difference:+.2f}"
     compute = "-" if each.compute is None else f"{1000 * each.compute:.1f} ms"
     return (
-        f"{workload:<10} {loader:<8} {ranks:>5}  {each.dlio:>8.1f} %  {ours:>11}  {difference:>10}"
-        f"  {each.samples_per_second:>9.1f}  {compute:>12}"
+        f"{case.workload:<10} {case.files:<5}  {case.loader:<8} {case.ranks:>5}  {each.dlio:>8.1f} %  {ours:>11}"
+        f"  {difference:>10}  {each.samples_per_second:>9.1f}  {compute:>12}"
     )
 
 
@@ -210,6 +223,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--python", type=Path, default=Path(sys.executable), help="an interpreter with dlio_benchmark")
     add("--folder", type=Path, help="where data and outputs go and stay; a temporary one by default")
     add("--workloads", type=names(*SCALED), default=tuple(SCALED))
+    add("--files", type=names(*FILES), default=tuple(FILES))
     add("--loaders", type=names(*LOADERS), default=tuple(LOADERS))
     add("--ranks", type=_ranks, default=(1, 2), help="such as 1,2")
     add("--json", type=Path, help="write the figures there")
@@ -217,9 +231,9 @@ def main(arguments: list[str] | None = None) -> int:
     found = []
     print(COLUMNS)
     with folder(words.folder) as place:
-        for workload, loader, ranks, each in _runs(words, place.resolve()):
-            print(_line(workload, loader, ranks, each), flush=True)  # a run takes minutes
-            found.append({"workload": workload, "loader": loader, "ranks": ranks, **asdict(each), "ok": each.agrees})
+        for case, each in _runs(words, place.resolve()):
+            print(_line(case, each), flush=True)  # a run takes minutes
+            found.append({**asdict(case), **asdict(each), "ok": each.agrees})
     if words.json is not None:
         words.json.write_text(json.dumps(found, indent=2), encoding="utf-8")
     return 0 if all(each["ok"] for each in found) else 1
