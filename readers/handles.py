@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from voxload.readers.generation import as_dated
-from voxload.readers.protocol import UNKNOWN_BYTES, Location, Missing, Reader
+from voxload.readers.protocol import Location, Missing, Reader, held_bytes
 from voxload.readers.registry import open_reader
-from voxload.readers.window import WindowReader
+from voxload.readers.views.located import located
 
 HELD_BYTES = 2**26
 """Most bytes that open readers hold together, as far as they know. Opening costs round trips to a metadata server and
@@ -96,7 +96,7 @@ class Handles:
     def lease(self, location: Location) -> AbstractContextManager[Reader]:
         """Give the open reader of `location` to a block; it stays open at least until the block ends.
 
-        Windows of one stored volume share its reader.
+        Parts of one stored volume, windows and time steps, share its reader.
         """
         return _Lease(self, location)
 
@@ -112,8 +112,8 @@ class Handles:
                 with handle.opening:
                     if handle.reader is None:
                         handle.reader = open_reader(stored, missing=self._missing)
-            whole, window = handle.reader, location.window
-            reader = whole if window is None else WindowReader(whole, location, window=window, owns=False)
+            whole = handle.reader
+            reader = whole if stored is location else located(whole, location, owns=False)
         except BaseException:
             self.leave(location, handle)
             raise
@@ -185,12 +185,6 @@ class Handles:
         for reader in unused:
             if reader is not None:
                 reader.close()
-
-
-def held_bytes(reader: Reader) -> int:
-    """Return about how many bytes an open reader holds: what it says in `held_bytes`, or what is taken for granted."""
-    said: int = getattr(reader, "held_bytes", UNKNOWN_BYTES)
-    return said
 
 
 def _most_open(sets: int) -> int:

@@ -73,6 +73,24 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Lead:
+    """Which of the samples and of the time steps that are stored in one array make a sample."""
+
+    sample: int | None = None
+    """Index along axis N; None for an array without one."""
+    steps: tuple[int, ...] | None = None
+    """Indices along axis T, in the order in which they are given; None for an array without one."""
+
+    def __str__(self) -> str:
+        parts = [] if self.sample is None else [f"sample {self.sample}"]
+        if self.steps:
+            parts.append(
+                f"steps {self.steps[0]} to {self.steps[-1]}" if len(self.steps) > 1 else f"step {self.steps[0]}"
+            )
+        return f"[{', '.join(parts)}]" if parts else ""
+
+
+@dataclass(frozen=True, slots=True)
 class Location:
     """Where one volume is stored; hashable, and small enough to send to any process."""
 
@@ -90,17 +108,23 @@ class Location:
     """Checksums that every chunk is compared with when it is read; None to read without."""
     window: Window | None = None
     """The sample's place in what is stored, where several samples share it; None where it is all of it."""
+    lead: Lead | None = None
+    """Its samples and time steps in an array with axes N or T; None where it is all of them."""
+    also: tuple[Location, ...] = ()
+    """Further volumes, each of them whole, whose channels come behind those of this one."""
     within: str | None = ""
     """Folder in which the volume has to lie, links followed, and every file that it names in turn; empty where the
     caller named the volume: then the files that it names lie in its own folder. None allows any place."""
 
     @property
     def stored(self) -> Location:
-        """The volume as stored, of which this may be a window."""
-        return self if self.window is None else replace(self, window=None)
+        """The volume as stored, of which this may be a part; itself where it is the whole."""
+        return self if self.window is None and self.lead is None else replace(self, window=None, lead=None)
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.dataset}" if self.dataset else self.path
+        first = f"{self.path}:{self.dataset}" if self.dataset else self.path
+        more = [one.dataset if one.path == self.path and one.dataset else str(one) for one in self.also]
+        return "+".join((first, *more)) + (str(self.lead) if self.lead else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +136,9 @@ class VolumeInfo:
     format: str
     """Storage format in words, such as ``Zarr v3``."""
     axes: str
-    """Order of the axes as stored, a permutation of ``DHW`` or ``CDHW``."""
+    """Order of the axes as stored; see `voxload.readers.axes.AxisOrder`."""
     shape: tuple[int, int, int, int]
-    """Extents as read: (C, D, H, W)."""
+    """Extents as read: (C, D, H, W), where C counts the channels of all samples and time steps of the array."""
     dtype: np.dtype[Any]
     """Stored type, with the stored byte order."""
     chunks: tuple[int, int, int, int] | None
@@ -125,6 +149,15 @@ class VolumeInfo:
     """Names of the codecs or filters, in the order of writing."""
     route: str = ""
     """How voxels are read: ``native``, or the library that does it and why."""
+    samples: int = 1
+    """Extent of axis N."""
+    steps: int = 1
+    """Extent of axis T."""
+
+    @property
+    def lead(self) -> tuple[int, int, int]:
+        """Extents (N, T, C) of what together are the channels of the volume as read."""
+        return self.samples, self.steps, self.shape[0] // (self.samples * self.steps)
 
     @property
     def spatial(self) -> tuple[int, int, int]:
@@ -176,7 +209,8 @@ keeps as much for each dataset that is open."""
 class Reader(Protocol):
     """Reads boxes of one stored volume.
 
-    Implementations keep these rules; ``tests/laws/reader.py`` checks them:
+    A box is spatial, (d, h, w), and stands for all channels; or it has four axes, of which the first is a range of
+    channels, as `AxisOrder.box` takes them. Implementations keep these rules; ``tests/laws/reader.py`` checks them:
 
     1. ``read_into`` fills every voxel of ``out`` or raises; ``out`` is then undefined.
     2. It keeps no reference to ``out`` and does not change its dtype, shape or strides.
@@ -191,11 +225,11 @@ class Reader(Protocol):
         ...
 
     def cost(self, box: Box) -> ReadCost:
-        """Return what reading `box`, spatial and inside the volume, costs; may read chunk tables."""
+        """Return what reading `box`, which lies inside the volume, costs; may read chunk tables."""
         ...
 
     def read_into(self, box: Box, out: Volume) -> None:
-        """Read `box`, spatial and inside the volume, into `out` of shape ``(C, *box.shape)``.
+        """Read `box`, which lies inside the volume, into `out` of shape ``(C, d, h, w)``.
 
         `out` has the stored type in native byte order, or one of `CASTS`: voxels are then rounded to the nearest as
         numpy's ``astype`` does. It may be a strided view.
@@ -205,6 +239,12 @@ class Reader(Protocol):
     def close(self) -> None:
         """Release files and memory; further calls of ``read_into`` are misuse."""
         ...
+
+
+def held_bytes(reader: Reader) -> int:
+    """Return about how many bytes an open reader holds: what it says in `held_bytes`, or what is taken for granted."""
+    said: int = getattr(reader, "held_bytes", UNKNOWN_BYTES)
+    return said
 
 
 class Format(Protocol):
@@ -235,7 +275,8 @@ class Format(Protocol):
 
 def check_box(info: VolumeInfo, box: Box) -> None:
     """Refuse a box that leaves the volume."""
-    if len(box.start) != len(info.spatial) or not Box.whole(info.spatial).contains(box):
+    extents = info.shape if len(box.start) == len(info.shape) else info.spatial
+    if len(box.start) != len(extents) or not Box.whole(extents).contains(box):
         raise UsageError(
             f"box {box} of {info.location}", found=f"a volume of {info.spatial}", expected="a box inside it"
         )
@@ -243,7 +284,7 @@ def check_box(info: VolumeInfo, box: Box) -> None:
 
 def check_out(info: VolumeInfo, box: Box, out: Volume) -> None:
     """Refuse an `out` that cannot take the voxels of `box`."""
-    wanted = (info.shape[0], *box.shape)
+    wanted = box.shape if len(box.start) == len(info.shape) else (info.shape[0], *box.shape)
     if out.shape != wanted or (out.dtype != info.native_dtype and out.dtype not in CASTS):
         raise UsageError(
             f"out for box {box} of {info.location}",
@@ -307,7 +348,8 @@ def check_volume(info: VolumeInfo) -> None:
     if min(info.shape) < 1:
         remedy = "check that it is the right file, or convert it again"
         raise DataError(f"{location}", found=f"shape {info.shape}", expected="extents of 1 or more", remedy=remedy)
-    stored = tuple(info.shape["CDHW".index(axis)] for axis in info.axes)
+    extents = (*info.lead, *info.spatial)
+    stored = tuple(extents["NTCDHW".index(axis)] for axis in info.axes)
     if location.shape is not None and tuple(location.shape) != stored:
         raise DataError(
             f"{location}",

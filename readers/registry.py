@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import entry_points
 
@@ -17,7 +18,8 @@ from voxload.readers.protocol import Format, Location, Missing, Reader
 from voxload.readers.remote import RemoteStore
 from voxload.readers.storage.traversal import check_links, check_within
 from voxload.readers.store import is_url
-from voxload.readers.window import WindowReader
+from voxload.readers.views.located import located
+from voxload.readers.views.stacked import StackedReader
 from voxload.readers.zarr import ZarrFormat
 
 ENTRY_POINTS = "voxload.readers"
@@ -98,14 +100,16 @@ def _in_order(path: str) -> tuple[Format, ...]:
 
 
 def open_reader(location: Location, *, missing: str | Missing = Missing.ERROR) -> Reader:
-    """Open the volume at `location`, or the window of one, with the format that knows it."""
-    if location.window is not None:
+    """Open the volume at `location`, a part of one, or several as one, with the format that knows it."""
+    if location.stored is not location:
         whole = open_reader(location.stored, missing=missing)
         try:
-            return WindowReader(whole, location, window=location.window)
+            return located(whole, location, owns=True)
         except BaseException:
             whole.close()
             raise
+    if location.also:
+        return _stacked(location, missing)
     _check_place(location)
     policy = Missing.parse(missing)
     found = find_format(location.path)
@@ -119,6 +123,19 @@ def open_reader(location: Location, *, missing: str | Missing = Missing.ERROR) -
             remedy="convert it, or leave the catalogue's column checksums empty for it",
         )
     return reader
+
+
+def _stacked(location: Location, missing: str | Missing) -> Reader:
+    """Open all volumes that a location names."""
+    readers: list[Reader] = []
+    try:
+        for one in (replace(location, also=()), *location.also):
+            readers.append(open_reader(one, missing=missing))  # noqa: PERF401 - those that are open are closed below
+        return StackedReader(readers, location)
+    except BaseException:
+        for reader in readers:
+            reader.close()
+        raise
 
 
 def _check_place(location: Location) -> None:

@@ -20,9 +20,9 @@ class Request:
     """A box and the array that it fills; see ``Reader.read_into``."""
 
     box: Box
-    """Spatial and inside the volume."""
+    """Inside the volume; spatial, or with a range of channels in front."""
     out: Volume
-    """Shape ``(C, *box.shape)``."""
+    """Shape ``(C, d, h, w)``."""
 
 
 @runtime_checkable
@@ -66,11 +66,11 @@ def read_wanted(
     for request in requests:
         if not request.box.size:
             continue
-        view = order.view(request.out)
+        view = order.stored_view(request.out, request.box, info.lead)
         if not fits(view):
             copies.append((view, np.empty(view.shape, view.dtype)))
             view = copies[-1][1]
-        wanted.append(Wanted(order.box(request.box, info.shape[0]), view))
+        wanted.append(Wanted(order.stored_box(request.box, info.lead), view))
     # A read has one type: a kernel casts to it or does not.
     for dtype in {one.view.dtype for one in wanted}:
         read([one for one in wanted if one.view.dtype == dtype])
@@ -80,10 +80,11 @@ def read_wanted(
 
 def wanted_in_place(info: VolumeInfo, order: AxisOrder, requests: Sequence[Request]) -> list[Wanted] | None:
     """Return what requests want in stored axis order; None where not all can be filled in place by one kernel."""
-    views = [order.view(one.out) for one in requests]
+    lead = info.lead
+    views = [order.stored_view(one.out, one.box, lead) for one in requests]
     if not all(fits(view) for view in views) or len({view.dtype for view in views}) != 1:
         return None
-    return [Wanted(order.box(one.box, info.shape[0]), view) for one, view in zip(requests, views, strict=True)]
+    return [Wanted(order.stored_box(one.box, lead), view) for one, view in zip(requests, views, strict=True)]
 
 
 def read_block(reader: Reader, box: Box, out: Volume, *, boundary: str | Boundary) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from voxload.catalog.table import Catalog as Catalog
     from voxload.data.dataset import VolumeDataset as VolumeDataset
     from voxload.data.item_transforms import AsDict as AsDict
+    from voxload.data.lists.patches import Patches as Patches
+    from voxload.data.lists.window import Window as Window
     from voxload.geometry import Box as Box
     from voxload.geometry import Halo as Halo
     from voxload.grid import ProcessGrid as ProcessGrid
@@ -29,8 +31,10 @@ _HOMES = {
     "Catalog": "voxload.catalog.table",
     "DataLoader": "voxload.loader.dataloader",
     "Halo": "voxload.geometry",
+    "Patches": "voxload.data.lists.patches",
     "ProcessGrid": "voxload.grid",
     "VolumeDataset": "voxload.data.dataset",
+    "Window": "voxload.data.lists.window",
 }
 """The module of each public class."""
 _MODULES = ("augment", "engine", "models", "transforms")
@@ -43,8 +47,10 @@ __all__ = [
     "Catalog",
     "DataLoader",
     "Halo",
+    "Patches",
     "ProcessGrid",
     "VolumeDataset",
+    "Window",
     "augment",
     "engine",
     "models",

@@ -23,7 +23,7 @@ from voxload.readers.decode.blosc2 import Blosc2
 from voxload.readers.decode.szip import Szip
 from voxload.readers.knownreads import KnownReads, base_of, key_of
 from voxload.readers.maderead import MadeRead, Seen, bytes_of
-from voxload.readers.pasting.kernels import AXES, LINE
+from voxload.readers.pasting.kernels import AXES, LINE, WANTED_MAY_STREAM, WANTED_TO
 from voxload.readers.pasting.pasteplan import ChunkShape, Place, Wanted, fits, numbers_of
 from voxload.readers.pasting.paster import kinds_of
 from voxload.readers.requests import Request
@@ -35,8 +35,6 @@ before_fork(function("end_core_helpers", ""))
 _can_read = function("can_read", "r", "b")
 _read_boxes = function("read_boxes", "rrniwn", "i")
 _read_again = function("read_again", "ppnni", "b")
-_TO, _MAY_STREAM = 12, 17
-"""Columns of ``struct wanted``."""
 _MOST_STEPS = 8
 _FILTERS = {
     codecs.DEFLATE: 0, codecs.GZIP: 1, codecs.ZSTD: 2, codecs.LZ4_HDF5: 3, codecs.LZ4_NUMCODECS: 4, codecs.BLOSC: 5,
@@ -267,8 +265,8 @@ class NativeReads:
         boxes = self._boxes(wanted)
         if boxes is None:
             return None
-        boxes[:, _TO] -= np.uint64(base)
-        return boxes, LINE if boxes[:, _MAY_STREAM].any() else wanted[0].view.itemsize
+        boxes[:, WANTED_TO] -= np.uint64(base)
+        return boxes, LINE if boxes[:, WANTED_MAY_STREAM].any() else wanted[0].view.itemsize
 
     def made(
         self, wanted: Sequence[Wanted], base: int, *, seen: Seen = (),

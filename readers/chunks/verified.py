@@ -173,7 +173,7 @@ class VerifiedReader:
         check_request(info, box, out)
         chunks = self.stored_chunks()
         if chunks is not None and box.size:
-            touched = chunks_touched(self._reader.order.box(box, info.shape[0]), chunks.extents)
+            touched = chunks_touched(self._reader.order.stored_box(box, info.lead), chunks.extents)
             spans = (range(lo, hi) for lo, hi in zip(touched.start, touched.stop, strict=True))
             with translated(f"{info.location}, box {box}"):
                 team().run(_Checker(chunks, info.location), list(itertools.product(*spans)))

@@ -83,6 +83,7 @@ class ArrayFileReader:
         with translated(str(location)):
             self._file = FileBytes(location.path, may_map=True)
         self._is_closed = False
+        samples, steps, _ = order.lead(layout.shape)
         try:
             self._info = VolumeInfo(
                 location=location,
@@ -93,6 +94,8 @@ class ArrayFileReader:
                 chunks=None,
                 shards=None,
                 codecs=(),
+                samples=samples,
+                steps=steps,
                 route="spans: the file system is not node-local" if self._file.map is None else "memory map",
             )
             check_volume(self._info)
@@ -135,7 +138,7 @@ class ArrayFileReader:
     def cost(self, box: Box) -> ReadCost:
         """Return the bytes of the box's rows; the system reads whole pages of them, or spans with what lies between."""
         check_box(self._info, box)
-        size = self._info.shape[0] * box.size * self._info.dtype.itemsize
+        size = self._order.stored_box(box, self._info.lead).size * self._info.dtype.itemsize
         return ReadCost(0, size, size)
 
     def read_into(self, box: Box, out: Volume) -> None:

@@ -44,7 +44,9 @@ class NpyFormat:
         """Read the header; raises DataError when the file is shorter than it says."""
         with translated(str(location)):
             layout = _parse_header(location.path)
-            order = resolve_axes(str(location), ndim=len(layout.shape), given=location.axes, declared=None)
+            order = resolve_axes(
+                str(location), ndim=len(layout.shape), given=location.axes, declared=None, has_lead=True
+            )
         return ArrayFileReader(location, layout, order=order, format_name=self.name)
 
     def read_vector(self, path: str, name: str) -> Vector:
@@ -130,7 +132,9 @@ class RawFormat:
                     remedy="the file is truncated, has a header, or shape or dtype are wrong",
                 )
             layout = ArrayLayout(tuple(location.shape), dtype)
-            order = resolve_axes(str(location), ndim=len(layout.shape), given=location.axes, declared=None)
+            order = resolve_axes(
+                str(location), ndim=len(layout.shape), given=location.axes, declared=None, has_lead=True
+            )
         return ArrayFileReader(location, layout, order=order, format_name=self.name)
 
     def read_vector(self, path: str, name: str) -> Vector:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from functools import cache
 from typing import Any, BinaryIO, cast
@@ -155,11 +155,11 @@ def object_names(file: h5py.File) -> tuple[list[str], list[str]]:
     return groups, datasets
 
 
-def volume_names(file: h5py.File) -> Iterator[str]:
-    """Yield the names of all datasets of three or four axes that have a name of text."""
+def volume_names(file: h5py.File, axes: Container[int] = (3, 4)) -> Iterator[str]:
+    """Yield the names of all datasets of so many axes that have a name of text."""
     for name in object_names(file)[1]:
         # By its bytes nobody could ask for a dataset whose name is no text.
         with suppress(UnicodeEncodeError):
             stored = h5py.h5d.open(file.id, name.encode("utf-8"))
-            if stored.rank in (3, 4):
+            if stored.rank in axes:
                 yield name

@@ -48,7 +48,7 @@ class Metadata:
 
     def cost(self, box: Box) -> ReadCost:
         """Return chunks and bytes of `box`; contiguous storage counts the box's own bytes."""
-        stored = self.order.box(box, self.info.shape[0])
+        stored = self.order.stored_box(box, self.info.lead)
         if self.table is not None:
             return self.table.cost(stored)
         size = stored.size * self.info.dtype.itemsize
@@ -57,7 +57,7 @@ class Metadata:
     def require(self, box: Box, missing: Missing) -> None:
         """Refuse voxels never written, unless they are to be filled."""
         if missing is Missing.ERROR and self.table is not None:
-            check_chunks(self.table, self.order.box(box, self.info.shape[0]), str(self.info.location))
+            check_chunks(self.table, self.order.stored_box(box, self.info.lead), str(self.info.location))
 
 
 class MetadataCache:

@@ -110,9 +110,9 @@ class Hdf5Reader:
         check_box(self._info, box)
         table = self.table()
         if table is None:
-            size = self._info.shape[0] * box.size * self._info.dtype.itemsize
+            size = self.order.stored_box(box, self._info.lead).size * self._info.dtype.itemsize
             return ReadCost(0, size, size)
-        return table.cost(self.order.box(box, self._info.shape[0]))
+        return table.cost(self.order.stored_box(box, self._info.lead))
 
     def read_into(self, box: Box, out: Volume) -> None:
         """Read `box` into `out`; only its chunks, or its rows, are asked of the file."""
@@ -120,7 +120,7 @@ class Hdf5Reader:
         with translated(f"{self._info.location}, box {box}"):
             self.source.stamp.check_unchanged()
             stored = self.require(box)
-            target = self.order.view(out)
+            target = self.order.stored_view(out, box, self._info.lead)
             is_direct = target.flags.c_contiguous and out.dtype == self._info.native_dtype
             scratch = target if is_direct else np.empty(stored.shape, self._info.native_dtype)
             if self._linked is not None:
@@ -182,7 +182,7 @@ class Hdf5Reader:
 
     def require(self, box: Box) -> Box:
         """Return `box` in stored indices; refuses voxels never written unless they are to be filled."""
-        stored = self.order.box(box, self._info.shape[0])
+        stored = self.order.stored_box(box, self._info.lead)
         table = self.table()
         if self._missing is Missing.ERROR and self._linked is None:
             check_written(self.dataset, table, stored, str(self._info.location))
@@ -203,21 +203,26 @@ def _dataset(file: h5py.File, location: Location) -> SettledDataset:
     if isinstance(named, h5py.Dataset):
         check_own_file(named, file, str(location))
         return SettledDataset(named.id)
-    found = list(volume_names(file))
+    found = list(volume_names(file, (len(location.axes),)) if location.axes else volume_names(file))
     name = location.dataset
     if not name and len(found) == 1:
         return SettledDataset(file[found[0]].id)
     raise NotFoundError(
         f"{location.path}",
         found=f"no dataset {name!r}" if name else f"{len(found)} volumes",
-        expected=f"one of {listed(sorted(found))}" if found else "a dataset of three or four axes",
+        expected=f"one of {listed(sorted(found))}" if found else f"a dataset of {_axes_of(location)}",
         remedy="name one of them" if found else "check that it is the right file",
     )
 
 
+def _axes_of(location: Location) -> str:
+    return f"{len(location.axes)} axes" if location.axes else "three or four axes"
+
+
 def _describe(dataset: SettledDataset, location: Location) -> tuple[AxisOrder, VolumeInfo]:
     declared = declared_axes(dataset.labels)
-    order = resolve_axes(str(location), ndim=dataset.ndim, given=location.axes, declared=declared)
+    order = resolve_axes(str(location), ndim=dataset.ndim, given=location.axes, declared=declared, has_lead=True)
+    samples, steps, _ = order.lead(dataset.shape)
     info = VolumeInfo(
         location=location,
         format="HDF5",
@@ -227,5 +232,7 @@ def _describe(dataset: SettledDataset, location: Location) -> tuple[AxisOrder, V
         chunks=order.to_volume(dataset.chunks, 1) if dataset.chunks else None,
         shards=None,
         codecs=tuple(name for _, name, _ in filters_of(dataset)),
+        samples=samples,
+        steps=steps,
     )
     return order, info

@@ -14,23 +14,26 @@ from voxload.core.library import function
 from voxload.errors import InternalError
 from voxload.readers.scratch import Bytes
 
-AXES = 4
+AXES = 6
+"""Sample, time step, channel, d, h, w; of an array with fewer axes the first ones are one long."""
 EXTENT, SOURCE_STRIDE, TARGET_STRIDE = 0, AXES, 2 * AXES
-"""First of four columns each: how many elements, and how far apart; the axis that is contiguous in the target last."""
-FIRST, STOP = 12, 13
+"""First of a column an axis each: how many elements, and how far apart; what is contiguous in the target is last."""
+FIRST, STOP = 3 * AXES, 3 * AXES + 1
 """Bytes from the chunk's start to the first wanted element, and behind the last one."""
-TARGET = 14
+TARGET = 3 * AXES + 2
 """Address of the first element in memory."""
-MANNER = 15
+MANNER = 3 * AXES + 3
 """How it is copied: one of the next three."""
 BY_ELEMENT, BY_RUN, BY_LINE = 0, 1, 2
-PLACE = 16
-"""First of four columns: the chunk's place in the grid."""
-CHUNK = 20
+PLACE = 3 * AXES + 4
+"""First of a column an axis: the chunk's place in the grid."""
+CHUNK = 4 * AXES + 4
 """Number of the chunk, counted along the grid."""
-BOX = 21
+BOX = 4 * AXES + 5
 """Number of the box that wants it."""
-COLUMNS = 22
+COLUMNS = 4 * AXES + 6
+WANTED_TO, WANTED_MAY_STREAM = 3 * AXES, 4 * AXES + 1
+"""Columns of ``struct wanted``: the address of a box's first element, and whether lines may go past the caches."""
 LINE = 64
 """Bytes of a cache line; where a processor has longer ones, streaming gains less and is no less correct."""
 

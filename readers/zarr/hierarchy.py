@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -258,14 +258,14 @@ def _offset(wanted: ByteRequest) -> int:
 _AXES = (3, 4)
 
 
-def volume_names(group: zarr.Group, path: str) -> Iterator[str]:
-    """Yield the names of all arrays of three or four axes in the group at `path`, in no order.
+def volume_names(group: zarr.Group, path: str, axes: Container[int] = _AXES) -> Iterator[str]:
+    """Yield the names of all arrays of so many axes in the group at `path`, in no order.
 
     Raises ValueError for damaged metadata, DataError when there are more members than are listed.
     """
     if is_url(path):
         found = members(group, depth=None)
-        yield from (name for name, item in found.items() if isinstance(item, zarr.Array) and item.ndim in _AXES)
+        yield from (name for name, item in found.items() if isinstance(item, zarr.Array) and item.ndim in axes)
         return
     look, count, left = (_of_format_2 if group.metadata.zarr_format == 2 else _of_format_3), 0, [""]
     while left:
@@ -280,7 +280,7 @@ def volume_names(group: zarr.Group, path: str) -> Iterator[str]:
             MEMBERS.check(path, count, "a Zarr hierarchy")
             if shape == "group":
                 left.append(name)
-            elif len(shape) in _AXES:
+            elif len(shape) in axes:
                 yield name
 
 

@@ -25,7 +25,7 @@ from voxload.readers.zarr.openshards import OpenShards
 from voxload.readers.zarr.reader import ZarrReader
 from voxload.readers.zarr.route import NativeRoute
 
-_PLACES = ((0, 1, 23, 456), (7, 0, 11, 2))
+_PLACES = ((5, 31, 0, 1, 23, 456), (0, 8, 7, 0, 11, 2))
 """Of chunks that need not exist: what their keys have in common is the rule of all."""
 
 FilesOf = Callable[[Sequence[Wanted]], Sequence[Place] | None]

@@ -94,7 +94,9 @@ class ZarrReader:
             if self.array.metadata.fill_value is not None:  # format 2 may name none
                 self.missing = policy_of(location, self.missing)
             declared = declared_axes(getattr(self.array.metadata, "dimension_names", None))
-            order = resolve_axes(str(location), ndim=self.array.ndim, given=location.axes, declared=declared)
+            order = resolve_axes(
+                str(location), ndim=self.array.ndim, given=location.axes, declared=declared, has_lead=True
+            )
             self.order = order
             self.index = chunk_index(self.array, location, self.store)
             info = _describe(self.array, order, self.index.layout, location)
@@ -114,12 +116,12 @@ class ZarrReader:
         """Return chunks and bytes of `box`, with the indices of the shards it touches."""
         check_box(self._info, box)
         with translated(str(self._info.location)):
-            return self.index.cost(self.order.box(box, self._info.shape[0]))
+            return self.index.cost(self.order.stored_box(box, self._info.lead))
 
     def read_into(self, box: Box, out: Volume) -> None:
         """Read `box` into `out`; only its chunks are asked of the store."""
         check_request(self._info, box, out)
-        stored = self.order.box(box, self._info.shape[0])
+        stored = self.order.stored_box(box, self._info.lead)
         with translated(f"{self._info.location}, box {box}"):
             # Looked up under "fill" too: a folder or an empty file in place of a chunk is damage, not absence.
             absent = self.index.first_missing(stored)
@@ -134,11 +136,11 @@ class ZarrReader:
                 raise DataError(
                     str(self._info.location), found=f"shape {data.shape}", expected=f"{stored.shape}", remedy=remedy
                 )
-            copy_cast(self.order.view(out), data)
+            copy_cast(self.order.stored_view(out, box, self._info.lead), data)
 
     def generation(self, box: Box) -> Generation | None:
         """See Dated; behind a URL by a request for each object."""
-        return self._generations.of(self.order.box(box, self._info.shape[0]))
+        return self._generations.of(self.order.stored_box(box, self._info.lead))
 
     def seen(self) -> Seen | None:
         """See Generations."""
@@ -211,14 +213,15 @@ def _open_array(location: Location, store: Store) -> zarr.Array[Any]:
             )
         return node
     with naming_types(store, location.path, local_arrays(location.path)):
-        volumes = sorted(volume_names(node, location.path))
+        axes = (len(location.axes),) if location.axes else (3, 4)
+        volumes = sorted(volume_names(node, location.path, axes))
         only = member(node, volumes[0]) if not location.dataset and len(volumes) == 1 else None
     if isinstance(only, zarr.Array):
         return only
     raise NotFoundError(
         location.path,
         found=f"no array {location.dataset!r}" if location.dataset else f"{len(volumes)} volumes",
-        expected=f"one of {listed(volumes)}" if volumes else "an array of three or four axes",
+        expected=f"one of {listed(volumes)}" if volumes else f"an array of {' or '.join(map(str, axes))} axes",
         remedy="name one of them" if volumes else "check that it is the right folder",
     )
 
@@ -273,6 +276,7 @@ def _layout(array: zarr.Array[Any], location: Location) -> Layout:
 
 def _describe(array: zarr.Array[Any], order: AxisOrder, layout: Layout, location: Location) -> VolumeInfo:
     metadata = array.metadata
+    samples, steps, _ = order.lead(array.shape)
     return VolumeInfo(
         location=location,
         format=f"Zarr v{metadata.zarr_format}",
@@ -282,6 +286,8 @@ def _describe(array: zarr.Array[Any], order: AxisOrder, layout: Layout, location
         chunks=order.to_volume(layout.unit, 1),
         shards=order.to_volume(layout.outer, 1) if layout.shard else None,
         codecs=codec_names(metadata),
+        samples=samples,
+        steps=steps,
     )
 
 

@@ -113,7 +113,7 @@ def test_checksums_are_read_when_a_sample_is(large: Path, tmp_path: Path) -> Non
     data = VolumeDataset(tmp_path, allow_outside=True)
     assert len(data) == VOLUMES
     assert _bytes_read() - before < (tmp_path / CATALOG_NAME).stat().st_size + 2**16
-    location = data._samples.sample(77).locations[0]
+    location = data.samples.sample(77).locations[0]
     assert location.checksums == ChecksumSource(os.path.join(tmp_path, place), "u00077", "full")  # noqa: PTH118
     before = _bytes_read()
     assert same(read_checksums(location.checksums), row(77).checksums)

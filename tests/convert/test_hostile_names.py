@@ -12,7 +12,7 @@ import pytest
 
 from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, StoredFormat, convert
-from voxload.data.samples import location_of
+from voxload.data.lists.samples import location_of
 from voxload.readers import open_reader
 
 CUBE = np.arange(6 * 7 * 8, dtype="<i2").reshape(6, 7, 8)

@@ -48,11 +48,13 @@ def voxels(shape: Sequence[int], dtype: str | np.dtype[Any] = "<i2", seed: int =
 
 
 def to_volume(stored: Array, axes: str) -> Array:
-    """Return a stored array as (C, D, H, W) in native byte order, by numpy alone."""
-    named = stored if "C" in axes else stored[np.newaxis]
-    order = axes if "C" in axes else "C" + axes
-    turned = named.transpose([order.index(axis) for axis in "CDHW"])
-    return np.ascontiguousarray(turned.astype(stored.dtype.newbyteorder("=")))
+    """Return a stored array as (C, D, H, W) in native byte order, by numpy alone; C is all of (N, T, C)."""
+    absent = [axis for axis in "NTCDHW" if axis not in axes]
+    named = stored[(np.newaxis,) * len(absent)]
+    order = "".join(absent) + axes
+    turned = named.transpose([order.index(axis) for axis in "NTCDHW"])
+    volume = turned.reshape(-1, *turned.shape[3:])
+    return np.ascontiguousarray(volume.astype(stored.dtype.newbyteorder("=")))
 
 
 def same_bits(found: Array, expected: Array) -> bool:
@@ -105,6 +107,7 @@ def check_reader(reader: Reader, whole: Array) -> None:
     """Check every law on a reader of a volume that equals `whole`."""
     check_description(reader, whole)
     check_random_boxes(reader, whole)
+    check_channels(reader, whole)
     assert same_bits(read(reader, Box.whole(whole.shape[1:])), whole)
     check_whole_cost(reader)
     check_refusals(reader)
@@ -137,6 +140,31 @@ def check_random_boxes(reader: Reader, whole: Array) -> None:
     law()
 
 
+def check_channels(reader: Reader, whole: Array) -> None:
+    """Check rule 1 for ranges of channels, of one time step or of several whole ones; others are refused."""
+    info = reader.describe()
+    samples, steps, channels = info.lead
+    spatial = Box(tuple(extent // 3 for extent in info.spatial), info.spatial)
+
+    @settings(max_examples=EXAMPLES)
+    @given(st.tuples(*[st.integers(0, len(whole))] * 2).map(sorted))
+    def law(ends: Sequence[int]) -> None:
+        first, last = ends
+        box = Box((first, *spatial.start), (last, *spatial.stop))
+        out = np.zeros(box.shape, info.native_dtype)
+        picked = np.zeros((samples, steps, channels), bool)
+        picked.reshape(-1)[first:last] = True
+        along = [picked.any(axis=tuple({0, 1, 2} - {axis})) for axis in range(3)]
+        if not picked.any() or bool(picked[np.ix_(*along)].all()):
+            reader.read_into(box, out)
+            assert same_bits(out, whole[(slice(first, last), *spatial.slices)])
+            assert reader.cost(box).stored_bytes <= reader.cost(spatial).stored_bytes
+        else:
+            _refused("channels of a read", partial(reader.read_into, box, out))
+
+    law()
+
+
 def check_description(reader: Reader, whole: Array) -> None:
     """Check that the description is that of the array."""
     info = reader.describe()
@@ -144,7 +172,9 @@ def check_description(reader: Reader, whole: Array) -> None:
     assert info.native_dtype == whole.dtype
     assert info.decoded_bytes == whole.nbytes
     assert info.whole == Box.whole(whole.shape[1:])
-    assert sorted(info.axes) in (sorted("DHW"), sorted("CDHW"))
+    assert set("HW") <= set(info.axes) <= set("NTCDHW")
+    assert len(set(info.axes)) == len(info.axes)
+    assert info.samples * info.steps * info.lead[2] == len(whole)
     for unit in (info.chunks, info.shards):
         assert unit is None or min(unit) >= 1
     if info.chunks and info.shards:
@@ -242,6 +272,8 @@ def check_whole_cost(reader: Reader) -> None:
         assert whole == ReadCost(0, info.decoded_bytes, info.decoded_bytes)
     else:
         counts = [-(-extent // width) for extent, width in zip(info.shape, info.chunks, strict=True)]
+        if info.samples * info.steps > 1:  # a chunk of several time steps holds no range of channels
+            counts[0] = info.shape[0]
         assert whole.chunks <= np.prod(counts)
         assert whole.decoded_bytes == whole.chunks * np.prod(info.chunks) * info.dtype.itemsize
     assert reader.cost(Box((1, 1, 1), (1, 1, 1))) == ReadCost()
@@ -256,7 +288,7 @@ def check_box_cost(reader: Reader, box: Box) -> None:
     if info.chunks is None:
         assert cost.stored_bytes == info.shape[0] * box.size * info.dtype.itemsize
     else:
-        channels = -(-info.shape[0] // info.chunks[0])
+        channels = info.shape[0] if info.samples * info.steps > 1 else -(-info.shape[0] // info.chunks[0])
         places = (set(range(lo, hi)) for lo, hi in zip(box.start, box.stop, strict=True))
         touched = [len({i // width for i in place}) for place, width in zip(places, info.chunks[1:], strict=True)]
         assert cost.chunks <= channels * np.prod(touched)
@@ -273,9 +305,11 @@ def check_refusals(reader: Reader) -> None:
         Box((0, 0, 0), (depth + 1, 1, 1)),
         Box((0, height, 0), (1, height + 1, 1)),
         Box((0, 0), (1, 1)),
-        Box((0, 0, 0, 0), (1, 1, 1, 1)),
+        Box((0, 0, 0, 0), (info.shape[0] + 1, 1, 1, 1)),
+        Box((0, 0, 0, 0), (1, 1, 1, width + 1)),
+        Box((0, 0, 0, 0, 0), (1, 1, 1, 1, 1)),
     ):
-        out = np.zeros((info.shape[0], *box.shape), info.native_dtype)
+        out = np.zeros(box.shape if len(box.start) == 4 else (info.shape[0], *box.shape), info.native_dtype)
         _refused(name, partial(reader.read_into, box, out))
         _refused(name, partial(reader.cost, box))
     other = np.dtype("f8") if info.native_dtype != np.dtype("f8") else np.dtype("i4")

@@ -30,9 +30,19 @@ def test_there_and_back(axes: str) -> None:
 
 @pytest.mark.parametrize("axes", ["", "D", "DH", "DHWX", "DDH", "dhw", "CCDH", "CDHWC"])
 def test_other_letters_are_refused(axes: str) -> None:
-    """Only the permutations of DHW and CDHW are orders."""
-    with pytest.raises(UsageError, match="permutation"):
+    """Only letters of NTCDHW are axes, each once, and H and W among them."""
+    with pytest.raises(UsageError, match="letters of 'NTCDHW'"):
         AxisOrder(axes)
+
+
+@pytest.mark.parametrize("axes", ["TCDHW", "NDHW", "HW", "CHW", "NTCDHW"])
+def test_whoever_knows_no_samples_and_steps_refuses_them(axes: str) -> None:
+    """A converter's sources are volumes; readers take what is named, and guess nothing."""
+    with pytest.raises(UsageError, match=r"permutation|three \(D, H, W\)"):
+        resolve_axes("x", ndim=len(axes), given=axes, declared=None)
+    assert resolve_axes("x", ndim=len(axes), given=axes, declared=None, has_lead=True).axes == axes
+    with pytest.raises(UsageError):
+        resolve_axes("x", ndim=5, given=None, declared=None, has_lead=True)
 
 
 def test_the_callers_word_comes_first() -> None:

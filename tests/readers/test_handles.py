@@ -22,7 +22,7 @@ from tests.support.openfiles import open_files
 from tests.support.settled import settle
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.geometry import Box
-from voxload.readers import Handles, Location, Missing, handles, open_reader
+from voxload.readers import Handles, Location, Missing, handles, open_reader, protocol
 from voxload.readers.protocol import Reader
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -98,7 +98,7 @@ def test_what_readers_hold_is_bounded_too(
     """By what each says that it holds by now, or by what one that says nothing is counted for."""
     held = Handles("error")
     with held.lease(places[0]) as reader:
-        each = handles.held_bytes(reader)
+        each = protocol.held_bytes(reader)
     assert 0 < each < 2**20
     monkeypatch.setattr(handles, "HELD_BYTES", 3 * each)
     for index in (0, 1, 2, 0, 3, 0, 1):

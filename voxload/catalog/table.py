@@ -124,8 +124,18 @@ class Catalog:
         arrays = [conform(column_of(table, name), name, kind, root) for name, kind in COLUMNS.items()]
         arrays += [table.column(name) for name in self.target_names]
         self.table = pa.Table.from_arrays(arrays, names=[*COLUMNS, *self.target_names]).combine_chunks()
+        own = set(self.table.column_names)
+        self._others = [(name, table.column(i)) for i, name in enumerate(table.column_names) if name not in own]
         self._rows = self._index()
         check_paths(self.table, root, allow_outside=allow_outside)
+
+    @property
+    def whole(self) -> pa.Table:
+        """The table with all columns that were given, those too that say nothing to this class."""
+        found = self.table
+        for name, values in self._others:
+            found = found.append_column(name, values)
+        return found
 
     def _index(self) -> dict[tuple[str, str], int]:
         samples, datasets = (self.table.column(name).to_pylist() for name in ("sample", "dataset"))
@@ -260,7 +270,7 @@ class Catalog:
             raise NotFoundError("catalogue", found=f"no sample {min(unknown)!r}", remedy="see Catalog.samples")
         rows = [row for (sample, _), row in self._rows.items() if sample in wanted]
         return Catalog(
-            self.table.take(pa.array(sorted(rows), type=pa.int64())), self.root, allow_outside=self.allow_outside
+            self.whole.take(pa.array(sorted(rows), type=pa.int64())), self.root, allow_outside=self.allow_outside
         )
 
     def check_targets(self, names: Iterable[str]) -> None:

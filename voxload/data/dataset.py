@@ -7,6 +7,7 @@ import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from functools import lru_cache
 from typing import Any, SupportsIndex
 
@@ -18,8 +19,14 @@ from voxload.augment import Augment, Draw
 from voxload.data.item_transforms import ItemTransform, item_transform
 from voxload.data.known_samples import KnownSample, KnownSamples
 from voxload.data.layout import FieldLayout
+from voxload.data.lists.listing import Parts
+from voxload.data.lists.patches import Patches
+from voxload.data.lists.samples import Axes, Fields, Sample, Samples, Source, list_samples
+from voxload.data.lists.selection import Indices, chosen_by, number_of, selected
+from voxload.data.lists.window import Window
+from voxload.data.parting import parting_of
 from voxload.data.sample_reader import SampleReader
-from voxload.data.samples import Axes, Sample, Source, list_samples
+from voxload.data.targets import read_targets
 from voxload.errors import DataError, UsageError, VoxloadError
 from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
@@ -28,7 +35,6 @@ from voxload.readers.generation import Generation, block_generation
 from voxload.readers.handles import Handles
 from voxload.readers.maderead import MadeRead
 from voxload.readers.protocol import Location, Missing, ReadCost, Reader, Volume, VolumeInfo
-from voxload.readers.registry import find_format
 from voxload.readers.settings import may_repeat
 
 
@@ -49,8 +55,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         A catalogue (its path, its folder or the object), a glob, a file, a list of files, or the fsspec URL of a
         Zarr hierarchy.
     fields
-        Name in a sample to dataset name; all are cut by the same box. By default the only volume there is,
-        as ``x``.
+        Name in a sample to dataset name; all are cut by the same box. Several datasets, in a list, are the channels of
+        one field. By default the only volume there is, as ``x``.
     targets
         Columns of the catalogue or, for plain files, names of one-dimensional datasets in each file.
     grid
@@ -65,7 +71,14 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         What to do about chunks that were never written: ``error`` or ``fill``.
     axes
         Order of the axes as stored, such as ``DHWC``, for files that do not say so themselves; a mapping from field
-        names where fields differ.
+        names where fields differ. ``N`` is an axis of samples, ``T`` one of time steps; without D, planes are volumes
+        one voxel deep.
+    window
+        What of a series of time steps makes a sample: an item then has a tensor ``(T, C, d, h, w)`` for each field with
+        an axis T, and with a horizon further ones behind all fields, of the steps after; fields without T stay as they
+        are. Without a window each time step is a sample.
+    patches
+        What of each sample, or of each window of a series, becomes samples; None takes all of it.
     augment
         How samples are turned, translated and cropped; None leaves them as they are.
     transform
@@ -89,29 +102,35 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self,
         source: Source,
         *,
-        fields: Mapping[str, str] | None = None,
+        fields: Fields = None,
         targets: str | Sequence[str] | None = None,
         grid: ProcessGrid | Sequence[int] | None = None,
         halo: int | Sequence[int] | Halo = 0,
         boundary: str | Boundary = Boundary.ZERO,
         missing: str | Missing = Missing.ERROR,
         axes: Axes = None,
+        window: Window | None = None,
+        patches: Patches | None = None,
         augment: Augment | None = None,
         transform: ItemTransform | Mapping[str, ItemTransform] | None = None,
         allow_outside: bool = False,
     ) -> None:
-        self._job = JobGrid(ProcessGrid() if grid is None else grid)
+        self.job = JobGrid(ProcessGrid() if grid is None else grid)
+        """The ranks, or what they will be."""
         self.halo = Halo.parse(halo)
         self.boundary = Boundary.parse(boundary)
         self.target_names = (targets,) if isinstance(targets, str) else tuple(targets or ())
-        self._samples = list_samples(
-            source, fields=fields, targets=self.target_names, axes=axes, allow_outside=allow_outside
-        )
         self.missing = Missing.parse(missing)
         self._handles = Handles(self.missing)
+        listed = list_samples(source, fields=fields, targets=self.target_names, axes=axes, allow_outside=allow_outside)
+        self.samples = Parts(window, patches).of(listed, self._handles)
+        """Where the samples are."""
+        augment = augment if patches is None else patches.augment(augment)
+        self.window = window
+        self.parting = parting_of(window, self.samples)
         self.augment = augment
         self._cutter = SampleReader(augment, self.boundary, self.field_names, handles=self._handles)
-        self.item_transform = item_transform(transform, self.field_names)
+        self.item_transform = item_transform(transform, self.field_names, parts=self.part_fields)
         self.epoch = 0
         self._known = KnownSamples()
         self._known_for: tuple[object, ...] = ()
@@ -119,34 +138,61 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     @property
     def grid(self) -> ProcessGrid:
         """The ranks; looked up at first use where only the counts of blocks were given."""
-        return self._job()
+        return self.job()
 
     @property
     def is_grid_known(self) -> bool:
         """Whether `grid` is looked up already."""
-        return self._job.is_known
+        return self.job.is_known
 
     @property
-    def sample_ids(self) -> tuple[str, ...]:
+    def sample_ids(self) -> Sequence[str]:
         """Ids of the samples, in the order of the indices."""
-        return self._samples.ids
+        return self.samples.ids
 
     @property
     def field_names(self) -> tuple[str, ...]:
         """Names of the fields, in the order of an item's volumes."""
-        return self._samples.fields
+        return self.samples.fields
+
+    @property
+    def part_fields(self) -> tuple[str, ...]:
+        """Name of the field that each volume of an item is of; a window's target is of its input's."""
+        names = self.field_names
+        return names if self.parting is None else tuple(names[number] for number in self.parting.fields())
 
     @property
     def fingerprint(self) -> str:
         """Digest of what the indices mean; equal on all ranks that see the same data."""
         digest = hashlib.sha256()
-        augment = () if self.augment is None else (repr(self.augment),)
-        for part in (*self.field_names, *self.target_names, *self.sample_ids, *map(str, self.grid.spatial), *augment):
+        made = [repr(made) for made in (self.augment, self.window) if made is not None]
+        for part in (*self.field_names, *self.target_names, *self.sample_ids, *map(str, self.grid.spatial), *made):
             digest.update(part.encode(errors="surrogateescape") + b"\0")  # of files whose names are no UTF-8, too
         return digest.hexdigest()
 
     def __len__(self) -> int:
-        return len(self._samples.ids)
+        return len(self.samples.ids)
+
+    def subset(self, indices: Indices | None = None, *, where: str | None = None) -> VolumeDataset:
+        """Return some samples, in the order of `indices`, as a data set that does all that this one does.
+
+        `where` is a condition on the columns of the catalogue, as ``voxload catalog filter`` takes them. What is drawn
+        for a sample, its augmentation, stays what it is here. Open files are shared.
+
+        Raises UsageError for indices of no sample, for none at all, and for a condition without a catalogue.
+        """
+        if indices is not None and where is None:
+            return self.with_samples(selected(self.samples, indices))
+        if where is None or indices is not None:
+            raise UsageError("subset", found="both or none", expected="indices, or where=")
+        return self.with_samples(selected(self.samples, chosen_by(self.samples, where)))
+
+    def with_samples(self, samples: Samples) -> VolumeDataset:
+        """Return a data set of other samples of the same fields that is otherwise as this one."""
+        made = copy(self)
+        cutter = SampleReader(self.augment, self.boundary, self.field_names, handles=self._handles)
+        vars(made).update(samples=samples, _cutter=cutter, _known=KnownSamples(), _known_for=())
+        return made
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that `augment` draws for where no other is named; 0 at first.
@@ -161,6 +207,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Return this rank's block of a sample, freshly allocated, or what `transform` makes of it."""
         volumes, targets = self._read(index)
         tensors = tuple(torch.from_numpy(volume) for volume in volumes)
+        tensors = tensors if self.parting is None else self.parting.item(tensors)
         item = tensors if targets is None else (*tensors, targets)
         return item if self.item_transform is None else self.item_transform(item)
 
@@ -233,18 +280,14 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         with self._opened(sample) as readers:
             spatial = _described(sample, readers, self.field_names)[0].spatial
             placement, cost = self._cutter.place(
-                sample, operator.index(index) % len(self), epoch=number, repeat=earlier, spatial=spatial
+                sample, self._number(index), epoch=number, repeat=earlier, spatial=spatial
             )
             box = self.box(placement.extents)
             return cost + self._cutter.read(sample, placement, box, volumes, readers=readers)
 
     def read_targets(self, index: int) -> torch.Tensor | None:
         """Return a sample's targets as a float32 vector, or None when none were asked for."""
-        sample = self._sample(index)
-        if not self.target_names:
-            return None
-        values = np.asarray(sample.targets, np.float64) if sample.targets is not None else self._stored_targets(sample)
-        return torch.from_numpy(values.astype(np.float32))
+        return read_targets(self._sample(index), self.target_names, self.samples.targets_in_file)
 
     def knows(self, indices: Sequence[int]) -> bool:
         """Tell whether samples were all read before, so that `read_again` may read them by one call."""
@@ -285,8 +328,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
             return None
         with self._opened(sample) as readers:
             spatial = _described(sample, readers, self.field_names)[0].spatial
-            number = operator.index(index) % len(self)
-            placement, _ = self._cutter.place(sample, number, epoch=0, repeat=0, spatial=spatial)
+            placement, _ = self._cutter.place(sample, self._number(index), epoch=0, repeat=0, spatial=spatial)
             return self._cutter.made(placement, self.box(placement.extents), volumes, readers=readers)
 
     def _may_repeat(self) -> bool:
@@ -307,10 +349,14 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
                 expected="an integer",
                 remedy="torch.utils.data.Subset(data, range(...)) holds several",
             )
-        count = len(self._samples.ids)
+        count = len(self.samples.ids)
         if not -count <= index < count:
             raise IndexError(f"sample {index} of a data set of {count}")
-        return self._samples.sample(index % count)
+        return self.samples.sample(index % count)
+
+    def _number(self, index: int) -> int:
+        """Return the number that what is drawn for a sample follows from."""
+        return number_of(self.samples, operator.index(index) % len(self))
 
     def _describe(self, index: int) -> list[VolumeInfo]:
         """Return what is known of each field's volume; refuses fields of unequal spatial shape."""
@@ -323,20 +369,6 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Give the open readers of a sample's fields to a block."""
         with ExitStack() as stack:
             yield [stack.enter_context(self._handles.lease(location)) for location in sample.locations]
-
-    def _stored_targets(self, sample: Sample) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Read targets that stand in the sample's own file."""
-        path = sample.locations[0].path
-        parts = [find_format(path).read_vector(path, name) for name in self._samples.targets_in_file]
-        values = np.concatenate(parts)
-        if not np.isfinite(values).all():
-            raise DataError(
-                f"targets {list(self.target_names)} of sample {sample.id!r} in {path}",
-                found=str(values.tolist()),
-                expected="finite numbers",
-                remedy="mend the file or leave the sample out",
-            )
-        return values
 
 
 _READING = {name: getattr(VolumeDataset, name) for name in ("read_into", "read_targets", "layout")}

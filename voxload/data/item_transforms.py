@@ -57,9 +57,11 @@ class AsDict:
 
 
 def item_transform(
-    given: ItemTransform | Mapping[str, ItemTransform] | None, fields: Sequence[str]
+    given: ItemTransform | Mapping[str, ItemTransform] | None, fields: Sequence[str], *, parts: Sequence[str]
 ) -> ItemTransform | None:
     """Return what is done to an item: a callable as it is, a mapping from field names as one of its parts.
+
+    `parts` names the field that each volume of an item is of.
 
     Raises UsageError at names of no field, and at what cannot be called.
     """
@@ -75,7 +77,7 @@ def item_transform(
     for field, change in given.items():
         if not _is_callable(change):
             raise UsageError(f"transform[{field!r}]", found=repr(change), expected="a callable")
-    return PerField(tuple(given.get(field) for field in fields))
+    return PerField(tuple(given.get(field) for field in parts))
 
 
 def _is_callable(given: Any) -> bool:

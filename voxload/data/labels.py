@@ -149,17 +149,17 @@ class LabelSearch:
     def __init__(self, centres: ClassCentres, handles: Handles) -> None:
         self.centres = centres
         self._handles = handles
-        self._found: dict[int, ClassVoxels] = {}
+        self._found: dict[tuple[Location, int], ClassVoxels] = {}
 
-    def search(self, index: int, location: Location, *, key: int) -> tuple[ClassVoxels, ReadCost]:
-        """Return the class voxels of a sample, and what reading its labels cost now.
+    def search(self, location: Location, *, key: int) -> tuple[ClassVoxels, ReadCost]:
+        """Return the class voxels of a sample, and what reading its labels cost now; `key` as for `ClassSearch`.
 
         Raises
         ------
         UsageError
             When they are no integers of one channel, or a chunk of them exceeds the budget.
         """
-        known = self._found.get(index)
+        known = self._found.get((location, key))
         if known is not None:
             return known, ReadCost()
         with self._handles.lease(location) as reader:
@@ -173,7 +173,7 @@ class LabelSearch:
                 reader.read_into(part, labels)
                 search.look(labels[0], part)
                 total += reader.cost(part)
-        return self._found.setdefault(index, search.result()), total
+        return self._found.setdefault((location, key), search.result()), total
 
     def _fit(self, info: VolumeInfo) -> tuple[tuple[int, ...], int]:
         """Return the extents of a chunk, and how many voxels may be looked at together."""

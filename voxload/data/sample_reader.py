@@ -11,7 +11,7 @@ import numpy as np
 from voxload.augment import Augment, Placement
 from voxload.augment.orientation import Orientation, check_vector, turn_vector
 from voxload.data.labels import LabelSearch
-from voxload.data.samples import Sample
+from voxload.data.lists.samples import Sample
 from voxload.data.transpose import copy_turned
 from voxload.errors import UsageError, VoxloadError
 from voxload.geometry import Boundary, Box, slabs
@@ -76,7 +76,8 @@ class SampleReader:
             found, cost = None, ReadCost()
             if self._labels is not None:
                 location = sample.locations[self._fields.index(self._labels.centres.field)]
-                found, cost = self._labels.search(index, location, key=self._augment.key(index))
+                whole = index if sample.whole is None else sample.whole  # all patches of a sample share its labels
+                found, cost = self._labels.search(location, key=self._augment.key(whole))
             return self._augment.place(spatial, epoch=epoch, index=index, repeat=repeat, found=found), cost
         except VoxloadError as error:
             raise error.within(f"sample {sample.id!r}", remedy="leave the sample out") from error
@@ -96,8 +97,10 @@ class SampleReader:
                 total += read_placed(reader, box, volume, placement=placement, boundary=self._boundary)
             if field in vectors:
                 try:
-                    check_vector(field, vectors[field], count=len(volume), dtype=volume.dtype)
-                    turn_vector(volume, vectors[field], placement.orientation)
+                    count = reader.describe().lead[2]
+                    check_vector(field, vectors[field], count=count, dtype=volume.dtype)
+                    for first in range(0, len(volume), count):  # of each time step
+                        turn_vector(volume[first : first + count], vectors[field], placement.orientation)
                 except VoxloadError as error:
                     raise error.within(f"{location}", remedy="leave the field's vectors out") from error
         return total

@@ -44,6 +44,15 @@ class JobGrid:
             self._found = _grid_now(self._spatial)
         return self._found
 
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both are, or will be, the same grid."""
+        if not isinstance(other, JobGrid) or self.is_known != other.is_known:
+            return False
+        return self._found == other._found and self._spatial == other._spatial
+
+    def __hash__(self) -> int:
+        return hash(self._spatial)
+
     def __getstate__(self) -> dict[str, Any]:
         if _is_distributed():
             self()

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from voxload.data.item_transforms import ItemTransform
+from voxload.data.parting import Parting
 from voxload.loader.batch import Batch, Ragged, stacked
 from voxload.transforms import Transform
 
@@ -33,11 +35,14 @@ class Collation:
     """The device that they are pinned for."""
     item: ItemTransform | None = None
     """What the data set does to each item, one by one and in order, before they are collated."""
+    parting: Parting | None = None
+    """What parts volumes of several time steps; None where there are none."""
     is_plain: bool = field(init=False)
     """Whether the loop gets a batch's tensors as they are."""
 
     def __post_init__(self) -> None:
         is_changed = any(change is not None for change in self.transforms) or self.item is not None
+        is_changed = is_changed or self.parting is not None
         is_plain = self.is_batched and not is_changed and not self.pin_memory and is_torchs(self.collate)
         object.__setattr__(self, "is_plain", is_plain)
 
@@ -54,16 +59,24 @@ class Collation:
         return pin_memory(data, self.pin_memory_device)  # type: ignore[no-untyped-call] # torch's
 
     def _collated(self, batch: Batch) -> Any:
-        parts = [
-            volume if change is None else change(volume)  # never asked for its truth: see items.PerField
-            for volume, change in zip(map(stacked, batch.volumes), self.transforms, strict=True)
+        volumes = [
+            volume if change is None else self._changed(number, volume, change)  # None alone is asked for: see PerField
+            for number, (volume, change) in enumerate(zip(map(stacked, batch.volumes), self.transforms, strict=True))
         ]
+        parts = volumes if self.parting is None else list(self.parting.item(volumes))
         parts += [] if batch.targets is None else [batch.targets]
         return parts if self.is_batched else [part[0] for part in parts]
+
+    def _changed(self, number: int, volume: torch.Tensor, change: Transform) -> Any:
+        """Return a field's batch as its transform makes it, which sees a volume a time step."""
+        return change(volume) if self.parting is None else self.parting.changed(number, volume, change)
 
     def _samples(self, batch: Batch) -> Any:
         columns = (*batch.volumes, *(() if batch.targets is None else (batch.targets,)))
         samples: list[Any] = [tuple(column[place] for column in columns) for place in range(len(batch.indices))]
+        if self.parting is not None:
+            count = len(batch.volumes)
+            samples = [(*self.parting.item(sample[:count]), *sample[count:]) for sample in samples]
         items = samples if self.item is None else list(map(self.item, samples))
         return items if self.is_batched else items[0]
 

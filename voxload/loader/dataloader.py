@@ -28,6 +28,7 @@ from voxload.loader.iterator import VolumeIterator, counted_iterator
 from voxload.loader.order.cursor import Cursor, Indices
 from voxload.loader.pipeline import Pipeline, PipelineBudget
 from voxload.loader.stats import LoaderStats
+from voxload.loader.wrapped import unwrapped
 from voxload.transforms import Transform
 from voxload.units import parse_bytes
 
@@ -61,7 +62,8 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
     ----------
     dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, collate_fn, pin_memory, drop_last, timeout,
     worker_init_fn, multiprocessing_context, generator, prefetch_factor, persistent_workers, pin_memory_device, in_order
-        As torch's loader.
+        As torch's loader. A ``Subset``, one of ``random_split`` too, or a ``ConcatDataset`` of VolumeDatasets becomes
+        one VolumeDataset of the same samples, which ``loader.dataset`` is then.
     transform
         Applied to each batch's volumes: a callable for the first field, or a mapping from field names.
     staging
@@ -119,6 +121,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
         **kwargs: Any,
     ) -> None:
         # Each argument is an attribute of its name: frameworks make loaders anew from those.
+        dataset = unwrapped(dataset)
         self.transform = transform
         self.staging = staging
         self.cache = cache

@@ -57,13 +57,15 @@ class VolumeIterator(_BaseDataLoaderIter):
         self._begin()
 
     def _begin(self) -> None:
+        data = self._loader.dataset
         self._deliver = Collation(
             self._collate_fn,
             self._auto_collation,
             self._reader.transforms,
             pin_memory=self._pin_memory,
             pin_memory_device=self._pin_memory_device,
-            item=self._loader.dataset.item_transform if isinstance(self._loader.dataset, VolumeDataset) else None,
+            item=data.item_transform if isinstance(data, VolumeDataset) else None,
+            parting=data.parting if isinstance(data, VolumeDataset) else None,
         )
         # Made by functions in C, which know no iterator: that would otherwise hold itself alive.
         drawn: Iterator[Sequence[int]] = (

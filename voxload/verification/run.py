@@ -16,7 +16,7 @@ from voxload.catalog.checksums import checksums_name, recording
 from voxload.catalog.table import Catalog, Entry, catalog_path
 from voxload.convert.manifest import read_manifest
 from voxload.convert.write.lock import locked
-from voxload.data.samples import location_of
+from voxload.data.lists.samples import location_of
 from voxload.errors import DataError, StorageError
 from voxload.files.atomic import remove, replacing
 from voxload.files.parquet import read_table

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from voxload.benchmark.workload.workload import Samples
-from voxload.data.samples import list_samples
+from voxload.data.lists.samples import list_samples
 from voxload.errors import NotFoundError
 from voxload.readers.protocol import Location
 from voxload.readers.store import is_url
@@ -38,7 +38,7 @@ def data_files(samples: Samples) -> DataFiles:
     Raises
     ------
     NotFoundError
-        When a volume is not there, and what `voxload.data.samples.list_samples` raises.
+        When a volume is not there, and what `voxload.data.lists.samples.list_samples` raises.
     """
     fields = {"x": samples.dataset} if samples.dataset else None
     listed = list_samples(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from voxload.augment import Placement
 from voxload.benchmark.dlio.settings import Options, Settings
 from voxload.data.dataset import VolumeDataset
+from voxload.data.lists.samples import Sample
 from voxload.data.sample_reader import SampleReader
-from voxload.data.samples import Sample
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
@@ -151,7 +151,7 @@ class RecordDataset(VolumeDataset):
             self._cutter = _RecordCutter(records.per_file, self.field_names, self._handles)
 
     @property
-    def sample_ids(self) -> tuple[str, ...]:
+    def sample_ids(self) -> Sequence[str]:
         """Ids of the samples: the file's, and the place in it where there are several."""
         files = super().sample_ids
         if self._per_file == 1:
@@ -169,7 +169,7 @@ class RecordDataset(VolumeDataset):
     def _sample(self, index: int) -> Sample:
         if not -len(self) <= index < len(self):
             raise IndexError(f"sample {index} of a data set of {len(self)}")
-        return self._samples.sample(index % len(self) // self._per_file)
+        return self.samples.sample(index % len(self) // self._per_file)
 
 
 class _RecordCutter(SampleReader):

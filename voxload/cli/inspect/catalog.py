@@ -11,7 +11,7 @@ from rich.table import Table
 from voxload.catalog.statistics import Summary
 from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
 from voxload.cli.inspect.stored import extents
-from voxload.data.samples import location_of
+from voxload.data.lists.samples import location_of
 from voxload.errors import NotFoundError, UsageError
 from voxload.readers import Location
 from voxload.units import format_bytes

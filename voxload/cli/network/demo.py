@@ -19,7 +19,7 @@ from voxload.cli.network.report import LEARNING, TIMELINE, report, train_with_pr
 from voxload.cli.options import check_folder
 from voxload.cli.terminal import Screen, byte_bar, count_bar
 from voxload.convert import ConvertOptions, Readers, convert
-from voxload.data.samples import location_of
+from voxload.data.lists.samples import location_of
 from voxload.errors import InternalError, UsageError
 from voxload.geometry import Halo
 from voxload.grid import ProcessGrid

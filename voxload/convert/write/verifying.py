@@ -19,7 +19,7 @@ from voxload.convert.plan.tiles import READ_AHEAD
 from voxload.convert.plan.volumeplan import VolumePlan
 from voxload.convert.sources.protocol import RawCube, volume_view
 from voxload.convert.write.catalogue import volume_entries
-from voxload.data.samples import location_of
+from voxload.data.lists.samples import location_of
 from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers import Handles, Location, Missing, Volume

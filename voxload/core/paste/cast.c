@@ -127,25 +127,31 @@ static void cast_part(const uint8_t *chunk, uint64_t size, const struct row *row
                       enum cast cast)
 {
     _Alignas(LINE) uint64_t buffer[PIECE];
+    const uint64_t count = row->extent[AXES - 1], stride = row->source[AXES - 1], step = row->target[AXES - 1];
     struct row piece = *row;
-    piece.extent[0] = piece.extent[1] = piece.extent[2] = 1;
+    uint64_t place[AXES] = {0};
+    for (int axis = 0; axis < AXES - 1; axis++)
+        piece.extent[axis] = 1;
     piece.to = (uint64_t)(uintptr_t)buffer;
-    piece.target[3] = form.width;
-    piece.manner = row->source[3] == form.width ? BY_RUN : BY_ELEMENT;
-    for (uint64_t a = 0; a < row->extent[0]; a++)
-        for (uint64_t b = 0; b < row->extent[1]; b++)
-            for (uint64_t c = 0; c < row->extent[2]; c++) {
-                const uint64_t at = row->first + a * row->source[0] + b * row->source[1] + c * row->source[2];
-                const uint64_t to = row->to + a * row->target[0] + b * row->target[1] + c * row->target[2];
-                for (uint64_t done = 0; done < row->extent[3]; done += PIECE) {
-                    const uint64_t left = row->extent[3] - done;
-                    piece.extent[3] = left < PIECE ? left : PIECE;
-                    piece.first = at + done * row->source[3];
-                    paste_one(chunk, size, &piece, form);
-                    store((uint8_t *)(uintptr_t)(to + done * row->target[3]), row->target[3], buffer, piece.extent[3],
-                          stored, cast);
-                }
-            }
+    piece.target[AXES - 1] = form.width;
+    piece.manner = stride == form.width ? BY_RUN : BY_ELEMENT;
+    for (int axis = 0; axis >= 0;) {
+        uint64_t at = row->first, to = row->to;
+        for (int turn = 0; turn < AXES - 1; turn++) {
+            at += place[turn] * row->source[turn];
+            to += place[turn] * row->target[turn];
+        }
+        for (uint64_t done = 0; done < count; done += PIECE) {
+            piece.extent[AXES - 1] = count - done < PIECE ? count - done : PIECE;
+            piece.first = at + done * stride;
+            paste_one(chunk, size, &piece, form);
+            store((uint8_t *)(uintptr_t)(to + done * step), step, buffer, piece.extent[AXES - 1], stored, cast);
+        }
+        for (axis = AXES - 2; axis >= 0 && place[axis] + 1 == row->extent[axis]; axis--)
+            place[axis] = 0;
+        if (axis >= 0)
+            place[axis]++;
+    }
 }
 
 void paste_cast(const uint8_t *chunk, uint64_t size, const struct row *rows, size_t count, struct form form,

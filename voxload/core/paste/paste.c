@@ -34,8 +34,8 @@ static void cut(struct row *row, const struct wanted *box, const struct grid *gr
     row->first = first;
     row->stop = last + width;
     row->to = to;
-    const bool is_run = row->source[3] == width && row->target[3] == width;
-    const bool are_lines = row->extent[3] * width % LINE == 0 && to % LINE == 0;
+    const bool is_run = row->source[AXES - 1] == width && row->target[AXES - 1] == width;
+    const bool are_lines = row->extent[AXES - 1] * width % LINE == 0 && to % LINE == 0;
     row->manner = !is_run ? BY_ELEMENT : box->may_stream && are_lines ? BY_LINE : BY_RUN;
 }
 
@@ -64,15 +64,20 @@ void tabulate(struct row *rows, const struct wanted *boxes, size_t count, const 
             lo[axis] = box->start[axis] / grid->extent[axis];
             hi[axis] = (box->stop[axis] - 1) / grid->extent[axis];
         }
-        for (uint64_t a = lo[0]; a <= hi[0]; a++)
-            for (uint64_t b = lo[1]; b <= hi[1]; b++)
-                for (uint64_t c = lo[2]; c <= hi[2]; c++)
-                    for (uint64_t d = lo[3]; d <= hi[3]; d++, rows++) {
-                        const uint64_t *n = grid->count;
-                        *rows = (struct row){.place = {a, b, c, d}, .box = number};
-                        rows->chunk = ((a * n[1] + b) * n[2] + c) * n[3] + d;
-                        cut(rows, box, grid, width);
-                    }
+        uint64_t at[AXES];
+        memcpy(at, lo, sizeof at);
+        for (int axis = 0; axis >= 0; rows++) {
+            *rows = (struct row){.box = number};
+            for (int turn = 0; turn < AXES; turn++) {
+                rows->place[turn] = at[turn];
+                rows->chunk = rows->chunk * grid->count[turn] + at[turn];
+            }
+            cut(rows, box, grid, width);
+            for (axis = AXES - 1; axis >= 0 && at[axis] == hi[axis]; axis--)
+                at[axis] = lo[axis];
+            if (axis >= 0)
+                at[axis]++;
+        }
     }
 }
 
@@ -128,28 +133,30 @@ INLINE void copy_element(uint8_t *to, const uint8_t *at, uint64_t width)
 
 INLINE void paste_runs(const struct row *row, const uint8_t *start, uint64_t width)
 {
-    const uint64_t size = row->extent[3] * width, lines = size / LINE + 1;
-    const bool is_apart = row->source[2] > size + LINE && lines <= 16;
-    for (uint64_t a = 0; a < row->extent[0]; a++)
-        for (uint64_t b = 0; b < row->extent[1]; b++)
-            for (uint64_t c = 0; c < row->extent[2]; c++) {
-                const uint8_t *at = start + a * row->source[0] + b * row->source[1] + c * row->source[2];
-                uint8_t *to = (uint8_t *)(uintptr_t)(row->to + a * row->target[0] + b * row->target[1] + c * row->target[2]);
+    const uint64_t *extent = row->extent + OUTER, *source = row->source + OUTER, *target = row->target + OUTER;
+    const uint64_t size = extent[3] * width, lines = size / LINE + 1;
+    const bool is_apart = source[2] > size + LINE && lines <= 16;
+    for (uint64_t a = 0; a < extent[0]; a++)
+        for (uint64_t b = 0; b < extent[1]; b++)
+            for (uint64_t c = 0; c < extent[2]; c++) {
+                const uint8_t *at = start + a * source[0] + b * source[1] + c * source[2];
+                uint8_t *to = (uint8_t *)(uintptr_t)(row->to + a * target[0] + b * target[1] + c * target[2]);
                 if (is_apart)
                     for (uint64_t d = 0; d < lines; d++)
-                        __builtin_prefetch((const void *)((uintptr_t)at + AHEAD * row->source[2] + d * LINE));
+                        __builtin_prefetch((const void *)((uintptr_t)at + AHEAD * source[2] + d * LINE));
                 copy_run(to, at, size);
             }
 }
 
 INLINE void paste_lines(const struct row *row, const uint8_t *start, uint64_t width)
 {
-    const uint64_t size = row->extent[3] * width;
-    for (uint64_t a = 0; a < row->extent[0]; a++)
-        for (uint64_t b = 0; b < row->extent[1]; b++)
-            for (uint64_t c = 0; c < row->extent[2]; c++) {
-                const uint8_t *at = start + a * row->source[0] + b * row->source[1] + c * row->source[2];
-                uint8_t *to = (uint8_t *)(uintptr_t)(row->to + a * row->target[0] + b * row->target[1] + c * row->target[2]);
+    const uint64_t *extent = row->extent + OUTER, *source = row->source + OUTER, *target = row->target + OUTER;
+    const uint64_t size = extent[3] * width;
+    for (uint64_t a = 0; a < extent[0]; a++)
+        for (uint64_t b = 0; b < extent[1]; b++)
+            for (uint64_t c = 0; c < extent[2]; c++) {
+                const uint8_t *at = start + a * source[0] + b * source[1] + c * source[2];
+                uint8_t *to = (uint8_t *)(uintptr_t)(row->to + a * target[0] + b * target[1] + c * target[2]);
                 for (uint64_t d = 0; d < size; d += 16)
                     put(to + d, get(at + d), true);
             }
@@ -199,16 +206,17 @@ INLINE void pick_run(uint8_t *restrict to, const uint8_t *restrict at, uint64_t 
 
 INLINE void paste_elements(const struct row *row, const uint8_t *start, uint64_t width)
 {
-    for (uint64_t a = 0; a < row->extent[0]; a++)
-        for (uint64_t b = 0; b < row->extent[1]; b++)
-            for (uint64_t c = 0; c < row->extent[2]; c++) {
-                const uint8_t *at = start + a * row->source[0] + b * row->source[1] + c * row->source[2];
-                uint8_t *to = (uint8_t *)(uintptr_t)(row->to + a * row->target[0] + b * row->target[1] + c * row->target[2]);
-                if (row->target[3] == width)
-                    pick_run(to, at, row->source[3], row->extent[3], width);
+    const uint64_t *extent = row->extent + OUTER, *source = row->source + OUTER, *target = row->target + OUTER;
+    for (uint64_t a = 0; a < extent[0]; a++)
+        for (uint64_t b = 0; b < extent[1]; b++)
+            for (uint64_t c = 0; c < extent[2]; c++) {
+                const uint8_t *at = start + a * source[0] + b * source[1] + c * source[2];
+                uint8_t *to = (uint8_t *)(uintptr_t)(row->to + a * target[0] + b * target[1] + c * target[2]);
+                if (target[3] == width)
+                    pick_run(to, at, source[3], extent[3], width);
                 else
-                    for (uint64_t d = 0; d < row->extent[3]; d++)
-                        copy_element(to + d * row->target[3], at + d * row->source[3], width);
+                    for (uint64_t d = 0; d < extent[3]; d++)
+                        copy_element(to + d * target[3], at + d * source[3], width);
             }
 }
 
@@ -310,6 +318,7 @@ INLINE void swap_run(uint8_t *to, const uint8_t *at, uint64_t count, uint64_t wi
 /* Put a part together from its chunk's first byte; `plane` is 0 where the bytes of an element are together. */
 INLINE void assemble(const struct row *row, const uint8_t *start, uint64_t plane, struct form form)
 {
+    const uint64_t *extent = row->extent + OUTER, *source = row->source + OUTER, *target = row->target + OUTER;
     const uint64_t width = form.width, shrunk = plane ? width : 1;
     int64_t step = plane ? (int64_t)plane : 1;
     const uint8_t *lowest = start + row->first / shrunk;
@@ -317,26 +326,26 @@ INLINE void assemble(const struct row *row, const uint8_t *start, uint64_t plane
         lowest += (int64_t)(width - 1) * step;
         step = -step;
     }
-    const bool is_run = row->target[3] == width && row->source[3] / shrunk == (plane ? 1 : width);
+    const bool is_run = target[3] == width && source[3] / shrunk == (plane ? 1 : width);
     const bool streams = row->manner == BY_LINE;
-    for (uint64_t a = 0; a < row->extent[0]; a++)
-        for (uint64_t b = 0; b < row->extent[1]; b++)
-            for (uint64_t c = 0; c < row->extent[2]; c++) {
-                const uint64_t along = a * row->source[0] + b * row->source[1] + c * row->source[2];
+    for (uint64_t a = 0; a < extent[0]; a++)
+        for (uint64_t b = 0; b < extent[1]; b++)
+            for (uint64_t c = 0; c < extent[2]; c++) {
+                const uint64_t along = a * source[0] + b * source[1] + c * source[2];
                 const uint8_t *at = lowest + along / shrunk;
-                uint8_t *to = (uint8_t *)(uintptr_t)(row->to + a * row->target[0] + b * row->target[1] + c * row->target[2]);
+                uint8_t *to = (uint8_t *)(uintptr_t)(row->to + a * target[0] + b * target[1] + c * target[2]);
                 if (!is_run)
-                    gather_run(to, row->target[3], at, row->source[3] / shrunk, step, row->extent[3], width);
+                    gather_run(to, target[3], at, source[3] / shrunk, step, extent[3], width);
                 else if (plane)
-                    weave_run(to, at, step, row->extent[3], width, streams);
+                    weave_run(to, at, step, extent[3], width, streams);
                 else
-                    swap_run(to, at + 1 - width, row->extent[3], width, streams);
+                    swap_run(to, at + 1 - width, extent[3], width, streams);
             }
     if (streams)
         settle();
 }
 
-INLINE void paste_part(const uint8_t *start, uint64_t size, const struct row *row, struct form form)
+INLINE void paste_inner(const uint8_t *start, uint64_t size, const struct row *row, struct form form)
 {
     if (form.width > 1 && (form.is_shuffled || form.is_swapped))
         assemble(row, start, form.is_shuffled ? size / form.width : 0, form);
@@ -346,6 +355,21 @@ INLINE void paste_part(const uint8_t *start, uint64_t size, const struct row *ro
         paste_lines(row, start + row->first, form.width);
     else
         paste_elements(row, start + row->first, form.width);
+}
+
+INLINE void paste_part(const uint8_t *start, uint64_t size, const struct row *row, struct form form)
+{
+    if (row->extent[0] == 1 && row->extent[1] == 1) { /* nearly always */
+        paste_inner(start, size, row, form);
+        return;
+    }
+    struct row part = *row;
+    for (uint64_t a = 0; a < row->extent[0]; a++)
+        for (uint64_t b = 0; b < row->extent[1]; b++) {
+            part.first = row->first + a * row->source[0] + b * row->source[1];
+            part.to = row->to + a * row->target[0] + b * row->target[1];
+            paste_inner(start, size, &part, form);
+        }
 }
 
 CLONES void paste_one(const uint8_t *chunk, uint64_t size, const struct row *row, struct form form)

@@ -9,7 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AXES = 4, LINE = 64 };
+/* Sample, time step, channel, d, h, w; of an array with fewer axes the first ones are one long. The outer ones, which
+   few arrays have, are looped over apart from the others. */
+enum { AXES = 6, OUTER = 2, LINE = 64 };
 
 /* How a part is copied: element by element, by runs along the last axis, or by whole lines past the caches. */
 enum manner { BY_ELEMENT, BY_RUN, BY_LINE };

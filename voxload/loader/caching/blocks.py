@@ -272,4 +272,5 @@ def _identity(location: Location) -> str:
         location.dtype,
         location.window,
     )
-    return "\n".join(map(str, parts))
+    more = [repr(location.lead)] if location.lead is not None else []
+    return "\n".join((*map(str, parts), *more, *map(_identity, location.also)))

@@ -9,18 +9,22 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
+from voxload.catalog.query.conditions import Condition
 from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
-from voxload.errors import NotFoundError, UsageError
+from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.readers.axes import AxisOrder
 from voxload.readers.protocol import ChecksumSource, Location, Window
 from voxload.readers.store import is_url
 
 Source = str | Path | Catalog | Sequence[str | Path]
 """A catalogue or its path, a file, a folder, a glob, a URL, or a list of files."""
+Fields = Mapping[str, str | Sequence[str]] | None
+"""By name of the field, the dataset, or the datasets whose channels it has; None for the only volume there is."""
 Axes = str | Mapping[str, str] | None
 """Order of the axes as stored: of all fields, or by field name; None to take it from the files."""
 
@@ -35,13 +39,20 @@ class Sample:
     """Place of each field's volume, in the order of the fields."""
     targets: tuple[float, ...] | None
     """Values from the catalogue; None where they stand in the file or none were asked for."""
+    row: tuple[int, int] | None = None
+    """Its index among so many samples of one array, whose targets stand one behind the other; None where it is one."""
+    whole: int | None = None
+    """Number of the sample that it is a patch of; None where it is none."""
 
 
 class Samples(Protocol):
     """An indexed list of samples; immutable, safe to share between threads and to send to processes."""
 
-    ids: tuple[str, ...]
-    """Sample ids, sorted."""
+    @property
+    def ids(self) -> Sequence[str]:
+        """Sample ids, in the order of the indices."""
+        ...
+
     fields: tuple[str, ...]
     """Names of the fields, in the order of a sample's volumes."""
     targets_in_file: tuple[str, ...]
@@ -63,7 +74,7 @@ class CatalogSamples:
     def __init__(
         self,
         catalog: Catalog,
-        fields: Mapping[str, str] | None,
+        fields: Fields,
         targets: Sequence[str],
         *,
         allow_outside: bool = False,
@@ -78,8 +89,8 @@ class CatalogSamples:
                 expected="to know which to read",
                 remedy=f'say for example fields={{"x": "{datasets[0]}"}}',
             )
-        named = {"x": datasets[0]} if fields is None else dict(fields)
-        for dataset in named.values():
+        named = {"x": (datasets[0],)} if fields is None else _named(fields)
+        for dataset in chain.from_iterable(named.values()):
             if dataset not in datasets:
                 raise NotFoundError(
                     "fields", found=f"no dataset {dataset!r} in the catalogue", expected=f"one of {list(datasets)}"
@@ -93,27 +104,40 @@ class CatalogSamples:
 
     def sample(self, index: int) -> Sample:
         """Return one sample from its rows."""
-        entries = [self._catalog.entry(self.ids[index], dataset) for dataset in self._datasets]
+        entries = [[self._catalog.entry(self.ids[index], name) for name in names] for names in self._datasets]
         locations = tuple(
-            location_of(entry, self._catalog.root, allow_outside=self._allow_outside) for entry in entries
+            _stacked([location_of(entry, self._catalog.root, allow_outside=self._allow_outside) for entry in own])
+            for own in entries
         )
-        targets = tuple(entries[0].targets[name] for name in self._targets) if self._targets else None
+        targets = tuple(entries[0][0].targets[name] for name in self._targets) if self._targets else None
         return Sample(self.ids[index], locations, targets)
+
+    def where(self, condition: Condition) -> list[int]:
+        """Return the indices of the samples for which a condition holds, on the row of their first field."""
+        table = self._catalog.whole
+        rows = zip(
+            table.column("sample").to_pylist(),
+            table.column("dataset").to_pylist(),
+            condition.holds(table).to_pylist(),
+            strict=True,
+        )
+        chosen = {sample for sample, dataset, holds in rows if holds and dataset == self._datasets[0][0]}
+        return [index for index, name in enumerate(self.ids) if name in chosen]
 
 
 class FileSamples:
-    """Samples that are files: every field is a dataset of the same file."""
+    """Samples that are files: every field is a dataset, or several, of the same file."""
 
     def __init__(
         self,
         paths: Sequence[str],
-        fields: Mapping[str, str] | None,
+        fields: Fields,
         targets: Sequence[str],
         *,
         axes: Axes,
         allow_outside: bool,
     ) -> None:
-        named = {"x": ""} if fields is None else dict(fields)
+        named = {"x": ("",)} if fields is None else _named(fields)
         by_field = axes if isinstance(axes, Mapping) else dict.fromkeys(named, axes)
         unknown = set(by_field) - set(named)
         if unknown:
@@ -124,13 +148,31 @@ class FileSamples:
         self.ids = tuple(by_id)
         self._paths = tuple(by_id.values())
         self._within = None if allow_outside else ""
-        self._datasets = tuple((dataset, by_field.get(field)) for field, dataset in named.items())
+        self._datasets = tuple((names, by_field.get(field)) for field, names in named.items())
 
     def sample(self, index: int) -> Sample:
         """Return one sample: its file under each field's dataset name."""
         path = self._paths[index]
-        locations = tuple(Location(path, dataset, axes=axes, within=self._within) for dataset, axes in self._datasets)
+        locations = tuple(
+            _stacked([Location(path, name, axes=axes, within=self._within) for name in names])
+            for names, axes in self._datasets
+        )
         return Sample(self.ids[index], locations, None)
+
+
+def _named(fields: Mapping[str, str | Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Return the datasets of each field, whose channels it has."""
+    return {field: (names,) if isinstance(names, str) else tuple(names) for field, names in fields.items()}
+
+
+def _stacked(locations: Sequence[Location]) -> Location:
+    """Return volumes as one, whose channels are those of all; raises DataError where samples lie apart in them."""
+    first, *others = locations
+    if any(other.window != first.window for other in others):
+        raise DataError(
+            str(first), found="datasets of which the sample is not the same window", expected="one window for all"
+        )
+    return replace(first, also=tuple(other.stored for other in others)) if others else first
 
 
 def location_of(entry: Entry, root: Path, *, allow_outside: bool = False) -> Location:
@@ -160,7 +202,7 @@ def _spatial(entry: Entry) -> tuple[int, int, int]:
 def list_samples(
     source: Source,
     *,
-    fields: Mapping[str, str] | None,
+    fields: Fields,
     targets: Sequence[str],
     axes: Axes,
     allow_outside: bool = False,
@@ -191,6 +233,16 @@ def _check_fields(fields: Any) -> None:
     if fields is not None and (not isinstance(fields, Mapping) or not fields):
         found = "no field" if isinstance(fields, Mapping) else repr(fields)
         raise UsageError("fields", found=found, expected='a mapping of one name or more, such as {"x": "full"}')
+    for field, names in (fields or {}).items():
+        several = names if isinstance(names, Sequence) and not isinstance(names, bytes) else ()
+        if not isinstance(names, str) and (not several or not all(isinstance(name, str) and name for name in several)):
+            raise UsageError(
+                f"fields[{field!r}]",
+                found=repr(names),
+                expected='the name of a dataset, or a list of them, such as ["vx", "vy", "vz"]',
+            )
+        if len(set(several)) < len(several) and not isinstance(names, str):
+            raise UsageError(f"fields[{field!r}]", found=repr(names), expected="each dataset once")
 
 
 def _check_source(source: Any) -> None:

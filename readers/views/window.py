@@ -55,7 +55,7 @@ class WindowReader:
     def cost(self, box: Box) -> ReadCost:
         """Return what reading `box` of the sample costs."""
         check_box(self._info, box)
-        return self._reader.cost(box.shift(self._start))
+        return self._reader.cost(self._there(box))
 
     def read_into(self, box: Box, out: Volume) -> None:
         """Read `box` of the sample into `out`."""
@@ -70,14 +70,18 @@ class WindowReader:
         """See Repeatable."""
         return made_read(self._reader, self._stored(requests), base)
 
+    def _there(self, box: Box) -> Box:
+        """Return a box in what is stored; a range of channels stays as it is."""
+        return box.shift((0,) * (len(box.start) - len(self._start)) + self._start)
+
     def _stored(self, requests: Sequence[Request]) -> list[Request]:
         """Return requests of what is stored."""
-        return [Request(one.box.shift(self._start), one.out) for one in requests]
+        return [Request(self._there(one.box), one.out) for one in requests]
 
     def generation(self, box: Box) -> Generation | None:
         """See Dated; that of what is stored."""
         dated = as_dated(self._reader)
-        return None if dated is None else dated.generation(box.shift(self._start))
+        return None if dated is None else dated.generation(self._there(box))
 
     def is_outdated(self) -> bool:
         """See Dated."""

@@ -1,0 +1,31 @@
+"""Listing: from what the user named to the list of samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from voxload.data.lists.patches import Patches, patches_of
+from voxload.data.lists.samples import Samples
+from voxload.data.lists.series import has_series, series_of
+from voxload.data.lists.window import Window
+from voxload.readers.handles import Handles
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What of the stored volumes makes a sample."""
+
+    window: Window | None = None
+    """What of a series of time steps; None makes a sample of each step, where there are any."""
+    patches: Patches | None = None
+    """Which boxes; None takes volumes whole."""
+
+    def of(self, stored: Samples, handles: Handles) -> Samples:
+        """Return the samples that stored ones are parted into; opens files whose shapes have to be known and are not.
+
+        Raises UsageError or DataError where they cannot be parted so, and what opening files raises.
+        """
+        found = stored
+        if self.window is not None or has_series(stored):
+            found = series_of(stored, self.window, handles)
+        return found if self.patches is None else patches_of(found, self.patches, handles)

@@ -1,0 +1,160 @@
+"""Series: arrays that hold many samples, or many time steps, as lists of samples of their own.
+
+How many there are stands in the files, or in a catalogue: files that no catalogue describes are opened once, when the
+list is made, for their shape.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from voxload.catalog.query.conditions import Condition
+from voxload.data.lists.names import Names
+from voxload.data.lists.samples import Sample, Samples
+from voxload.data.lists.selection import chosen_of
+from voxload.data.lists.shapes import lead_of, of_each
+from voxload.data.lists.window import Window
+from voxload.errors import DataError, UsageError
+from voxload.readers.handles import Handles
+from voxload.readers.protocol import Lead, Location
+
+
+def has_series(samples: Samples) -> bool:
+    """Tell whether arrays of a list of samples have axes N or T; of those whose axes their files name, none has."""
+    return bool(samples.ids) and any(_lead_axes(location) for location in samples.sample(0).locations)
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """What the arrays of one stored sample hold."""
+
+    samples: int
+    """Extent of axis N; 1 where no field has one."""
+    steps: int
+    """Extent of axis T; 1 where no field has one."""
+
+
+class SeriesSamples:
+    """The samples, and the windows in time, of arrays that hold many; see Samples.
+
+    Samples of one array stand in their order, and windows of one sample in theirs.
+
+    Parameters
+    ----------
+    stored
+        What is stored.
+    extents
+        Of each of its samples.
+    window
+        What of a series of steps makes a sample; None where no array has an axis T.
+
+    Raises
+    ------
+    DataError
+        When no series is as long as a window.
+    """
+
+    def __init__(self, stored: Samples, extents: Sequence[Extents], window: Window | None) -> None:
+        self.fields, self.targets_in_file = stored.fields, stored.targets_in_file
+        self._stored, self._window, self._extents = stored, window, tuple(extents)
+        self._windows = [1 if window is None else window.count(one.steps) for one in extents]
+        counts = [one.samples * windows for one, windows in zip(extents, self._windows, strict=True)]
+        self._ends = list(accumulate(counts))
+        if not self._ends or not self._ends[-1]:
+            longest = max((one.steps for one in extents), default=0)
+            raise DataError(
+                "data set",
+                found=f"series of up to {longest} time steps",
+                expected=f"{window.span if window else 1} or more for one window",
+                remedy="choose a shorter window",
+            )
+        self._axes = [_lead_axes(location) for location in stored.sample(0).locations]
+        self.ids: Sequence[str] = Names(self._ends[-1], self.id)
+
+    def place(self, index: int) -> tuple[int, int, int]:
+        """Return the stored sample that a sample is of, its index along N, and its window's number."""
+        number = bisect_right(self._ends, index)
+        within = index - (self._ends[number - 1] if number else 0)
+        return number, within // self._windows[number], within % self._windows[number]
+
+    def where(self, condition: Condition) -> list[int]:
+        """Return the indices of the parts of samples for which a condition holds; see `CatalogSamples.where`."""
+        chosen = set(chosen_of(self._stored, condition))
+        return [index for index in range(self._ends[-1]) if self.place(index)[0] in chosen]
+
+    def id(self, index: int) -> str:
+        """Return a sample's id."""
+        number, sample, window = self.place(index)
+        parts = [f"n{sample}"] if any("N" in axes for axes in self._axes) else []
+        if self._window is not None:
+            parts.append(f"t{window * self._window.stride}")
+        return f"{self._stored.ids[number]}[{','.join(parts)}]"
+
+    def sample(self, index: int) -> Sample:
+        """Return one sample: the stored one's arrays, with the index and the steps that are its own."""
+        number, sample, window = self.place(index)
+        stored = self._stored.sample(number)
+        steps = None if self._window is None else self._window.steps(window)
+        locations = tuple(
+            replace(location, lead=Lead(sample if "N" in axes else None, steps if "T" in axes else None))
+            if axes
+            else location
+            for location, axes in zip(stored.locations, self._axes, strict=True)
+        )
+        row = (sample, self._extents[number].samples) if any("N" in axes for axes in self._axes) else None
+        return Sample(self.id(index), locations, stored.targets, row)
+
+
+def series_of(stored: Samples, window: Window | None, handles: Handles) -> SeriesSamples:
+    """Return the samples and windows of arrays with axes N or T.
+
+    Without a `window`, each time step is a sample.
+
+    Raises
+    ------
+    UsageError
+        When a window is given and no array has an axis T.
+    DataError
+        When the fields of a stored sample hold unequal numbers of samples or steps; what opening files raises.
+    """
+    has_steps = any("T" in _lead_axes(location) for location in stored.sample(0).locations)
+    if window is not None and not has_steps:
+        raise UsageError(
+            "window",
+            found="arrays without a time axis",
+            expected="an axis T",
+            remedy='name it, such as axes="TCDHW" or, by field, axes={"x": "TCDHW"}',
+        )
+
+    found = of_each(stored, lambda sample: _extents(sample, handles))
+    return SeriesSamples(stored, found, (window or Window(1)) if has_steps else None)
+
+
+def _lead_axes(location: Location) -> str:
+    """Return which of N and T an array has, as far as it is said of it."""
+    return "".join(axis for axis in "NT" if axis in (location.axes or "").upper())
+
+
+def _extents(sample: Sample, handles: Handles) -> Extents:
+    """Return what a stored sample's arrays hold; opens those whose shape is not known."""
+    leads: dict[str, dict[str, int]] = {}
+    for location in sample.locations:
+        axes = _lead_axes(location)
+        if not axes:
+            continue
+        lead = lead_of(location, handles)
+        for axis, extent in zip("NT", lead, strict=False):
+            if axis in axes:
+                leads.setdefault(axis, {})[str(location)] = extent
+    for axis, extents in leads.items():
+        if len(set(extents.values())) > 1:
+            raise DataError(
+                f"sample {sample.id!r}",
+                found=", ".join(f"{extent} in {name}" for name, extent in extents.items()),
+                expected=f"fields of one extent along {axis}",
+            )
+    samples, steps = (next(iter(leads.get(axis, {"": 1}).values())) for axis in "NT")
+    return Extents(samples, steps)
