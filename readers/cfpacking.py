@@ -1,11 +1,11 @@
-"""CF packing: attributes by which stored numbers stand for others, which are refused until they are applied.
+"""CF packing: attributes by which stored numbers stand for others, which are applied where asked for, else refused.
 
 NetCDF-4 and Zarr files that follow the CF conventions store ``(value - add_offset) / scale_factor`` as small integers,
 and ``_FillValue`` or ``missing_value`` where there is no value. A reader that knows nothing of it hands out numbers
 that look right and are wrong.
 
 Rule: an attribute that changes no number is no packing. That is a scale of 1, an offset of 0, a fill value of NaN,
-which stands for itself, and ``_Unsigned`` where it says what the type says. Everything else is refused: a fill value
+which stands for itself, and ``_Unsigned`` where it says what the type says. Everything else is packing: a fill value
 too, whether or not a voxel has it, because only a look at every voxel could tell.
 
 Source: CF conventions 1.11, sections 2.5.1 and 8.1; NetCDF Users Guide, appendix A (attribute conventions).
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import enum
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,82 @@ class Unread:
         return self.what
 
 
+class Packed(enum.StrEnum):
+    """What to do about stored numbers that stand for others."""
+
+    REFUSED = "refused"
+    """Raise UsageError that names the attributes."""
+    KNOWN = "known"
+    """Say what they stand for where netCDF or xarray wrote them; else refuse them."""
+    ANY = "any"
+    """Say what they stand for, whoever wrote them."""
+
+    @classmethod
+    def parse(cls, decode: str | None) -> Packed:
+        """Return what a data set's word for it means; raises UsageError on an unknown one."""
+        if decode not in (None, "cf", "stored"):
+            raise UsageError("decode", found=repr(decode), expected="'cf' or 'stored'")
+        return cls.KNOWN if decode is None else cls.ANY
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """What stored numbers stand for: ``stored * scale + offset``, and nothing where one is a fill value."""
+
+    scale: float = 1.0
+    """What is multiplied with."""
+    offset: float = 0.0
+    """What is added then."""
+    fills: tuple[float, ...] = ()
+    """Stored numbers that stand for no value; NaN always does."""
+    wraps: bool = False
+    """Whether integers are of the other kind, signed or unsigned, than their type says."""
+
+
+def packing_of(subject: str, attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> Packing | None:
+    """Return what the attributes make of stored numbers; None where they leave them as they are.
+
+    Parameters as of `check_packing`. A fill value counts as it is stored, before ``_Unsigned`` is applied.
+
+    Raises
+    ------
+    UsageError
+        Naming an attribute that cannot be applied: no number where one is meant, or one that is no stored number's.
+    """
+    found = {name: attributes[name] for name in NAMES if name in attributes}
+    packed = [name for name, value in found.items() if not _is_identity(name, value, dtype)]
+    if not packed:
+        return None
+    scale, offset, wraps, fills = 1.0, 0.0, False, list[float]()
+    for name in packed:
+        numbers = None if name == UNSIGNED else _numbers(found[name], is_fill=name in FILLS)
+        said = _text(found[name]) if name == UNSIGNED else None
+        if name == UNSIGNED and said is not None and said.strip().lower() in ("true", "false"):
+            wraps = True
+        elif name in FILLS and numbers is not None and numbers.size and _are_stored(numbers, dtype):
+            fills += [float(number) for number in numbers if not np.isnan(number)]
+        elif name in (SCALE, OFFSET) and numbers is not None and numbers.size == 1 and np.isfinite(numbers[0]):
+            scale, offset = (float(numbers[0]), offset) if name == SCALE else (scale, float(numbers[0]))
+        else:
+            raise UsageError(
+                subject,
+                found=f"the CF attribute {name} = {_shown(name, found[name])}, of numbers of {dtype}",
+                expected="one finite number" if name in (SCALE, OFFSET) else "a value that such a number can have",
+                remedy='mend the attribute, or say decode="stored" to read the numbers as they are stored',
+            )
+    return Packing(scale, offset, tuple(fills), wraps)
+
+
+def _are_stored(numbers: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    """Tell whether these are numbers of a type, and exact in 64 bits of a float."""
+    kept = numbers[~np.isnan(numbers)]
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        is_inside = bool(((kept >= limits.min) & (kept <= limits.max) & (kept == np.floor(kept))).all())
+        return is_inside and bool((kept.astype(np.float64) == kept).all())
+    return dtype.kind == "f"
+
+
 def check_packing(subject: str, attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> None:
     """Refuse stored numbers that stand for others.
 
@@ -72,8 +149,8 @@ def check_packing(subject: str, attributes: Mapping[str, Any], dtype: np.dtype[A
             found=f"stored numbers that stand for others, by the CF attributes {shown}",
             expected="the numbers that are meant, for these attributes are not applied",
             remedy=(
-                'store those, as by xarray.open_dataset(FILE).drop_encoding().to_zarr("decoded.zarr"), or remove the '
-                "attributes where they mean nothing"
+                'say decode="cf" to a VolumeDataset, or "stored" where they mean nothing, or store what is meant, as '
+                'xarray.open_dataset(FILE).drop_encoding().to_zarr("decoded.zarr")'
             ),
         )
 

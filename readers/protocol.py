@@ -14,6 +14,7 @@ import numpy.typing as npt
 from voxload.errors import DataError, UsageError
 from voxload.files.limits import VALUES
 from voxload.geometry import Box
+from voxload.readers.cfpacking import Packed, Packing
 
 Volume = npt.NDArray[Any]
 """An array of voxels, ``(C, D, H, W)``."""
@@ -110,6 +111,8 @@ class Location:
     """The sample's place in what is stored, where several samples share it; None where it is all of it."""
     lead: Lead | None = None
     """Its samples and time steps in an array with axes N or T; None where it is all of them."""
+    packed: Packed = Packed.REFUSED
+    """What is done about stored numbers that stand for others by CF attributes."""
     also: tuple[Location, ...] = ()
     """Further volumes, each of them whole, whose channels come behind those of this one."""
     within: str | None = ""
@@ -153,6 +156,8 @@ class VolumeInfo:
     """Extent of axis N."""
     steps: int = 1
     """Extent of axis T."""
+    packing: tuple[Packing | None, ...] = ()
+    """What the numbers stand for: nothing else where it is empty; one for all channels, or one for each of a step's."""
 
     @property
     def lead(self) -> tuple[int, int, int]:

@@ -18,7 +18,7 @@ import h5py
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
-from voxload.readers.cfpacking import MOST_VALUES, NAMES, UNSIGNED, Unread, check_packing
+from voxload.readers.cfpacking import MOST_VALUES, NAMES, UNSIGNED, Packing, Unread, check_packing, packing_of
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.dataset import filters_of
 from voxload.readers.protocol import Location
@@ -112,7 +112,33 @@ _LONGEST_TEXT = 64
 
 
 def check_unpacked(dataset: h5py.Dataset, subject: str) -> None:
-    """Refuse a dataset whose numbers stand for others; see `voxload.readers.cfpacking`.
+    """Refuse a dataset whose numbers stand for others; see `voxload.readers.cfpacking`."""
+    found = _packing_attributes(dataset)
+    if found:
+        check_packing(subject, found, dataset.dtype)
+
+
+def packing(dataset: h5py.Dataset, subject: str) -> tuple[Packing, ...]:
+    """Return what a dataset's numbers stand for, of all channels, or nothing where they stand for themselves.
+
+    Raises UsageError as `packing_of`.
+    """
+    attributes = _packing_attributes(dataset)
+    found = packing_of(subject, attributes, dataset.dtype) if attributes else None
+    return () if found is None else (found,)
+
+
+def is_netcdf(dataset: h5py.Dataset) -> bool:
+    """Tell whether a dataset is a variable of netCDF: its file says so, or its axes have dimension scales.
+
+    Source: NetCDF-4 file format specification, "Creation Order" and "Dimensions"; HDF5 Dimension Scale specification.
+    """
+    root = h5py.h5g.open(h5py.h5i.get_file_id(dataset.id), b"/")
+    return bool(h5py.h5a.exists(root, b"_NCProperties") or h5py.h5a.exists(dataset.id, b"DIMENSION_LIST"))
+
+
+def _packing_attributes(dataset: h5py.Dataset) -> dict[str, Any]:
+    """Return the attributes that may be packing.
 
     Costs a look for five names in the dataset's header, which libhdf5 has read already, or in the index of its
     attributes where these are many.
@@ -121,8 +147,7 @@ def check_unpacked(dataset: h5py.Dataset, subject: str) -> None:
     for name in NAMES:
         if h5py.h5a.exists(dataset.id, name.encode()):
             found[name] = _value(dataset, name)
-    if found:
-        check_packing(subject, found, dataset.dtype)
+    return found
 
 
 def _value(dataset: h5py.Dataset, name: str) -> Any:

@@ -13,10 +13,11 @@ import numpy as np
 from voxload.errors import NotFoundError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
+from voxload.readers.cfpacking import Packed
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.generation import Generation, is_outdated
-from voxload.readers.hdf5.checks import check_filters, check_own_file, check_unpacked, check_written
+from voxload.readers.hdf5.checks import check_filters, check_own_file, check_unpacked, check_written, is_netcdf, packing
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.dataset import SettledDataset, filters_of
 from voxload.readers.hdf5.decoded import DecodedChunks, library_chunks
@@ -84,7 +85,10 @@ class Hdf5Reader:
                 self.order, self._info = _describe(self.dataset, location)
                 check_filters(self.dataset, str(location))
                 check_volume(self._info)
-                check_unpacked(self.dataset, str(location))
+                if location.packed is Packed.ANY or (location.packed is Packed.KNOWN and is_netcdf(self.dataset)):
+                    self._info = replace(self._info, packing=packing(self.dataset, str(location)))
+                else:
+                    check_unpacked(self.dataset, str(location))
                 if self.dataset.chunks and not self.dataset.is_virtual:
                     self._decoded = DecodedChunks(self.dataset, str(location))
                 self._linked = open_linked(self.dataset, location.path, Opening.of(location, self._missing))

@@ -9,6 +9,7 @@ from itertools import accumulate
 from voxload.errors import DataError, UsageError
 from voxload.geometry import SPATIAL_AXES, Box
 from voxload.readers.axes import lead_box
+from voxload.readers.cfpacking import Packing
 from voxload.readers.generation import Generation, as_dated
 from voxload.readers.protocol import NOTHING, Location, ReadCost, Reader, Volume, VolumeInfo, check_box, held_bytes
 from voxload.readers.requests import Request, check_requests, read_many
@@ -56,7 +57,7 @@ class StackedReader:
         self._counts = [info.lead[2] for info in infos]
         self._bounds = [0, *accumulate(self._counts)]
         shape = (first.samples * first.steps * self._bounds[-1], *first.spatial)
-        self._info = replace(first, location=location, shape=shape)
+        self._info = replace(first, location=location, shape=shape, packing=_packing(infos))
 
     def describe(self) -> VolumeInfo:
         """Return what is known of all; what a file says of itself is the first one's."""
@@ -135,6 +136,17 @@ class StackedReader:
                 first = place * width + at
                 found.append((number, part, slice(first, first + high - low)))
         return found
+
+
+def _packing(infos: Sequence[VolumeInfo]) -> tuple[Packing | None, ...]:
+    """Return what the numbers of each channel of all volumes stand for."""
+    if not any(info.packing for info in infos):
+        return ()
+    found: list[Packing | None] = []
+    for info in infos:
+        own = info.packing or (None,)
+        found += own if len(own) == info.lead[2] else own * info.lead[2]
+    return tuple(found)
 
 
 def _shape(info: VolumeInfo) -> str:

@@ -16,7 +16,7 @@ from zarr.dtype import data_type_registry
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box, chunks_touched
-from voxload.readers.cfpacking import FILLS, check_packing
+from voxload.readers.cfpacking import FILLS, Packing, check_packing, packing_of
 from voxload.readers.decode.blosc import HEADER_BYTES, check_header
 from voxload.readers.pasting.pasteplan import Place
 from voxload.readers.protocol import Location
@@ -128,7 +128,28 @@ _XARRAY_DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
 def check_unpacked(array: zarr.Array[Any], subject: str) -> None:
-    """Refuse an array whose numbers stand for others; see `voxload.readers.cfpacking`. Costs no request.
+    """Refuse an array whose numbers stand for others; see `voxload.readers.cfpacking`. Costs no request."""
+    check_packing(subject, _attributes(array), np.dtype(array.dtype))
+
+
+def packing(array: zarr.Array[Any], subject: str) -> tuple[Packing, ...]:
+    """Return what an array's numbers stand for, of all channels, or nothing where they stand for themselves.
+
+    Raises UsageError as `packing_of`.
+    """
+    found = packing_of(subject, _attributes(array), np.dtype(array.dtype))
+    return () if found is None else (found,)
+
+
+def is_xarrays(array: zarr.Array[Any]) -> bool:
+    """Tell whether an array has names of its dimensions, as xarray writes them."""
+    metadata = array.metadata
+    named = getattr(metadata, "dimension_names", None)
+    return _XARRAY_DIMENSIONS in metadata.attributes or (named is not None and any(named))
+
+
+def _attributes(array: zarr.Array[Any]) -> dict[str, Any]:
+    """Return an array's attributes, and its fill value where that is one.
 
     In format 2 xarray keeps ``_FillValue`` not as an attribute but as the array's fill value. Zero is zarr's own
     default there and says nothing; what else an array of xarray's has marks voxels without a value.
@@ -138,7 +159,7 @@ def check_unpacked(array: zarr.Array[Any], subject: str) -> None:
     is_xarray = isinstance(array.metadata, ArrayV2Metadata) and _XARRAY_DIMENSIONS in attributes
     if is_xarray and fill is not None and np.asarray(fill).dtype.kind in "iuf" and fill != 0:
         attributes.setdefault(FILLS[0], fill)
-    check_packing(subject, attributes, np.dtype(array.dtype))
+    return attributes
 
 
 _CRC_BYTES = 4

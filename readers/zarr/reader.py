@@ -18,6 +18,7 @@ from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.files.limits import CHUNK_TABLE
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
+from voxload.readers.cfpacking import Packed
 from voxload.readers.chunks.chunked import Fetched
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.chunks.verified import policy_of
@@ -37,7 +38,7 @@ from voxload.readers.protocol import (
 )
 from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.store import Store, open_store
-from voxload.readers.zarr.checks import ChunkHeaders, check_unpacked, local_arrays, naming_types
+from voxload.readers.zarr.checks import ChunkHeaders, check_unpacked, is_xarrays, local_arrays, naming_types, packing
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
 from voxload.readers.zarr.generations import Generations
 from voxload.readers.zarr.hierarchy import member, open_node, values, volume_names
@@ -106,7 +107,10 @@ class ZarrReader:
             self._headers = ChunkHeaders(location, info.codecs)
             self._generations = Generations(self.array, self.index, self.store, since=since)
             check_volume(self._info)
-            check_unpacked(self.array, str(location))
+            if location.packed is Packed.ANY or (location.packed is Packed.KNOWN and is_xarrays(self.array)):
+                self._info = replace(self._info, packing=packing(self.array, str(location)))
+            else:
+                check_unpacked(self.array, str(location))
 
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 from typing import Any, SupportsIndex
@@ -16,6 +15,7 @@ import torch
 from torch.utils.data import Dataset
 
 from voxload.augment import Augment, Draw
+from voxload.data.decoding import Packings, decoded
 from voxload.data.item_transforms import ItemTransform, item_transform
 from voxload.data.known_samples import KnownSample, KnownSamples
 from voxload.data.layout import FieldLayout
@@ -26,15 +26,17 @@ from voxload.data.lists.selection import Indices, chosen_by, number_of, selected
 from voxload.data.lists.window import Window
 from voxload.data.parting import parting_of
 from voxload.data.sample_reader import SampleReader
+from voxload.data.sample_volumes import SampleVolumes
 from voxload.data.targets import read_targets
-from voxload.errors import DataError, UsageError, VoxloadError
+from voxload.errors import UsageError, VoxloadError
 from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
 from voxload.launch.jobgrid import JobGrid
+from voxload.readers.cfpacking import Packed
 from voxload.readers.generation import Generation, block_generation
 from voxload.readers.handles import Handles
 from voxload.readers.maderead import MadeRead
-from voxload.readers.protocol import Location, Missing, ReadCost, Reader, Volume, VolumeInfo
+from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo
 from voxload.readers.settings import may_repeat
 
 
@@ -67,6 +69,9 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         Voxels wanted around the block: one width, or one per (d, h, w).
     boundary
         What lies outside the sample: ``zero`` or ``periodic``.
+    decode
+        What is done about CF attributes: ``cf`` applies scale, offset and fill values, and items are floats, ``stored``
+        hands out what is stored. None means ``cf`` for what netCDF and xarray wrote, and refuses others.
     missing
         What to do about chunks that were never written: ``error`` or ``fill``.
     axes
@@ -108,6 +113,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         halo: int | Sequence[int] | Halo = 0,
         boundary: str | Boundary = Boundary.ZERO,
         missing: str | Missing = Missing.ERROR,
+        decode: str | None = None,
         axes: Axes = None,
         window: Window | None = None,
         patches: Patches | None = None,
@@ -122,10 +128,15 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self.target_names = (targets,) if isinstance(targets, str) else tuple(targets or ())
         self.missing = Missing.parse(missing)
         self._handles = Handles(self.missing)
-        listed = list_samples(source, fields=fields, targets=self.target_names, axes=axes, allow_outside=allow_outside)
+        packed = Packed.parse(decode)
+        listed = list_samples(
+            source, fields=fields, targets=self.target_names, axes=axes, allow_outside=allow_outside, packed=packed
+        )
         self.samples = Parts(window, patches).of(listed, self._handles)
         """Where the samples are."""
         augment = augment if patches is None else patches.augment(augment)
+        self.volumes = SampleVolumes(self.field_names, self._handles, decodes=decode != "stored")
+        """Their open readers, and what is known of them."""
         self.window = window
         self.parting = parting_of(window, self.samples)
         self.augment = augment
@@ -191,7 +202,9 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Return a data set of other samples of the same fields that is otherwise as this one."""
         made = copy(self)
         cutter = SampleReader(self.augment, self.boundary, self.field_names, handles=self._handles)
-        vars(made).update(samples=samples, _cutter=cutter, _known=KnownSamples(), _known_for=())
+        vars(made).update(
+            samples=samples, volumes=self.volumes.renewed(), _cutter=cutter, _known=KnownSamples(), _known_for=()
+        )
         return made
 
     def set_epoch(self, epoch: int) -> None:
@@ -207,6 +220,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Return this rank's block of a sample, freshly allocated, or what `transform` makes of it."""
         volumes, targets = self._read(index)
         tensors = tuple(torch.from_numpy(volume) for volume in volumes)
+        if self.volumes.are_packed:
+            tensors = tuple(map(decoded, tensors, self.packing(index)))
         tensors = tensors if self.parting is None else self.parting.item(tensors)
         item = tensors if targets is None else (*tensors, targets)
         return item if self.item_transform is None else self.item_transform(item)
@@ -229,11 +244,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
 
         Raises DataError when the fields of the sample differ in their spatial shape.
         """
-        return self._layout(self._describe(index))
-
-    def _layout(self, infos: Sequence[VolumeInfo]) -> tuple[FieldLayout, ...]:
-        box = self.box(self._cutter.extents(infos[0].spatial))
-        return tuple(FieldLayout((info.shape[0], *box.shape), info.native_dtype) for info in infos)
+        infos = self._describe(index)
+        return self.volumes.layouts(infos, self.box(self._cutter.extents(infos[0].spatial)))
 
     def volume_shape(self, index: int) -> tuple[int, int, int]:
         """Return the extents (D, H, W) of a whole sample, of which this rank has a block; opens its files."""
@@ -277,8 +289,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         earlier = counted if repeat is None else repeat
         if earlier < 0:
             raise UsageError("repeat", found=str(earlier), expected="0 or more")
-        with self._opened(sample) as readers:
-            spatial = _described(sample, readers, self.field_names)[0].spatial
+        with self.volumes.opened(sample) as readers:
+            spatial = self.volumes.described(self._place(index), sample, readers)[0].spatial
             placement, cost = self._cutter.place(
                 sample, self._number(index), epoch=number, repeat=earlier, spatial=spatial
             )
@@ -326,8 +338,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         sample = self._sample(index)
         if has_targets and sample.targets is None and not os.path.isfile(sample.locations[0].path):  # noqa: PTH113
             return None
-        with self._opened(sample) as readers:
-            spatial = _described(sample, readers, self.field_names)[0].spatial
+        with self.volumes.opened(sample) as readers:
+            spatial = self.volumes.described(self._place(index), sample, readers)[0].spatial
             placement, _ = self._cutter.place(sample, self._number(index), epoch=0, repeat=0, spatial=spatial)
             return self._cutter.made(placement, self.box(placement.extents), volumes, readers=readers)
 
@@ -356,19 +368,21 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
 
     def _number(self, index: int) -> int:
         """Return the number that what is drawn for a sample follows from."""
-        return number_of(self.samples, operator.index(index) % len(self))
+        return number_of(self.samples, self._place(index))
+
+    def _place(self, index: int) -> int:
+        """Return an index counted from 0."""
+        return operator.index(index) % len(self)
+
+    def packing(self, index: int) -> tuple[Packings, ...]:
+        """Return what the stored numbers of each field of a sample stand for; opens its files where it is not known."""
+        sample = self._sample(index)
+        return self.volumes.packing(self._place(index), sample)
 
     def _describe(self, index: int) -> list[VolumeInfo]:
-        """Return what is known of each field's volume; refuses fields of unequal spatial shape."""
+        """Return what is known of each field's volume."""
         sample = self._sample(index)
-        with self._opened(sample) as readers:
-            return _described(sample, readers, self.field_names)
-
-    @contextmanager
-    def _opened(self, sample: Sample) -> Iterator[list[Reader]]:
-        """Give the open readers of a sample's fields to a block."""
-        with ExitStack() as stack:
-            yield [stack.enter_context(self._handles.lease(location)) for location in sample.locations]
+        return self.volumes.describe(self._place(index), sample)
 
 
 _READING = {name: getattr(VolumeDataset, name) for name in ("read_into", "read_targets", "layout")}
@@ -377,18 +391,6 @@ _READING = {name: getattr(VolumeDataset, name) for name in ("read_into", "read_t
 def _reads_as_here(kind: type[VolumeDataset]) -> bool:
     """Tell whether a class reads samples as this one does: what is learnt goes past methods of its own."""
     return all(getattr(kind, name) is method for name, method in _READING.items())
-
-
-def _described(sample: Sample, readers: Sequence[Reader], names: Sequence[str]) -> list[VolumeInfo]:
-    """Return what is known of each field's volume; refuses fields of unequal spatial shape."""
-    found = [reader.describe() for reader in readers]
-    if len({info.spatial for info in found}) > 1:
-        raise DataError(
-            f"sample {sample.id!r}",
-            found=", ".join(f"{n} {i.spatial}" for n, i in zip(names, found, strict=True)),
-            expected="fields of one spatial shape",
-        )
-    return found
 
 
 @lru_cache(maxsize=1024)

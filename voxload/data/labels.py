@@ -181,6 +181,10 @@ class LabelSearch:
         if info.shape[0] != 1 or info.dtype.kind not in "biu":
             found = f"{info.dtype} of {info.shape[0]} channels"
             raise UsageError(subject, found=found, expected="one channel of integer labels")
+        if any(one is not None and (one.wraps or (one.scale, one.offset) != (1, 0)) for one in info.packing):
+            raise UsageError(
+                subject, found="labels that are scaled by CF attributes", expected="labels as they are stored"
+            )
         whole = info.chunks[1:] if info.chunks is not None else (1, 1, 1)
         chunk = tuple(min(width, extent) for width, extent in zip(whole, info.spatial, strict=True))
         most = self.centres.budget // info.dtype.itemsize

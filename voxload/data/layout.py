@@ -17,6 +17,8 @@ class FieldLayout:
     """(C, d, h, w) with halo, in voxels."""
     dtype: np.dtype[Any]
     """Stored type in native byte order."""
+    is_packed: bool = False
+    """Whether stored numbers stand for others, floats; see `voxload.data.decoding`."""
 
     @property
     def nbytes(self) -> int:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from voxload.data.dataset import VolumeDataset
+from voxload.data.decoding import decoded, decoded_batch
 from voxload.data.item_transforms import ItemTransform
 from voxload.data.parting import Parting
-from voxload.loader.batch import Batch, Ragged, stacked
+from voxload.loader.batch import Batch, Column, Ragged, stacked
 from voxload.transforms import Transform
 
 
@@ -35,6 +37,8 @@ class Collation:
     """The device that they are pinned for."""
     item: ItemTransform | None = None
     """What the data set does to each item, one by one and in order, before they are collated."""
+    data: VolumeDataset | None = None
+    """What is read, which knows what stored numbers stand for."""
     parting: Parting | None = None
     """What parts volumes of several time steps; None where there are none."""
     is_plain: bool = field(init=False)
@@ -51,6 +55,8 @@ class Collation:
 
         Raises what a collate_fn or a transform raises, and DataError where blocks of unequal shape must be one tensor.
         """
+        if self.data is not None and self.data.volumes.are_packed:
+            batch = self._decoded(batch, self.data)
         is_made = self.item is None and is_torchs(self.collate)
         data = self._collated(batch) if is_made else self.collate(self._samples(batch))
         first = batch.volumes[0]
@@ -66,6 +72,17 @@ class Collation:
         parts = volumes if self.parting is None else list(self.parting.item(volumes))
         parts += [] if batch.targets is None else [batch.targets]
         return parts if self.is_batched else [part[0] for part in parts]
+
+    def _decoded(self, batch: Batch, data: VolumeDataset) -> Batch:
+        """Return a batch of what its stored numbers stand for."""
+        packings = list(zip(*map(data.packing, batch.indices), strict=True))
+        volumes: list[Column] = []
+        for column, own in zip(batch.volumes, packings, strict=True):
+            if isinstance(column, Ragged):
+                volumes.append(replace(column, blocks=tuple(map(decoded, column.blocks, own))))
+            else:
+                volumes.append(decoded_batch(column, own))
+        return replace(batch, volumes=tuple(volumes))
 
     def _changed(self, number: int, volume: torch.Tensor, change: Transform) -> Any:
         """Return a field's batch as its transform makes it, which sees a volume a time step."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch._C._autograd import _profiler_enabled
@@ -57,15 +57,17 @@ class VolumeIterator(_BaseDataLoaderIter):
         self._begin()
 
     def _begin(self) -> None:
-        data = self._loader.dataset
+        data = cast("VolumeDataset", self._loader.dataset)
+        self._volumes = data.volumes
         self._deliver = Collation(
             self._collate_fn,
             self._auto_collation,
             self._reader.transforms,
             pin_memory=self._pin_memory,
             pin_memory_device=self._pin_memory_device,
-            item=data.item_transform if isinstance(data, VolumeDataset) else None,
-            parting=data.parting if isinstance(data, VolumeDataset) else None,
+            item=data.item_transform,
+            data=data,
+            parting=data.parting,
         )
         # Made by functions in C, which know no iterator: that would otherwise hold itself alive.
         drawn: Iterator[Sequence[int]] = (
@@ -114,7 +116,7 @@ class VolumeIterator(_BaseDataLoaderIter):
             self._sampler_iter.finish()
             raise StopIteration
         deliver = self._deliver
-        if deliver.is_plain and batch.is_even:
+        if deliver.is_plain and batch.is_even and not self._volumes.are_packed:
             data: Any = [*batch.volumes] if batch.targets is None else [*batch.volumes, batch.targets]
         else:
             data = deliver(batch)

@@ -18,6 +18,7 @@ from voxload.catalog.query.conditions import Condition
 from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.readers.axes import AxisOrder
+from voxload.readers.cfpacking import Packed
 from voxload.readers.protocol import ChecksumSource, Location, Window
 from voxload.readers.store import is_url
 
@@ -78,7 +79,9 @@ class CatalogSamples:
         targets: Sequence[str],
         *,
         allow_outside: bool = False,
+        packed: Packed = Packed.KNOWN,
     ) -> None:
+        self._packed = packed
         catalog.check_not_empty()
         catalog.check_targets(targets)
         datasets = catalog.datasets
@@ -106,7 +109,10 @@ class CatalogSamples:
         """Return one sample from its rows."""
         entries = [[self._catalog.entry(self.ids[index], name) for name in names] for names in self._datasets]
         locations = tuple(
-            _stacked([location_of(entry, self._catalog.root, allow_outside=self._allow_outside) for entry in own])
+            _stacked(
+                [location_of(entry, self._catalog.root, allow_outside=self._allow_outside) for entry in own],
+                self._packed,
+            )
             for own in entries
         )
         targets = tuple(entries[0][0].targets[name] for name in self._targets) if self._targets else None
@@ -136,6 +142,7 @@ class FileSamples:
         *,
         axes: Axes,
         allow_outside: bool,
+        packed: Packed = Packed.KNOWN,
     ) -> None:
         named = {"x": ("",)} if fields is None else _named(fields)
         by_field = axes if isinstance(axes, Mapping) else dict.fromkeys(named, axes)
@@ -147,14 +154,14 @@ class FileSamples:
         by_id = dict(sorted(zip(_ids(paths), paths, strict=True)))
         self.ids = tuple(by_id)
         self._paths = tuple(by_id.values())
-        self._within = None if allow_outside else ""
+        self._within, self._packed = None if allow_outside else "", packed
         self._datasets = tuple((names, by_field.get(field)) for field, names in named.items())
 
     def sample(self, index: int) -> Sample:
         """Return one sample: its file under each field's dataset name."""
         path = self._paths[index]
         locations = tuple(
-            _stacked([Location(path, name, axes=axes, within=self._within) for name in names])
+            _stacked([Location(path, name, axes=axes, within=self._within) for name in names], self._packed)
             for names, axes in self._datasets
         )
         return Sample(self.ids[index], locations, None)
@@ -165,9 +172,9 @@ def _named(fields: Mapping[str, str | Sequence[str]]) -> dict[str, tuple[str, ..
     return {field: (names,) if isinstance(names, str) else tuple(names) for field, names in fields.items()}
 
 
-def _stacked(locations: Sequence[Location]) -> Location:
+def _stacked(locations: Sequence[Location], packed: Packed) -> Location:
     """Return volumes as one, whose channels are those of all; raises DataError where samples lie apart in them."""
-    first, *others = locations
+    first, *others = [replace(one, packed=packed) for one in locations]
     if any(other.window != first.window for other in others):
         raise DataError(
             str(first), found="datasets of which the sample is not the same window", expected="one window for all"
@@ -206,8 +213,9 @@ def list_samples(
     targets: Sequence[str],
     axes: Axes,
     allow_outside: bool = False,
+    packed: Packed = Packed.KNOWN,
 ) -> Samples:
-    """Return the samples that `source` names.
+    """Return the samples that `source` names; `packed` says what is done about numbers that stand for others.
 
     Raises
     ------
@@ -222,10 +230,10 @@ def list_samples(
     _check_source(source)
     catalog = source if isinstance(source, Catalog) else _catalog_at(source, allow_outside=allow_outside)
     if catalog is None:
-        return FileSamples(_paths(source), fields, targets, axes=axes, allow_outside=allow_outside)
+        return FileSamples(_paths(source), fields, targets, axes=axes, allow_outside=allow_outside, packed=packed)
     if axes is not None:
         raise UsageError("axes", found=f"{axes!r} with a catalogue", remedy="leave axes out: the catalogue has them")
-    return CatalogSamples(catalog, fields, targets, allow_outside=allow_outside)
+    return CatalogSamples(catalog, fields, targets, allow_outside=allow_outside, packed=packed)
 
 
 def _check_fields(fields: Any) -> None:

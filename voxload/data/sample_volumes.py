@@ -1,0 +1,76 @@
+"""SampleVolumes: the open readers of a sample's fields, and what is known of its volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from voxload.data.decoding import Packings
+from voxload.data.layout import FieldLayout
+from voxload.data.lists.samples import Sample
+from voxload.errors import DataError
+from voxload.geometry import Box
+from voxload.readers.handles import Handles
+from voxload.readers.protocol import Reader, VolumeInfo
+
+
+class SampleVolumes:
+    """Opens the volumes of samples and describes them; safe to use from many threads.
+
+    Parameters
+    ----------
+    names
+        Names of the fields.
+    handles
+        Open readers.
+    decodes
+        Whether numbers that stand for others by CF attributes are worked out.
+    """
+
+    def __init__(self, names: Sequence[str], handles: Handles, *, decodes: bool) -> None:
+        self._names, self._handles = tuple(names), handles
+        self.decodes = decodes
+        self.are_packed = False
+        """Whether a sample is known whose numbers stand for others, and are worked out."""
+        self._packings: dict[int, tuple[Packings, ...]] = {}
+
+    def renewed(self) -> SampleVolumes:
+        """Return one for other samples, which knows nothing of these."""
+        return SampleVolumes(self._names, self._handles, decodes=self.decodes)
+
+    @contextmanager
+    def opened(self, sample: Sample) -> Iterator[list[Reader]]:
+        """Give the open readers of a sample's fields to a block."""
+        with ExitStack() as stack:
+            yield [stack.enter_context(self._handles.lease(location)) for location in sample.locations]
+
+    def describe(self, index: int, sample: Sample) -> list[VolumeInfo]:
+        """Return what is known of each field's volume; opens the sample's files, and refuses as `described` does."""
+        with self.opened(sample) as readers:
+            return self.described(index, sample, readers)
+
+    def described(self, index: int, sample: Sample, readers: Sequence[Reader]) -> list[VolumeInfo]:
+        """Return what open readers know; raises DataError at fields of unequal spatial shape."""
+        found = [reader.describe() for reader in readers]
+        if len({info.spatial for info in found}) > 1:
+            raise DataError(
+                f"sample {sample.id!r}",
+                found=", ".join(f"{n} {i.spatial}" for n, i in zip(self._names, found, strict=True)),
+                expected="fields of one spatial shape",
+            )
+        if self.decodes and any(info.packing for info in found):
+            self._packings[index] = tuple(info.packing for info in found)
+            self.are_packed = True
+        return found
+
+    def layouts(self, infos: Sequence[VolumeInfo], box: Box) -> tuple[FieldLayout, ...]:
+        """Return shape and type of each field's part in a box."""
+        return tuple(
+            FieldLayout((info.shape[0], *box.shape), info.native_dtype, is_packed=self.decodes and bool(info.packing))
+            for info in infos
+        )
+
+    def packing(self, index: int, sample: Sample) -> tuple[Packings, ...]:
+        """Return what the stored numbers of each field stand for; opens the sample's files where it is not known."""
+        known = self._packings.get(index)
+        return tuple(info.packing for info in self.describe(index, sample)) if known is None else known
