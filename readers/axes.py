@@ -193,6 +193,29 @@ def resolve_axes(
     return AxisOrder(axes.upper())
 
 
+_BY_NAME = {
+    "N": ("n", "number", "sample", "samples", "member", "realization", "ensemble"),
+    "T": ("t", "time", "times", "valid_time"),
+    "C": ("c", "channel", "channels", "band", "component", "variable", "feature"),
+    "D": ("d", "z", "depth", "level", "lev", "plev", "height", "altitude", "pressure_level", "isobaricInhPa"),
+    "H": ("h", "y", "lat", "latitude", "rlat", "south_north", "yc"),
+    "W": ("w", "x", "lon", "longitude", "rlon", "west_east", "xc"),
+}
+"""What files call their axes; sources: CF conventions 1.11, section 4; OME-NGFF 0.5; the readers of ERA5 and WRF."""
+_LETTERS = {name.lower(): letter for letter, names in _BY_NAME.items() for name in names}
+
+
+def axes_by_name(names: Sequence[str | None] | None) -> str | None:
+    """Return axis letters from the names that CF, xarray and OME have for dimensions; None where one is no such name.
+
+    >>> axes_by_name(("time", "level", "latitude", "longitude")), axes_by_name(("z", "y", None))
+    ('TDHW', None)
+    """
+    letters = [_LETTERS.get((name or "").lower()) for name in names or ()]
+    found = "".join(letter for letter in letters if letter)
+    return found if letters and len(found) == len(letters) and are_axes(found) else None
+
+
 def declared_axes(names: Sequence[str | None] | None) -> str | None:
     """Return axis letters from a file's dimension names, or None when they are not ours to understand."""
     letters = "".join(name or "?" for name in names).upper() if names else ""

@@ -111,6 +111,8 @@ class Location:
     """The sample's place in what is stored, where several samples share it; None where it is all of it."""
     lead: Lead | None = None
     """Its samples and time steps in an array with axes N or T; None where it is all of them."""
+    level: int | None = None
+    """Resolution of a multiscale image, 0 the finest; None for that, and for what is none."""
     packed: Packed = Packed.REFUSED
     """What is done about stored numbers that stand for others by CF attributes."""
     also: tuple[Location, ...] = ()
@@ -127,7 +129,8 @@ class Location:
     def __str__(self) -> str:
         first = f"{self.path}:{self.dataset}" if self.dataset else self.path
         more = [one.dataset if one.path == self.path and one.dataset else str(one) for one in self.also]
-        return "+".join((first, *more)) + (str(self.lead) if self.lead else "")
+        level = "" if self.level is None else f", level {self.level}"
+        return "+".join((first, *more)) + level + (str(self.lead) if self.lead else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from voxload.readers.store import is_url
 from voxload.readers.views.located import located
 from voxload.readers.views.stacked import StackedReader
 from voxload.readers.zarr import ZarrFormat
+from voxload.readers.zarr.multiscale import not_multiscale
 
 ENTRY_POINTS = "voxload.readers"
 """Entry-point group: each entry names a class without arguments that keeps the Format contract."""
@@ -113,6 +114,8 @@ def open_reader(location: Location, *, missing: str | Missing = Missing.ERROR) -
     _check_place(location)
     policy = Missing.parse(missing)
     found = find_format(location.path)
+    if location.level is not None and not isinstance(found, ZarrFormat):
+        raise not_multiscale(location)
     reader = found.open(location, policy)
     if location.checksums is not None and not isinstance(reader, ChunkSource):
         reader.close()

@@ -137,6 +137,17 @@ def is_netcdf(dataset: h5py.Dataset) -> bool:
     return bool(h5py.h5a.exists(root, b"_NCProperties") or h5py.h5a.exists(dataset.id, b"DIMENSION_LIST"))
 
 
+def scale_names(dataset: h5py.Dataset) -> list[str | None] | None:
+    """Return the names of each axis' dimension scale, which are netCDF's dimensions; None where there are none."""
+    if not h5py.h5a.exists(dataset.id, b"DIMENSION_LIST"):
+        return None
+    found: list[str | None] = []
+    for axis in dataset.dims:
+        name = axis[0].name if len(axis) else None
+        found.append(None if name is None else str(name).rpartition("/")[2])
+    return found
+
+
 def _packing_attributes(dataset: h5py.Dataset) -> dict[str, Any]:
     """Return the attributes that may be packing.
 

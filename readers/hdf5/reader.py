@@ -12,12 +12,20 @@ import numpy as np
 
 from voxload.errors import NotFoundError
 from voxload.geometry import Box
-from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
+from voxload.readers.axes import AxisOrder, axes_by_name, declared_axes, resolve_axes
 from voxload.readers.cfpacking import Packed
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.generation import Generation, is_outdated
-from voxload.readers.hdf5.checks import check_filters, check_own_file, check_unpacked, check_written, is_netcdf, packing
+from voxload.readers.hdf5.checks import (
+    check_filters,
+    check_own_file,
+    check_unpacked,
+    check_written,
+    is_netcdf,
+    packing,
+    scale_names,
+)
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.dataset import SettledDataset, filters_of
 from voxload.readers.hdf5.decoded import DecodedChunks, library_chunks
@@ -224,7 +232,7 @@ def _axes_of(location: Location) -> str:
 
 
 def _describe(dataset: SettledDataset, location: Location) -> tuple[AxisOrder, VolumeInfo]:
-    declared = declared_axes(dataset.labels)
+    declared = declared_axes(dataset.labels) or axes_by_name(dataset.labels) or axes_by_name(scale_names(dataset))
     order = resolve_axes(str(location), ndim=dataset.ndim, given=location.axes, declared=declared, has_lead=True)
     samples, steps, _ = order.lead(dataset.shape)
     info = VolumeInfo(

@@ -141,11 +141,17 @@ def packing(array: zarr.Array[Any], subject: str) -> tuple[Packing, ...]:
     return () if found is None else (found,)
 
 
+def dimension_names(array: zarr.Array[Any]) -> Sequence[str | None] | None:
+    """Return the names of an array's dimensions: format 3's own, or those that xarray keeps in an attribute."""
+    named = getattr(array.metadata, "dimension_names", None) or array.metadata.attributes.get(_XARRAY_DIMENSIONS)
+    if not isinstance(named, list | tuple) or len(named) != array.ndim:
+        return None
+    return [name if isinstance(name, str) else None for name in named]
+
+
 def is_xarrays(array: zarr.Array[Any]) -> bool:
     """Tell whether an array has names of its dimensions, as xarray writes them."""
-    metadata = array.metadata
-    named = getattr(metadata, "dimension_names", None)
-    return _XARRAY_DIMENSIONS in metadata.attributes or (named is not None and any(named))
+    return any(dimension_names(array) or ())
 
 
 def _attributes(array: zarr.Array[Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -17,7 +18,7 @@ from zarr.errors import UnknownCodecError
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.files.limits import CHUNK_TABLE
 from voxload.geometry import Box
-from voxload.readers.axes import AxisOrder, declared_axes, resolve_axes
+from voxload.readers.axes import AxisOrder, axes_by_name, declared_axes, resolve_axes
 from voxload.readers.cfpacking import Packed
 from voxload.readers.chunks.chunked import Fetched
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
@@ -38,10 +39,19 @@ from voxload.readers.protocol import (
 )
 from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.store import Store, open_store
-from voxload.readers.zarr.checks import ChunkHeaders, check_unpacked, is_xarrays, local_arrays, naming_types, packing
+from voxload.readers.zarr.checks import (
+    ChunkHeaders,
+    check_unpacked,
+    dimension_names,
+    is_xarrays,
+    local_arrays,
+    naming_types,
+    packing,
+)
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
 from voxload.readers.zarr.generations import Generations
 from voxload.readers.zarr.hierarchy import member, open_node, values, volume_names
+from voxload.readers.zarr.multiscale import level_of, multiscale_of, not_multiscale
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
 from voxload.text import listed
@@ -91,10 +101,10 @@ class ZarrReader:
         since = time.time_ns()
         with translated(str(location)):
             self.store = open_store(location.path)
-            self.array = _open_array(location, self.store)
+            self.array, names = _open_array(location, self.store)
             if self.array.metadata.fill_value is not None:  # format 2 may name none
                 self.missing = policy_of(location, self.missing)
-            declared = declared_axes(getattr(self.array.metadata, "dimension_names", None))
+            declared = declared_axes(names) or axes_by_name(names)
             order = resolve_axes(
                 str(location), ndim=self.array.ndim, given=location.axes, declared=declared, has_lead=True
             )
@@ -197,8 +207,12 @@ def absent_error(place: Place, name: str, location: Location) -> DataError:
     )
 
 
-def _open_array(location: Location, store: Store) -> zarr.Array[Any]:
-    """Return the array that `location` names; raises NotFoundError that lists the arrays there are."""
+Names = Sequence[str | None] | None
+"""Of an array's axes, as far as they have any."""
+
+
+def _open_array(location: Location, store: Store) -> tuple[zarr.Array[Any], Names]:
+    """Return the array that `location` names, and its axes' names; raises NotFoundError that lists those there are."""
     try:
         with naming_types(store, str(location), (location.dataset, "")):
             node = open_node(location.path, store)
@@ -208,20 +222,29 @@ def _open_array(location: Location, store: Store) -> zarr.Array[Any]:
         raise UsageError(
             str(location), found=str(error), expected="an installed codec", remedy="install the package that has it"
         ) from error
+    group = named if isinstance(named, zarr.Group) else node
+    image = multiscale_of(group, location) if isinstance(group, zarr.Group) else None
     if isinstance(named, zarr.Array):
-        return named
+        if location.level is not None:
+            raise not_multiscale(location)
+        is_level = image is not None and location.dataset in image.levels
+        return named, image.axes if image is not None and is_level else dimension_names(named)
+    if isinstance(group, zarr.Group) and image is not None:
+        return level_of(group, image, location), image.axes
+    if location.level is not None:
+        raise not_multiscale(location)
     if isinstance(node, zarr.Array):
         if location.dataset:
             raise NotFoundError(
                 str(location), found="one array without a name", expected="a group", remedy="leave the dataset name out"
             )
-        return node
+        return node, dimension_names(node)
     with naming_types(store, location.path, local_arrays(location.path)):
         axes = (len(location.axes),) if location.axes else (3, 4)
         volumes = sorted(volume_names(node, location.path, axes))
         only = member(node, volumes[0]) if not location.dataset and len(volumes) == 1 else None
     if isinstance(only, zarr.Array):
-        return only
+        return only, dimension_names(only)
     raise NotFoundError(
         location.path,
         found=f"no array {location.dataset!r}" if location.dataset else f"{len(volumes)} volumes",

@@ -21,7 +21,7 @@ from voxload.data.known_samples import KnownSample, KnownSamples
 from voxload.data.layout import FieldLayout
 from voxload.data.lists.listing import Parts
 from voxload.data.lists.patches import Patches
-from voxload.data.lists.samples import Axes, Fields, Sample, Samples, Source, list_samples
+from voxload.data.lists.samples import Axes, Fields, Reading, Sample, Samples, Source, list_samples
 from voxload.data.lists.selection import Indices, chosen_by, number_of, selected
 from voxload.data.lists.window import Window
 from voxload.data.parting import parting_of
@@ -72,6 +72,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     decode
         What is done about CF attributes: ``cf`` applies scale, offset and fill values, and items are floats, ``stored``
         hands out what is stored. None means ``cf`` for what netCDF and xarray wrote, and refuses others.
+    level
+        Resolution of OME-Zarr images; 0, the finest, by default.
     missing
         What to do about chunks that were never written: ``error`` or ``fill``.
     axes
@@ -114,6 +116,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         boundary: str | Boundary = Boundary.ZERO,
         missing: str | Missing = Missing.ERROR,
         decode: str | None = None,
+        level: int | None = None,
         axes: Axes = None,
         window: Window | None = None,
         patches: Patches | None = None,
@@ -128,9 +131,9 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self.target_names = (targets,) if isinstance(targets, str) else tuple(targets or ())
         self.missing = Missing.parse(missing)
         self._handles = Handles(self.missing)
-        packed = Packed.parse(decode)
+        how = Reading(Packed.parse(decode), level)
         listed = list_samples(
-            source, fields=fields, targets=self.target_names, axes=axes, allow_outside=allow_outside, packed=packed
+            source, fields=fields, targets=self.target_names, axes=axes, allow_outside=allow_outside, how=how
         )
         self.samples = Parts(window, patches).of(listed, self._handles)
         """Where the samples are."""
@@ -143,8 +146,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self._cutter = SampleReader(augment, self.boundary, self.field_names, handles=self._handles)
         self.item_transform = item_transform(transform, self.field_names, parts=self.part_fields)
         self.epoch = 0
-        self._known = KnownSamples()
-        self._known_for: tuple[object, ...] = ()
+        self._known, self._known_for = KnownSamples(), (self.halo, self.boundary)
 
     @property
     def grid(self) -> ProcessGrid:
@@ -202,9 +204,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Return a data set of other samples of the same fields that is otherwise as this one."""
         made = copy(self)
         cutter = SampleReader(self.augment, self.boundary, self.field_names, handles=self._handles)
-        vars(made).update(
-            samples=samples, volumes=self.volumes.renewed(), _cutter=cutter, _known=KnownSamples(), _known_for=()
-        )
+        vars(made).update(samples=samples, volumes=self.volumes.renewed(), _cutter=cutter, _known=KnownSamples())
         return made
 
     def set_epoch(self, epoch: int) -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from voxload.data.decoding import Packings
 from voxload.data.layout import FieldLayout
 from voxload.data.lists.samples import Sample
-from voxload.errors import DataError
+from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import Reader, VolumeInfo
@@ -58,6 +58,14 @@ class SampleVolumes:
                 found=", ".join(f"{n} {i.spatial}" for n, i in zip(self._names, found, strict=True)),
                 expected="fields of one spatial shape",
             )
+        for info, location in zip(found, sample.locations, strict=True):
+            if info.samples * info.steps > 1 and location.lead is None:
+                raise UsageError(
+                    f"{location}",
+                    found=f"axes {info.axes} by the names of its dimensions",
+                    expected="to be told that there are samples or time steps in it",
+                    remedy=f'say axes="{info.axes}", and window=Window(...) for more than one step in an item',
+                )
         if self.decodes and any(info.packing for info in found):
             self._packings[index] = tuple(info.packing for info in found)
             self.are_packed = True

@@ -31,6 +31,16 @@ Axes = str | Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """How volumes are read."""
+
+    packed: Packed = Packed.KNOWN
+    """What is done about numbers that stand for others."""
+    level: int | None = None
+    """Resolution of multiscale images."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One sample: where its volumes are, and its targets as far as they are known without opening a file."""
 
@@ -79,9 +89,9 @@ class CatalogSamples:
         targets: Sequence[str],
         *,
         allow_outside: bool = False,
-        packed: Packed = Packed.KNOWN,
+        how: Reading = Reading(),
     ) -> None:
-        self._packed = packed
+        self._how = how
         catalog.check_not_empty()
         catalog.check_targets(targets)
         datasets = catalog.datasets
@@ -111,7 +121,7 @@ class CatalogSamples:
         locations = tuple(
             _stacked(
                 [location_of(entry, self._catalog.root, allow_outside=self._allow_outside) for entry in own],
-                self._packed,
+                self._how,
             )
             for own in entries
         )
@@ -142,7 +152,7 @@ class FileSamples:
         *,
         axes: Axes,
         allow_outside: bool,
-        packed: Packed = Packed.KNOWN,
+        how: Reading = Reading(),
     ) -> None:
         named = {"x": ("",)} if fields is None else _named(fields)
         by_field = axes if isinstance(axes, Mapping) else dict.fromkeys(named, axes)
@@ -154,14 +164,14 @@ class FileSamples:
         by_id = dict(sorted(zip(_ids(paths), paths, strict=True)))
         self.ids = tuple(by_id)
         self._paths = tuple(by_id.values())
-        self._within, self._packed = None if allow_outside else "", packed
+        self._within, self._how = None if allow_outside else "", how
         self._datasets = tuple((names, by_field.get(field)) for field, names in named.items())
 
     def sample(self, index: int) -> Sample:
         """Return one sample: its file under each field's dataset name."""
         path = self._paths[index]
         locations = tuple(
-            _stacked([Location(path, name, axes=axes, within=self._within) for name in names], self._packed)
+            _stacked([Location(path, name, axes=axes, within=self._within) for name in names], self._how)
             for names, axes in self._datasets
         )
         return Sample(self.ids[index], locations, None)
@@ -172,9 +182,9 @@ def _named(fields: Mapping[str, str | Sequence[str]]) -> dict[str, tuple[str, ..
     return {field: (names,) if isinstance(names, str) else tuple(names) for field, names in fields.items()}
 
 
-def _stacked(locations: Sequence[Location], packed: Packed) -> Location:
+def _stacked(locations: Sequence[Location], how: Reading) -> Location:
     """Return volumes as one, whose channels are those of all; raises DataError where samples lie apart in them."""
-    first, *others = [replace(one, packed=packed) for one in locations]
+    first, *others = [replace(one, packed=how.packed, level=how.level) for one in locations]
     if any(other.window != first.window for other in others):
         raise DataError(
             str(first), found="datasets of which the sample is not the same window", expected="one window for all"
@@ -213,9 +223,9 @@ def list_samples(
     targets: Sequence[str],
     axes: Axes,
     allow_outside: bool = False,
-    packed: Packed = Packed.KNOWN,
+    how: Reading = Reading(),
 ) -> Samples:
-    """Return the samples that `source` names; `packed` says what is done about numbers that stand for others.
+    """Return the samples that `source` names; `how` says how their volumes are read.
 
     Raises
     ------
@@ -230,10 +240,10 @@ def list_samples(
     _check_source(source)
     catalog = source if isinstance(source, Catalog) else _catalog_at(source, allow_outside=allow_outside)
     if catalog is None:
-        return FileSamples(_paths(source), fields, targets, axes=axes, allow_outside=allow_outside, packed=packed)
+        return FileSamples(_paths(source), fields, targets, axes=axes, allow_outside=allow_outside, how=how)
     if axes is not None:
         raise UsageError("axes", found=f"{axes!r} with a catalogue", remedy="leave axes out: the catalogue has them")
-    return CatalogSamples(catalog, fields, targets, allow_outside=allow_outside, packed=packed)
+    return CatalogSamples(catalog, fields, targets, allow_outside=allow_outside, how=how)
 
 
 def _check_fields(fields: Any) -> None:
