@@ -84,6 +84,10 @@ class AxisOrder:
         order = [VOLUME_AXES.index(axis) for axis in self.axes]
         return volume.transpose(order) if self.has_channels else volume[0].transpose([axis - 1 for axis in order])
 
+    def _is_nothing(self, box: Box) -> bool:
+        """Tell whether a box may be empty along an axis that is not stored, and so has to be along all that are."""
+        return ("D" not in self.axes or len(box.start) > len(SPATIAL_AXES)) and not box.size
+
     def stored_box(self, box: Box, lead: tuple[int, int, int]) -> Box:
         """Return the stored indices of a box of the volume as read.
 
@@ -100,7 +104,7 @@ class AxisOrder:
             When the range of channels is no box in (N, T, C): one that begins or ends within a time step and holds
             channels of more than one.
         """
-        if not box.size and "D" not in self.axes:  # what is empty along an absent axis is so along all others
+        if self._is_nothing(box):
             return Box((0,) * len(self.axes), (0,) * len(self.axes))
         if len(box.start) == len(SPATIAL_AXES):
             return Box(self.to_stored((0, 0, 0, *box.start)), self.to_stored((*lead, *box.stop)))
@@ -109,10 +113,10 @@ class AxisOrder:
 
     def stored_view(self, volume: Volume, box: Box, lead: tuple[int, int, int]) -> Volume:
         """Return a view with its axes in stored order of the (C, d, h, w) array that takes a box; see `stored_box`."""
+        if self._is_nothing(box):
+            return volume.reshape((0,) * len(self.axes))
         if not self.has_lead and "D" in self.axes:  # nearly always
             return self.view(volume)
-        if not volume.size and "D" not in self.axes:
-            return volume.reshape((0,) * len(self.axes))
         counts = lead
         if len(box.start) > len(SPATIAL_AXES):
             first, last = lead_box(box.start[0], box.stop[0], lead)

@@ -215,20 +215,17 @@ def _dataset(file: h5py.File, location: Location) -> SettledDataset:
     if isinstance(named, h5py.Dataset):
         check_own_file(named, file, str(location))
         return SettledDataset(named.id)
-    found = list(volume_names(file, (len(location.axes),)) if location.axes else volume_names(file))
+    found = list(volume_names(file, (len(location.axes),))) if location.axes else []
+    found = found or list(volume_names(file))
     name = location.dataset
     if not name and len(found) == 1:
         return SettledDataset(file[found[0]].id)
     raise NotFoundError(
         f"{location.path}",
         found=f"no dataset {name!r}" if name else f"{len(found)} volumes",
-        expected=f"one of {listed(sorted(found))}" if found else f"a dataset of {_axes_of(location)}",
+        expected=f"one of {listed(sorted(found))}" if found else "a dataset of three or four axes",
         remedy="name one of them" if found else "check that it is the right file",
     )
-
-
-def _axes_of(location: Location) -> str:
-    return f"{len(location.axes)} axes" if location.axes else "three or four axes"
 
 
 def _describe(dataset: SettledDataset, location: Location) -> tuple[AxisOrder, VolumeInfo]:

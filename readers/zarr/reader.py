@@ -240,15 +240,15 @@ def _open_array(location: Location, store: Store) -> tuple[zarr.Array[Any], Name
             )
         return node, dimension_names(node)
     with naming_types(store, location.path, local_arrays(location.path)):
-        axes = (len(location.axes),) if location.axes else (3, 4)
-        volumes = sorted(volume_names(node, location.path, axes))
+        volumes = sorted(volume_names(node, location.path, (len(location.axes),))) if location.axes else []
+        volumes = volumes or sorted(volume_names(node, location.path))
         only = member(node, volumes[0]) if not location.dataset and len(volumes) == 1 else None
     if isinstance(only, zarr.Array):
         return only, dimension_names(only)
     raise NotFoundError(
         location.path,
         found=f"no array {location.dataset!r}" if location.dataset else f"{len(volumes)} volumes",
-        expected=f"one of {listed(volumes)}" if volumes else f"an array of {' or '.join(map(str, axes))} axes",
+        expected=f"one of {listed(volumes)}" if volumes else "an array of three or four axes",
         remedy="name one of them" if volumes else "check that it is the right folder",
     )
 

@@ -343,11 +343,12 @@ def test_a_sampler_over_ranks_is_refused(folder: Path) -> None:
     voxload.DataLoader(data, sampler=DistributedSampler(data, num_replicas=2, rank=1))
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is not initialised")
 @pytest.mark.parametrize(
     "wrap", [Subset, lambda data, _: ConcatDataset([data]), lambda data, part: Subset(Subset(data, part), [0])]
 )
 def test_parts_of_volumes_are_not_drawn_differently_by_ranks_of_a_group(folder: Path, wrap: Callable[..., Any]) -> None:
-    """Wrappers of torch have its own order, which every rank would draw for itself."""
+    """What torch wraps has an order over sample groups, as a data set of its own."""
     grid = voxload.ProcessGrid((2, 1, 1), 4, 3)
     data = voxload.VolumeDataset(f"{folder}/*.h5", fields={"x": "full"}, axes="DHWC", grid=grid)
     part = wrap(data, [0, 1, 2])

@@ -127,10 +127,10 @@ FAULTS: dict[str, Row] = {
         h5(lambda f: f.create_dataset("x", data=CUBE), axes="CDHW"), UsageError, ("3 axes for axes='CDHW'",)
     ),
     "axes of other letters": (
-        h5(lambda f: f.create_dataset("x", data=CUBE), axes="XYZ"), UsageError, ("x.h5", "'XYZ'", "permutation")
+        h5(lambda f: f.create_dataset("x", data=CUBE), axes="XYZ"), UsageError, ("x.h5", "'XYZ'", "letters of")
     ),
     "axes twice": (
-        h5(lambda f: f.create_dataset("x", data=CUBE), axes="DDH"), UsageError, ("x.h5", "'DDH'", "permutation")
+        h5(lambda f: f.create_dataset("x", data=CUBE), axes="DDH"), UsageError, ("x.h5", "'DDH'", "letters of")
     ),
     "h5 truncated": (
         cut(h5(lambda f: f.create_dataset("x", data=CUBE)), "x.h5", 0.7), DataError, ("x.h5", "truncated file")

@@ -71,7 +71,7 @@ def test_images_below_a_group(tmp_path: Path) -> None:
     """Labels are an image of their own inside the image."""
     path = image(tmp_path / "i.zarr", "0.4")
     image(tmp_path / "i.zarr" / "labels" / "cells", "0.4")
-    data = voxload.VolumeDataset(path, fields={"x": "", "y": "labels/cells"} | {"x": "0"}, axes=None)
+    data = voxload.VolumeDataset(path, fields={"x": "0", "y": "labels/cells"})
     x, y = data[0]
     assert np.array_equal(x.numpy(), y.numpy())
 
