@@ -21,6 +21,7 @@ import voxload
 from voxload.augment import Augment, CubeSymmetries, Flips
 from voxload.data.lists.window import Window
 from voxload.errors import DataError, UsageError
+from voxload.loader.order.state import digest_of
 from voxload.transforms import Standardize
 
 STEPS = {"a": 9, "b": 12, "c": 4}
@@ -289,6 +290,7 @@ def test_windows_are_told_apart(runs: Path) -> None:
         for window in (Window(2), Window(2, step=2), Window(2, stack=True))
     )
     assert len({one.fingerprint, other.fingerprint, stacked.fingerprint}) == 3
+    assert len({digest_of(one), digest_of(other), digest_of(stacked)}) == 3
     copy = pickle.loads(pickle.dumps(one))  # noqa: S301 - just made
     assert copy.fingerprint == one.fingerprint
     assert torch.equal(copy[3][0], one[3][0])

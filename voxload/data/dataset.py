@@ -135,12 +135,13 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         listed = list_samples(
             source, fields=fields, targets=self.target_names, axes=axes, allow_outside=allow_outside, how=how
         )
-        self.samples = Parts(window, patches).of(listed, self._handles)
+        self.parts = Parts(window, patches)
+        """What of the stored volumes makes a sample."""
+        self.samples = self.parts.of(listed, self._handles)
         """Where the samples are."""
         augment = augment if patches is None else patches.augment(augment)
         self.volumes = SampleVolumes(self.field_names, self._handles, decodes=decode != "stored")
         """Their open readers, and what is known of them."""
-        self.window = window
         self.parting = parting_of(window, self.samples)
         self.augment = augment
         self._cutter = SampleReader(augment, self.boundary, self.field_names, handles=self._handles)
@@ -178,7 +179,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     def fingerprint(self) -> str:
         """Digest of what the indices mean; equal on all ranks that see the same data."""
         digest = hashlib.sha256()
-        made = [repr(made) for made in (self.augment, self.window) if made is not None]
+        made = [repr(made) for made in (self.augment, self.parts) if made not in (None, Parts())]
         for part in (*self.field_names, *self.target_names, *self.sample_ids, *map(str, self.grid.spatial), *made):
             digest.update(part.encode(errors="surrogateescape") + b"\0")  # of files whose names are no UTF-8, too
         return digest.hexdigest()

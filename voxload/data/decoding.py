@@ -66,7 +66,9 @@ def _decoded(stored: torch.Tensor, packing: Packing | None) -> torch.Tensor:
     if packing.offset != 0:
         values += packing.offset
     for fill in packing.fills:
-        values[stored == _as(fill, stored.dtype)] = torch.nan
+        values.masked_fill_(
+            stored == _as(fill, stored.dtype), torch.nan
+        )  # which a device does without being waited for
     return values.to(target)
 
 

@@ -60,7 +60,7 @@ def _whole(dataset: Any) -> tuple[VolumeDataset | None, str]:
     return None, ""
 
 
-_DECISIVE = ("field_names", "target_names", "job", "halo", "boundary", "missing", "augment", "window", "item_transform")
+_DECISIVE = ("field_names", "target_names", "job", "halo", "boundary", "missing", "augment", "parts", "item_transform")
 """Attributes of which data sets must agree to be one."""
 
 

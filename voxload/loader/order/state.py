@@ -12,6 +12,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 from voxload.data.dataset import VolumeDataset
+from voxload.data.lists.listing import Parts
 from voxload.errors import UsageError
 from voxload.loader.order.orders import SEQUENTIAL, Identity
 
@@ -170,6 +171,8 @@ def digest_of(data: Any) -> str:
         digest.update(f"{len(names)};".encode())
         for name in names:
             digest.update(f"{len(name)};{name}".encode())
+    if data.parts != Parts():
+        digest.update(repr(data.parts).encode())
     return digest.hexdigest()
 
 
