@@ -16,6 +16,7 @@ PRINTED = {
     "chunk_table": "--rounds 1",
     "cold": "--size 256 --volumes 8",
     "counted": "--shrink 16 --samples 2 --epochs 1",
+    "crops": "--size 128 --crops 64 --rounds 1 --wanted 1 --layouts hdf5-gzip",
     "dispatch": "--sizes 16 --rounds 1",
     "emulation": "--kinds sleep --durations 2ms --seconds 0.1",
     "generations": "--rounds 1",
