@@ -17,6 +17,7 @@ from typing import BinaryIO
 from voxload.errors import UsageError
 from voxload.files.regular import open_regular
 from voxload.readers.faults import translated
+from voxload.readers.protocol import Location
 from voxload.readers.store import is_url, open_store
 
 _HEAD_BYTES = 4
@@ -107,3 +108,9 @@ def _split(path: str) -> UsageError:
         expected="one HDF5 file",
         remedy='open it with h5py.File(NAME, driver="split") and copy its datasets into a file of their own',
     )
+
+
+def not_multiscale(location: Location) -> UsageError:
+    """Return the error of a level of what has none."""
+    expected = "an OME-Zarr image, whose group is named and not one of its arrays"
+    return UsageError(f"{location}", found="no levels", expected=expected, remedy="leave level out")

@@ -12,7 +12,7 @@ from voxload.files.regular import check_regular
 from voxload.readers.chunks.storedchunks import ChunkSource
 from voxload.readers.faults import translated
 from voxload.readers.flat.formats import NpyFormat, RawFormat
-from voxload.readers.foreign import foreign_error
+from voxload.readers.foreign import foreign_error, not_multiscale
 from voxload.readers.hdf5 import Hdf5Format
 from voxload.readers.protocol import Format, Location, Missing, Reader
 from voxload.readers.remote import RemoteStore
@@ -21,7 +21,6 @@ from voxload.readers.store import is_url
 from voxload.readers.views.located import located
 from voxload.readers.views.stacked import StackedReader
 from voxload.readers.zarr import ZarrFormat
-from voxload.readers.zarr.multiscale import not_multiscale
 
 ENTRY_POINTS = "voxload.readers"
 """Entry-point group: each entry names a class without arguments that keeps the Format contract."""

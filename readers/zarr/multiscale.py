@@ -71,12 +71,6 @@ def level_of(group: zarr.Group, image: Multiscale, location: Location) -> zarr.A
     return found
 
 
-def not_multiscale(location: Location) -> UsageError:
-    """Return the error of a level of what has none."""
-    expected = "an OME-Zarr image, whose group is named and not one of its arrays"
-    return UsageError(f"{location}", found="no levels", expected=expected, remedy="leave level out")
-
-
 def _list(given: Any) -> Sequence[Any]:
     """Return a short list, or an empty one in place of anything else."""
     return given[:_MOST] if isinstance(given, list | tuple) else ()

@@ -24,6 +24,7 @@ from voxload.readers.chunks.chunked import Fetched
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.chunks.verified import policy_of
 from voxload.readers.faults import naming_chunk, translated
+from voxload.readers.foreign import not_multiscale
 from voxload.readers.generation import Generation
 from voxload.readers.maderead import Seen
 from voxload.readers.protocol import (
@@ -51,7 +52,7 @@ from voxload.readers.zarr.checks import (
 from voxload.readers.zarr.chunkindex import ChunkIndex, Layout, Place
 from voxload.readers.zarr.generations import Generations
 from voxload.readers.zarr.hierarchy import member, open_node, values, volume_names
-from voxload.readers.zarr.multiscale import level_of, multiscale_of, not_multiscale
+from voxload.readers.zarr.multiscale import level_of, multiscale_of
 from voxload.readers.zarr.route import NativeRoute, find_route
 from voxload.readers.zarr.shardindex import ShardLayout
 from voxload.text import listed

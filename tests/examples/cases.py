@@ -19,8 +19,9 @@ LOADERS = {
 LONG = ("ddp", "fsdp2", "accelerate_ddp", "accelerate", "lightning_ddp", "lightning", "monai_transforms", "monai")
 """What the short run leaves out: to import what these need takes longer than all else."""
 
-APART = ("larger_samples", "segmentation")
-"""Examples that show training by the command line; tests/training runs them."""
+APART = ("larger_samples", "segmentation", "rollout", "ct_patches")
+"""Examples that show training by the command line, which tests/training runs, or samples of other forms, which
+test_samples.py runs."""
 
 FRAMEWORKS = ("accelerate", "lightning", "monai")
 """What is looked at besides the examples: ``rank_NAME.py``."""
