@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from math import prod
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ VOLUME_AXES = "C" + SPATIAL_AXES
 _ALL_AXES = LEAD_AXES + SPATIAL_AXES
 _PLANE = set("HW")
 _PLAIN_AXES = (sorted(SPATIAL_AXES), sorted(VOLUME_AXES))
+_PLAIN_ORDERS = frozenset("".join(order) for letters in _PLAIN_AXES for order in permutations(letters))
 _PLAIN_RULE = "a permutation of 'DHW' or 'CDHW', slowest axis first"
 _AXES_RULE = "letters of 'NTCDHW', each once and H and W among them, slowest axis first"
 
@@ -53,11 +55,6 @@ class AxisOrder:
     def has_channels(self) -> bool:
         """Whether the stored array has a channel axis."""
         return "C" in self.axes
-
-    @property
-    def has_lead(self) -> bool:
-        """Whether samples or time steps are stored in one array."""
-        return "N" in self.axes or "T" in self.axes
 
     def lead(self, shape: Sequence[int]) -> tuple[int, int, int]:
         """Return the extents (N, T, C) of a stored array; of an absent axis 1."""
@@ -104,6 +101,8 @@ class AxisOrder:
             When the range of channels is no box in (N, T, C): one that begins or ends within a time step and holds
             channels of more than one.
         """
+        if self.axes in _PLAIN_ORDERS and len(box.start) == len(SPATIAL_AXES):  # nearly always
+            return self.box(box, lead[2])
         if self._is_nothing(box):
             return Box((0,) * len(self.axes), (0,) * len(self.axes))
         if len(box.start) == len(SPATIAL_AXES):
@@ -113,9 +112,11 @@ class AxisOrder:
 
     def stored_view(self, volume: Volume, box: Box, lead: tuple[int, int, int]) -> Volume:
         """Return a view with its axes in stored order of the (C, d, h, w) array that takes a box; see `stored_box`."""
+        if self.axes in _PLAIN_ORDERS and len(box.start) == len(SPATIAL_AXES):  # nearly always
+            return self.view(volume)
         if self._is_nothing(box):
             return volume.reshape((0,) * len(self.axes))
-        if not self.has_lead and "D" in self.axes:  # nearly always
+        if self.axes in _PLAIN_ORDERS:
             return self.view(volume)
         counts = lead
         if len(box.start) > len(SPATIAL_AXES):

@@ -357,19 +357,26 @@ INLINE void paste_inner(const uint8_t *start, uint64_t size, const struct row *r
         paste_elements(row, start + row->first, form.width);
 }
 
-INLINE void paste_part(const uint8_t *start, uint64_t size, const struct row *row, struct form form)
+/* Apart from the others, whose code is repeated where it is called. */
+static __attribute__((noinline)) void paste_outer(const uint8_t *start, uint64_t size, const struct row *row,
+                                                  struct form form)
 {
-    if (row->extent[0] == 1 && row->extent[1] == 1) { /* nearly always */
-        paste_inner(start, size, row, form);
-        return;
-    }
     struct row part = *row;
+    part.extent[0] = part.extent[1] = 1;
     for (uint64_t a = 0; a < row->extent[0]; a++)
         for (uint64_t b = 0; b < row->extent[1]; b++) {
             part.first = row->first + a * row->source[0] + b * row->source[1];
             part.to = row->to + a * row->target[0] + b * row->target[1];
-            paste_inner(start, size, &part, form);
+            paste_one(start, size, &part, form);
         }
+}
+
+INLINE void paste_part(const uint8_t *start, uint64_t size, const struct row *row, struct form form)
+{
+    if (row->extent[0] == 1 && row->extent[1] == 1) /* nearly always */
+        paste_inner(start, size, row, form);
+    else
+        paste_outer(start, size, row, form);
 }
 
 CLONES void paste_one(const uint8_t *chunk, uint64_t size, const struct row *row, struct form form)
