@@ -18,7 +18,7 @@ import h5py
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
-from voxload.readers.cfpacking import MOST_VALUES, NAMES, UNSIGNED, Packing, Unread, check_packing, packing_of
+from voxload.readers.cfpacking import MOST_VALUES, NAMES, UNSIGNED, Packed, Packing, Unread, check_packing, packing_of
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.dataset import filters_of
 from voxload.readers.protocol import Location
@@ -111,24 +111,22 @@ _LONGEST_TEXT = 64
 """Bytes of a text of fixed length that is read."""
 
 
-def check_unpacked(dataset: h5py.Dataset, subject: str) -> None:
-    """Refuse a dataset whose numbers stand for others; see `voxload.readers.cfpacking`."""
-    found = _packing_attributes(dataset)
-    if found:
-        check_packing(subject, found, dataset.dtype)
-
-
-def packing(dataset: h5py.Dataset, subject: str) -> tuple[Packing, ...]:
+def packing(dataset: h5py.Dataset, subject: str, packed: Packed) -> tuple[Packing, ...]:
     """Return what a dataset's numbers stand for, of all channels, or nothing where they stand for themselves.
 
-    Raises UsageError as `packing_of`.
+    Raises UsageError as `packing_of`, and where numbers stand for others though `packed` refuses that.
     """
     attributes = _packing_attributes(dataset)
-    found = packing_of(subject, attributes, dataset.dtype) if attributes else None
+    if not attributes:  # nearly always
+        return ()
+    if packed is Packed.REFUSED or (packed is Packed.KNOWN and not _is_netcdf(dataset)):
+        check_packing(subject, attributes, dataset.dtype)
+        return ()
+    found = packing_of(subject, attributes, dataset.dtype)
     return () if found is None else (found,)
 
 
-def is_netcdf(dataset: h5py.Dataset) -> bool:
+def _is_netcdf(dataset: h5py.Dataset) -> bool:
     """Tell whether a dataset is a variable of netCDF: its file says so, or its axes have dimension scales.
 
     Source: NetCDF-4 file format specification, "Creation Order" and "Dimensions"; HDF5 Dimension Scale specification.
@@ -263,4 +261,4 @@ def check_supported(dataset: h5py.Dataset, location: Location) -> None:
     """Refuse layouts whose missing parts HDF5 fills without a word, filters that are not installed, and packing."""
     check_own_storage(dataset, str(location))
     check_filters(dataset, str(location))
-    check_unpacked(dataset, str(location))
+    packing(dataset, str(location), Packed.REFUSED)

@@ -13,16 +13,13 @@ import numpy as np
 from voxload.errors import NotFoundError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, axes_by_name, declared_axes, resolve_axes
-from voxload.readers.cfpacking import Packed
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.generation import Generation, is_outdated
 from voxload.readers.hdf5.checks import (
     check_filters,
     check_own_file,
-    check_unpacked,
     check_written,
-    is_netcdf,
     packing,
     scale_names,
 )
@@ -93,10 +90,7 @@ class Hdf5Reader:
                 self.order, self._info = _describe(self.dataset, location)
                 check_filters(self.dataset, str(location))
                 check_volume(self._info)
-                if location.packed is Packed.ANY or (location.packed is Packed.KNOWN and is_netcdf(self.dataset)):
-                    self._info = replace(self._info, packing=packing(self.dataset, str(location)))
-                else:
-                    check_unpacked(self.dataset, str(location))
+                self._info = replace(self._info, packing=packing(self.dataset, str(location), location.packed))
                 if self.dataset.chunks and not self.dataset.is_virtual:
                     self._decoded = DecodedChunks(self.dataset, str(location))
                 self._linked = open_linked(self.dataset, location.path, Opening.of(location, self._missing))
@@ -228,8 +222,13 @@ def _dataset(file: h5py.File, location: Location) -> SettledDataset:
     )
 
 
+def _declared(dataset: SettledDataset) -> str | None:
+    """Return the axes that labels or dimension scales name."""
+    return declared_axes(dataset.labels) or axes_by_name(dataset.labels) or axes_by_name(scale_names(dataset))
+
+
 def _describe(dataset: SettledDataset, location: Location) -> tuple[AxisOrder, VolumeInfo]:
-    declared = declared_axes(dataset.labels) or axes_by_name(dataset.labels) or axes_by_name(scale_names(dataset))
+    declared = None if location.axes else _declared(dataset)  # which a first reading need not ask for
     order = resolve_axes(str(location), ndim=dataset.ndim, given=location.axes, declared=declared, has_lead=True)
     samples, steps, _ = order.lead(dataset.shape)
     info = VolumeInfo(

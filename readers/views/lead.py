@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from voxload.errors import DataError, UsageError
 from voxload.geometry import SPATIAL_AXES, Box
 from voxload.readers.axes import lead_box
-from voxload.readers.generation import Generation, as_dated
-from voxload.readers.maderead import MadeRead, made_read
-from voxload.readers.protocol import NOTHING, Lead, Location, ReadCost, Reader, Volume, VolumeInfo, check_box
-from voxload.readers.requests import Request, check_requests, read_many
+from voxload.readers.protocol import Lead, Location, Reader, VolumeInfo
+from voxload.readers.views.part import PartReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,7 @@ class _Run:
     """How many."""
 
 
-class LeadReader:
+class LeadReader(PartReader):
     """Reads boxes of some time steps of a sample as if they were the whole volume; see the Reader contract.
 
     Channels are those of the steps, one step's behind the other's. Neighbouring steps are read as one; a chunk that
@@ -54,60 +52,14 @@ class LeadReader:
     def __init__(self, reader: Reader, location: Location, *, lead: Lead, owns: bool = True) -> None:
         stored = reader.describe()
         self._steps = _checked(stored, lead, location)
-        self._reader, self._owns, self._lead = reader, owns, stored.lead
-        self._base = (lead.sample or 0) * stored.steps
+        self._lead, self._base = stored.lead, (lead.sample or 0) * stored.steps
         self._runs = _runs(self._steps)
-        channels = len(self._steps) * stored.lead[2]
-        self._info = replace(
-            stored, location=location, shape=(channels, *stored.spatial), samples=1, steps=len(self._steps)
-        )
-
-    def describe(self) -> VolumeInfo:
-        """Return what is known of the sample; chunks and shards are those of what is stored."""
-        return self._info
-
-    def cost(self, box: Box) -> ReadCost:
-        """Return what reading `box` costs; a chunk counts for each run of neighbouring steps that it serves."""
-        check_box(self._info, box)
-        return sum((self._reader.cost(part) for part, _ in self._parts(box)), NOTHING)
-
-    def read_into(self, box: Box, out: Volume) -> None:
-        """Read `box` of the sample into `out`."""
-        self.read_many([Request(box, out)])
-
-    def read_many(self, requests: Sequence[Request]) -> None:
-        """Read many boxes of the sample."""
-        check_requests(self._info, requests)
-        read_many(self._reader, self._stored(requests))
-
-    def made_read(self, requests: Sequence[Request], base: int) -> MadeRead | None:
-        """See Repeatable."""
-        return made_read(self._reader, self._stored(requests), base)
-
-    def generation(self, box: Box) -> Generation | None:
-        """See Dated; that of what is stored."""
-        dated = as_dated(self._reader)
-        if dated is None:
-            return None
-        found = [dated.generation(part) for part, _ in self._parts(box)]
-        return found[0] if len(found) == 1 else Generation.joined(found)
-
-    def is_outdated(self) -> bool:
-        """See Dated."""
-        dated = as_dated(self._reader)
-        return dated is not None and dated.is_outdated()
-
-    def close(self) -> None:
-        """Close what is read from, unless others share it."""
-        if self._owns:
-            self._reader.close()
-
-    def _stored(self, requests: Sequence[Request]) -> list[Request]:
-        """Return requests of what is stored."""
-        return [Request(part, one.out[rows]) for one in requests for part, rows in self._parts(one.box)]
+        shape = (len(self._steps) * stored.lead[2], *stored.spatial)
+        info = replace(stored, location=location, shape=shape, samples=1, steps=len(self._steps))
+        super().__init__(reader, info, owns=owns)
 
     def _parts(self, box: Box) -> list[tuple[Box, slice]]:
-        """Return what a box is in the array, and the channels of the box that each part is."""
+        """See PartReader: a box for each run of steps."""
         channels = self._lead[2]
         spatial, low, high, first, last = box, 0, channels, 0, len(self._steps)
         if len(box.start) > len(SPATIAL_AXES):

@@ -8,11 +8,12 @@ import zarr
 
 from voxload.errors import NotFoundError
 from voxload.geometry import Box
+from voxload.readers.cfpacking import Packed
 from voxload.readers.chunks.verified import VerifiedReader, load_checksums
 from voxload.readers.faults import translated
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
 from voxload.readers.store import open_store
-from voxload.readers.zarr.checks import ChunkHeaders, check_unpacked, local_arrays, naming_types
+from voxload.readers.zarr.checks import ChunkHeaders, local_arrays, naming_types, packing
 from voxload.readers.zarr.hierarchy import Waited, member, members, open_node, volume_names
 from voxload.readers.zarr.native import NativeZarrReader
 from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index, codec_names
@@ -70,7 +71,7 @@ def read_vector(path: str, name: str) -> Vector:
             absent = index.first_missing(whole)
             if absent is not None:
                 raise absent_error(*absent, location)
-            check_unpacked(item, str(location))
+            packing(item, str(location), Packed.REFUSED)
             ChunkHeaders(location, codec_names(item.metadata)).check(index, store, whole)
             return as_vector(f"{path}:{name}", Waited(item))
         found = members(node, depth=0) if isinstance(node, zarr.Group) else {}

@@ -16,7 +16,7 @@ from zarr.dtype import data_type_registry
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box, chunks_touched
-from voxload.readers.cfpacking import FILLS, Packing, check_packing, packing_of
+from voxload.readers.cfpacking import FILLS, Packed, Packing, check_packing, packing_of
 from voxload.readers.decode.blosc import HEADER_BYTES, check_header
 from voxload.readers.pasting.pasteplan import Place
 from voxload.readers.protocol import Location
@@ -127,17 +127,16 @@ _XARRAY_DIMENSIONS = "_ARRAY_DIMENSIONS"
 """Attribute by which xarray names axes in format 2."""
 
 
-def check_unpacked(array: zarr.Array[Any], subject: str) -> None:
-    """Refuse an array whose numbers stand for others; see `voxload.readers.cfpacking`. Costs no request."""
-    check_packing(subject, _attributes(array), np.dtype(array.dtype))
-
-
-def packing(array: zarr.Array[Any], subject: str) -> tuple[Packing, ...]:
+def packing(array: zarr.Array[Any], subject: str, packed: Packed) -> tuple[Packing, ...]:
     """Return what an array's numbers stand for, of all channels, or nothing where they stand for themselves.
 
-    Raises UsageError as `packing_of`.
+    Costs no request. Raises UsageError as `packing_of`, and where numbers stand for others though `packed` refuses it.
     """
-    found = packing_of(subject, _attributes(array), np.dtype(array.dtype))
+    attributes, dtype = _attributes(array), np.dtype(array.dtype)
+    if packed is Packed.REFUSED or (packed is Packed.KNOWN and not any(dimension_names(array) or ())):
+        check_packing(subject, attributes, dtype)
+        return ()
+    found = packing_of(subject, attributes, dtype)
     return () if found is None else (found,)
 
 
@@ -147,11 +146,6 @@ def dimension_names(array: zarr.Array[Any]) -> Sequence[str | None] | None:
     if not isinstance(named, list | tuple) or len(named) != array.ndim:
         return None
     return [name if isinstance(name, str) else None for name in named]
-
-
-def is_xarrays(array: zarr.Array[Any]) -> bool:
-    """Tell whether an array has names of its dimensions, as xarray writes them."""
-    return any(dimension_names(array) or ())
 
 
 def _attributes(array: zarr.Array[Any]) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.files.limits import CHUNK_TABLE
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, axes_by_name, declared_axes, resolve_axes
-from voxload.readers.cfpacking import Packed
 from voxload.readers.chunks.chunked import Fetched
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.chunks.verified import policy_of
@@ -42,9 +41,7 @@ from voxload.readers.remote import RemoteStore, Traffic
 from voxload.readers.store import Store, open_store
 from voxload.readers.zarr.checks import (
     ChunkHeaders,
-    check_unpacked,
     dimension_names,
-    is_xarrays,
     local_arrays,
     naming_types,
     packing,
@@ -118,10 +115,7 @@ class ZarrReader:
             self._headers = ChunkHeaders(location, info.codecs)
             self._generations = Generations(self.array, self.index, self.store, since=since)
             check_volume(self._info)
-            if location.packed is Packed.ANY or (location.packed is Packed.KNOWN and is_xarrays(self.array)):
-                self._info = replace(self._info, packing=packing(self.array, str(location)))
-            else:
-                check_unpacked(self.array, str(location))
+            self._info = replace(self._info, packing=packing(self.array, str(location), location.packed))
 
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""

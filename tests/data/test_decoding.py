@@ -36,6 +36,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "unsigned": ("<i1", {"_Unsigned": "true", "scale_factor": 0.5}),
     "unsigned fill": ("<i1", {"_Unsigned": "true", "_FillValue": np.int8(-1)}),
     "signed": ("<u1", {"_Unsigned": "false"}),
+    "unsigned short": ("<u2", {"scale_factor": 0.5, "_FillValue": np.uint16(65535)}),
     "floats": ("<f4", {"_FillValue": np.float32(9.96921e36)}),
     "doubles": ("<f8", {"missing_value": -999.9, "scale_factor": 3.0}),
     "long": ("<i4", {"scale_factor": 1e-6, "add_offset": 1.0}),

@@ -169,6 +169,7 @@ class _Own(voxload.VolumeDataset):
     [
         (lambda place: Subset(_Own(f"{place}/a/*.h5", fields={"x": "x"}), [0, 1]), "ways of its own"),
         (lambda place: volumes(place / "a") + volumes(place / "b", halo=1), "unequal halo"),
+        (lambda place: volumes(place / "a") + volumes(place / "b", decode="stored"), "unequal decode"),
         (lambda place: volumes(place / "a") + TensorDataset(torch.zeros(2)), "other data sets"),
     ],
 )

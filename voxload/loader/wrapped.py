@@ -60,7 +60,18 @@ def _whole(dataset: Any) -> tuple[VolumeDataset | None, str]:
     return None, ""
 
 
-_DECISIVE = ("field_names", "target_names", "job", "halo", "boundary", "missing", "augment", "parts", "item_transform")
+_DECISIVE = (
+    "field_names",
+    "target_names",
+    "job",
+    "halo",
+    "boundary",
+    "missing",
+    "decode",
+    "augment",
+    "parts",
+    "item_transform",
+)
 """Attributes of which data sets must agree to be one."""
 
 
@@ -71,6 +82,8 @@ def _agree(volumes: Sequence[VolumeDataset], name: str) -> bool:
         one.samples.targets_in_file != first.samples.targets_in_file for one in volumes[1:]
     ):
         return False
+    if name == "decode":
+        return all(one.volumes.decodes == first.volumes.decodes for one in volumes)
     if name == "augment":
         return all(repr(one.augment) == repr(first.augment) for one in volumes)
     return all(getattr(one, name) == getattr(first, name) for one in volumes)
