@@ -22,7 +22,7 @@ _PLANE = set("HW")
 _PLAIN_AXES = (sorted(SPATIAL_AXES), sorted(VOLUME_AXES))
 _PLAIN_ORDERS = frozenset("".join(order) for letters in _PLAIN_AXES for order in permutations(letters))
 _PLAIN_RULE = "a permutation of 'DHW' or 'CDHW', slowest axis first"
-_AXES_RULE = "letters of 'NTCDHW', each once and H and W among them, slowest axis first"
+_AXES_RULE = "letters of 'NTCDHW', each once and H and W among them, slowest axis first; z, y, x are D, H, W"
 
 T = TypeVar("T")
 

@@ -260,6 +260,8 @@ def test_planes_are_one_voxel_deep(tmp_path: Path) -> None:
         ({"axes": "CDHW", "window": Window(2)}, UsageError, "without a time axis"),
         ({"axes": "TCDHW", "window": Window(200)}, DataError, "choose a shorter window"),
         ({"axes": "TCDHX"}, UsageError, "letters of"),
+        ({"axes": "TCDHW", "window": 2}, UsageError, r"found 2, expected a Window, such as voxload\.Window"),
+        ({"axes": "TCDHW", "patches": 2}, UsageError, r"found 2, expected a Patches, such as voxload\.Patches"),
         ({}, UsageError, 'axes="TCDHW"'),
         ({"axes": "TCDHW", "fields": {"x": ["u", "u"]}}, UsageError, "each dataset once"),
         ({"axes": "TCDHW", "fields": {"x": []}}, UsageError, "list of them"),
@@ -280,6 +282,7 @@ def test_windows_of_nothing_are_refused(name: str) -> None:
     for value in (0, -1, 1.5, True):
         with pytest.raises(UsageError, match=name):
             Window(**{"length": 2, name: value})  # type: ignore[arg-type] # what a user may say
+    assert Window(np.int64(3)) == Window(3)  # type: ignore[arg-type] # as above
 
 
 def test_windows_are_told_apart(runs: Path) -> None:

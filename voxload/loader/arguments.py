@@ -65,7 +65,7 @@ def _check_items(data: VolumeDataset, added: Mapping[str, Any]) -> None:
         raise UsageError(
             "cache",
             found="an augmented data set, whose blocks are others in every epoch",
-            remedy="leave out cache, or augment",
+            remedy="leave out cache, or augment; patches on a grid, Patches(..., stride=...), may be cached",
         )
     for name in ("transform", "device"):
         if data.item_transform is not None and added.get(name) is not None:

@@ -8,7 +8,10 @@ from voxload.data.lists.patches import Patches, patches_of
 from voxload.data.lists.samples import Samples
 from voxload.data.lists.series import has_series, series_of
 from voxload.data.lists.window import Window
+from voxload.errors import UsageError
 from voxload.readers.handles import Handles
+
+_SUCH_AS = {"window": "Window(8, horizon=4)", "patches": "Patches(64, per_sample=100)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,12 @@ class Parts:
     """What of a series of time steps; None makes a sample of each step, where there are any."""
     patches: Patches | None = None
     """Which boxes; None takes volumes whole."""
+
+    def __post_init__(self) -> None:
+        for name, given, kind in (("window", self.window, Window), ("patches", self.patches, Patches)):
+            if given is not None and not isinstance(given, kind):
+                expected = f"a {kind.__name__}, such as voxload.{_SUCH_AS[name]}"
+                raise UsageError(name, found=repr(given), expected=expected)
 
     def of(self, stored: Samples, handles: Handles) -> Samples:
         """Return the samples that stored ones are parted into; opens files whose shapes have to be known and are not.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from typing import Any
 
 from voxload.errors import UsageError
 
@@ -34,9 +36,14 @@ class Window:
 
     def __post_init__(self) -> None:
         for name, least in (("length", 1), ("stride", 1), ("step", 1), ("horizon", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise UsageError(f"{name} of Window", found=repr(value), expected=f"a whole number of {least} or more")
+            given: Any = getattr(self, name)
+            try:
+                value = -1 if isinstance(given, bool) else operator.index(given)  # numpy's integers too, and not 1.0
+            except TypeError:
+                value = -1
+            if value < least:
+                raise UsageError(f"{name} of Window", found=repr(given), expected=f"a whole number of {least} or more")
+            object.__setattr__(self, name, value)
 
     @property
     def span(self) -> int:
