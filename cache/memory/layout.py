@@ -80,6 +80,11 @@ class Row:
     """How they are stored."""
 
 
+def rows_for(blocks: int, capacity: int) -> int:
+    """Return how many rows a table of so many blocks has; no fewer than one where nobody says how large they are."""
+    return max(WINDOW, capacity // BLOCK_BYTES, -(-blocks * 4 // 3))
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The parts of a file. All slices count bytes from its beginning."""
@@ -103,7 +108,7 @@ class Layout:
     @classmethod
     def within(cls, capacity: int, rows: int | None) -> Layout:
         """Return the parts of a file of `capacity` bytes; raises UsageError where not one block would fit."""
-        layout = cls(max(WINDOW, capacity // BLOCK_BYTES) if rows is None else rows, capacity)
+        layout = cls(rows_for(0, capacity) if rows is None else rows, capacity)
         if layout.rows < 1 or layout.data_at >= capacity:
             raise UsageError(
                 "memory tier",

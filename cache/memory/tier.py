@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from voxload.cache.codec import Codec
 from voxload.cache.form import Form, copy_and_sum, store_form
 from voxload.cache.memory.arena import Arena, footprint
-from voxload.cache.memory.layout import Layout, Table
+from voxload.cache.memory.layout import Layout, Table, rows_for
 from voxload.cache.memory.segment import Segment
 from voxload.cache.protocol import BlockKey
 from voxload.cache.warnonce import WarnOnce
@@ -48,6 +48,8 @@ class MemoryTier:
         What is done to blocks: ``none`` or ``bitshuffle-lz4``.
     rows
         Blocks that its table has room for; one for each 64 KiB by default.
+    blocks
+        How many there may be, where `rows` is not given: of smaller blocks than that the table has more rows.
 
     Raises
     ------
@@ -65,9 +67,10 @@ class MemoryTier:
         rank: int = 0,
         codec: str | Codec = Codec.NONE,
         rows: int | None = None,
+        blocks: int = 0,
     ) -> None:
         self._codec = Codec.parse(codec)
-        self._layout = Layout.within(capacity, rows)
+        self._layout = Layout.within(capacity, rows_for(blocks, capacity) if rows is None else rows)
         self._segment = Segment(f"{job}-{rank}", size=capacity, head=self._layout.head())
         self._memory = self._segment.memory
         self._table = Table(self._layout, self._memory)

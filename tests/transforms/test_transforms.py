@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voxload.errors import UsageError
+from voxload.errors import DataError, UsageError
 from voxload.transforms import (
     Cast,
     ChannelsLast,
@@ -140,16 +140,36 @@ def test_a_chain_equals_its_steps(
     volumes = _volumes(shape, dtype)
     if is_last:
         volumes = volumes.contiguous(memory_format=torch.channels_last_3d)
-    expected, untouched = volumes, volumes.clone()
+    expected, untouched, is_outside = volumes, volumes.clone(), False
     for step in chain:
+        is_outside = is_outside or (isinstance(step, Log1p) and bool((expected.float() <= -1).any()))
         expected = _eager(expected, step)
+    is_refused = is_outside and not bool(expected.isfinite().all())
     with pytest.MonkeyPatch.context() as patch:
         # Small volumes are worth neither a table nor slabs.
         patch.setattr(fused, "has_table", lambda volumes, _steps: way == "table" and volumes.itemsize <= 2)
         patch.setattr(fused, "_FEW", fused._FEW if way == "steps" else 0)
+        if is_refused:
+            with pytest.raises(DataError, match="Log1p: found values down to -"):
+                Compose(*chain)(volumes)
+            return
         found = Compose(*chain)(volumes)
     _assert_same(found, expected)
     assert torch.equal(volumes, untouched)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.float32])
+def test_no_logarithm_is_nan(dtype: torch.dtype) -> None:
+    """Scans that are below zero nearly everywhere are an error; a number that is missing stays missing."""
+    scan = torch.full((1, 1, 128, 128, 160), 40, dtype=dtype)
+    assert bool(Log1p()(scan).isfinite().all())
+    scan[0, 0, 127, 5, 9] = -900
+    with pytest.raises(DataError, match=r"values down to -900, expected more than -1.* say Clip\(low=0\)"):
+        Log1p()(scan)
+    assert float(Compose(Clip(0), Log1p())(scan).min()) == 0
+    if dtype == torch.float32:
+        scan[0, 0, 127, 5, 9] = float("nan")
+        assert int(Log1p()(scan).isnan().sum()) == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.uint8, torch.float32])
@@ -157,7 +177,7 @@ def test_large_volumes_go_through_all_slabs(dtype: torch.dtype, monkeypatch: pyt
     """Blocks of many slabs with a rest, by many threads, through tables where they are worth it."""
     for module, name, voxels in ((fused, "_FEW", 0), (fused, "_SLAB", 2**12), (threads, "_ALONE", 0)):
         monkeypatch.setattr(module, name, voxels)
-    volumes = _volumes((2, CHANNELS, 31, 37, 41), dtype)
+    volumes = _volumes((2, CHANNELS, 31, 37, 41), dtype).abs()
     chain = (Log1p(), Standardize([1, 2, 3], [0.5, 1, 2]), Scale(2, 1), Clip(-1, 4))
     expected = volumes
     for step in chain:

@@ -144,7 +144,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Their open readers, and what is known of them."""
         self.parting = parting_of(window, self.samples)
         self.augment = augment
-        self._cutter = SampleReader(augment, self.boundary, self.field_names, handles=self._handles)
+        self.cutter = SampleReader(augment, self.boundary, self.field_names, handles=self._handles)
         self.item_transform = item_transform(transform, self.field_names, parts=self.part_fields)
         self.epoch = 0
         self._known, self._known_for = KnownSamples(), (self.halo, self.boundary)
@@ -205,7 +205,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Return a data set of other samples of the same fields that is otherwise as this one."""
         made = copy(self)
         cutter = SampleReader(self.augment, self.boundary, self.field_names, handles=self._handles)
-        vars(made).update(samples=samples, volumes=self.volumes.renewed(), _cutter=cutter, _known=KnownSamples())
+        vars(made).update(samples=samples, volumes=self.volumes.renewed(), cutter=cutter, _known=KnownSamples())
         return made
 
     def set_epoch(self, epoch: int) -> None:
@@ -246,11 +246,11 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         Raises DataError when the fields of the sample differ in their spatial shape.
         """
         infos = self._describe(index)
-        return self.volumes.layouts(infos, self.box(self._cutter.extents(infos[0].spatial)))
+        return self.volumes.layouts(infos, self.box(self.cutter.extents(infos[0].spatial)))
 
     def volume_shape(self, index: int) -> tuple[int, int, int]:
         """Return the extents (D, H, W) of a whole sample, of which this rank has a block; opens its files."""
-        return self._cutter.extents(self._describe(index)[0].spatial)
+        return self.cutter.extents(self._describe(index)[0].spatial)
 
     def locations(self, index: int) -> tuple[Location, ...]:
         """Return where each field's volume of a sample is; opens nothing."""
@@ -292,11 +292,11 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
             raise UsageError("repeat", found=str(earlier), expected="0 or more")
         with self.volumes.opened(sample) as readers:
             spatial = self.volumes.described(self._place(index), sample, readers)[0].spatial
-            placement, cost = self._cutter.place(
+            placement, cost = self.cutter.place(
                 sample, self._number(index), epoch=number, repeat=earlier, spatial=spatial
             )
             box = self.box(placement.extents)
-            return cost + self._cutter.read(sample, placement, box, volumes, readers=readers)
+            return cost + self.cutter.read(sample, placement, box, volumes, readers=readers)
 
     def read_targets(self, index: int) -> torch.Tensor | None:
         """Return a sample's targets as a float32 vector, or None when none were asked for."""
@@ -341,12 +341,12 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
             return None
         with self.volumes.opened(sample) as readers:
             spatial = self.volumes.described(self._place(index), sample, readers)[0].spatial
-            placement, _ = self._cutter.place(sample, self._number(index), epoch=0, repeat=0, spatial=spatial)
-            return self._cutter.made(placement, self.box(placement.extents), volumes, readers=readers)
+            placement, _ = self.cutter.place(sample, self._number(index), epoch=0, repeat=0, spatial=spatial)
+            return self.cutter.made(placement, self.box(placement.extents), volumes, readers=readers)
 
     def _may_repeat(self) -> bool:
         """Tell whether reads may be made again as they were: not where a subclass, or a setting, has its own way."""
-        return may_repeat() and _reads_as_here(type(self)) and vars(self).keys().isdisjoint(_READING)
+        return may_repeat() and reads_as_here(type(self)) and vars(self).keys().isdisjoint(_READING)
 
     def close(self) -> None:
         """Close every open file, one that is being read after that; the next read opens anew."""
@@ -389,7 +389,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
 _READING = {name: getattr(VolumeDataset, name) for name in ("read_into", "read_targets", "layout")}
 
 
-def _reads_as_here(kind: type[VolumeDataset]) -> bool:
+def reads_as_here(kind: type[VolumeDataset]) -> bool:
     """Tell whether a class reads samples as this one does: what is learnt goes past methods of its own."""
     return all(getattr(kind, name) is method for name, method in _READING.items())
 

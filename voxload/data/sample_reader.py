@@ -17,7 +17,7 @@ from voxload.errors import UsageError, VoxloadError
 from voxload.geometry import Boundary, Box, slabs
 from voxload.readers.handles import Handles
 from voxload.readers.maderead import MadeRead, made_read
-from voxload.readers.protocol import NOTHING, ReadCost, Reader, Volume
+from voxload.readers.protocol import NOTHING, Location, ReadCost, Reader, Volume
 from voxload.readers.requests import block_cost, block_requests, is_padded, read_block
 from voxload.readers.scratch import address
 
@@ -87,23 +87,33 @@ class SampleReader:
     ) -> ReadCost:
         """Fill an array for each field with a box given in indices of the augmented sample; return what it cost."""
         total = NOTHING
-        vectors = {} if self._augment is None else self._augment.vectors
         is_in_place = not any(placement.window.start) and placement.orientation == _UPRIGHT
-        for field, location, reader, volume in zip(self._fields, sample.locations, readers, volumes, strict=True):
+        for number, (location, reader, volume) in enumerate(zip(sample.locations, readers, volumes, strict=True)):
             if is_in_place:
                 read_block(reader, box, volume, boundary=self._boundary)
                 total += block_cost(reader, box, boundary=self._boundary)
             else:
                 total += read_placed(reader, box, volume, placement=placement, boundary=self._boundary)
-            if field in vectors:
-                try:
-                    count = reader.describe().lead[2]
-                    check_vector(field, vectors[field], count=count, dtype=volume.dtype)
-                    for first in range(0, len(volume), count):  # of each time step
-                        turn_vector(volume[first : first + count], vectors[field], placement.orientation)
-                except VoxloadError as error:
-                    raise error.within(f"{location}", remedy="leave the field's vectors out") from error
+            if self._augment is not None and self._augment.vectors:
+                self.turn_vectors(number, volume, placement, location=location, count=reader.describe().lead[2])
         return total
+
+    def turn_vectors(
+        self, number: int, volume: Volume, placement: Placement, *, location: Location, count: int
+    ) -> None:
+        """Turn, in place, the vectors of a field of an augmented sample, of which it has `count` channels a time step.
+
+        Raises UsageError or DataError where they have no opposite.
+        """
+        channels = self._augment.vectors.get(self._fields[number]) if self._augment is not None else None
+        if channels is None:
+            return
+        try:
+            check_vector(self._fields[number], channels, count=count, dtype=volume.dtype)
+            for first in range(0, len(volume), count):
+                turn_vector(volume[first : first + count], channels, placement.orientation)
+        except VoxloadError as error:
+            raise error.within(f"{location}", remedy="leave the field's vectors out") from error
 
     def made(
         self, placement: Placement, box: Box, volumes: Sequence[Volume], *, readers: Sequence[Reader]

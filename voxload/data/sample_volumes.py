@@ -8,10 +8,11 @@ from contextlib import ExitStack, contextmanager
 from voxload.data.decoding import Packings
 from voxload.data.layout import FieldLayout
 from voxload.data.lists.samples import Sample
+from voxload.data.lists.shapes import spatial_of
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers.handles import Handles
-from voxload.readers.protocol import Reader, VolumeInfo
+from voxload.readers.protocol import Location, Reader, VolumeInfo
 
 
 class SampleVolumes:
@@ -43,6 +44,10 @@ class SampleVolumes:
         """Give the open readers of a sample's fields to a block."""
         with ExitStack() as stack:
             yield [stack.enter_context(self._handles.lease(location)) for location in sample.locations]
+
+    def extents(self, location: Location) -> tuple[int, int, int]:
+        """Return the extents (D, H, W) of a volume; opens it where they are not known."""
+        return spatial_of(location, self._handles)
 
     def describe(self, index: int, sample: Sample) -> list[VolumeInfo]:
         """Return what is known of each field's volume; opens the sample's files, and refuses as `described` does."""

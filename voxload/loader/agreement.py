@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -126,9 +128,7 @@ class _Exchange:
         self._own = torch.zeros(1, dtype=torch.int64)
         self._found = torch.zeros(grid.group_size, dtype=torch.int64)
         self._places = [self._found[place : place + 1] for place in range(grid.group_size)]
-        self._group = dist.new_group(
-            list(grid.group_ranks), backend="gloo", timeout=AGREEMENT_TIMEOUT, use_local_synchronization=True
-        )
+        self._group = _new_group(tuple(grid.group_ranks), grid.rank)
 
     def compare(self, coming: Coming) -> None:
         """Give every rank a digest, and compare all of them; raises as `GroupAgreement.check` does."""
@@ -156,6 +156,24 @@ class _Exchange:
         said: Sequence[int] | None = None if coming.indices is None else list(coming.indices)
         text = f"{self._fingerprint} {coming.step} {said}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
+
+
+_opened: Counter[tuple[int, ...]] = Counter()
+"""How many groups of these ranks there were in this process."""
+
+
+def _new_group(ranks: tuple[int, ...], rank: int) -> dist.ProcessGroup:
+    """Return a gloo group of some ranks, which they alone make.
+
+    ``new_group(use_local_synchronization=True)`` names one by its ranks and by how many groups there are now: once
+    one of a closed loader is gone, that is the name of another, or not the same on all ranks.
+    """
+    number, _opened[ranks] = _opened[ranks], _opened[ranks] + 1
+    prefix = f"voxload/agreement/{'-'.join(map(str, ranks))}/{number}"
+    torchs: Any = dist.distributed_c10d  # whose own groups are made so
+    store = torchs.PrefixStore(prefix, torchs._get_default_store())  # noqa: SLF001 - torch says it in no other way
+    made: dist.ProcessGroup = torchs.ProcessGroupGloo(store, ranks.index(rank), len(ranks), timeout=AGREEMENT_TIMEOUT)
+    return made
 
 
 class _Announcement:

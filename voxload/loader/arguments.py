@@ -61,12 +61,6 @@ def check_arguments(loader: torch.utils.data.DataLoader[Any], added: Mapping[str
 
 def _check_items(data: VolumeDataset, added: Mapping[str, Any]) -> None:
     """Refuse what cannot be done to items that the data set itself augments or transforms."""
-    if data.augment is not None and added.get("cache") is not None:
-        raise UsageError(
-            "cache",
-            found="an augmented data set, whose blocks are others in every epoch",
-            remedy="leave out cache, or augment; patches on a grid, Patches(..., stride=...), may be cached",
-        )
     for name in ("transform", "device"):
         if data.item_transform is not None and added.get(name) is not None:
             raise UsageError(

@@ -16,6 +16,7 @@ from voxload.loader.agreement import GroupAgreement
 from voxload.loader.arguments import largest_batch
 from voxload.loader.batch import Batches
 from voxload.loader.cache import Cache
+from voxload.loader.caching.kept import Kept, kept_of
 from voxload.loader.caching.prefetcher import Prefetcher
 from voxload.loader.device.batches import DeviceEpochs
 from voxload.loader.device.copiers import with_index
@@ -116,7 +117,7 @@ class Pipeline:
         if self.prefetcher is None:
             self.prefetcher = Prefetcher(
                 self._of,
-                self._volumes,
+                self._kept,
                 source=self._new_source(self._of),
                 cache=self._budget.cache,
                 ring=self._cached_ring,
@@ -124,7 +125,7 @@ class Pipeline:
                 meter=self.meter,
             )
         if not self.prefetcher.is_busy:  # else with another iterator: this one reads for itself
-            self.prefetcher.begin()
+            self.prefetcher.begin(self.epoch)
             self._is_cached = True
 
     def batches(self, indices: Iterator[Sequence[int]]) -> Batches | None:
@@ -134,7 +135,7 @@ class Pipeline:
         timeout = self._of.timeout or None
         found: Batches
         if self._is_cached and self.prefetcher is not None:
-            found = self.prefetcher.epoch(indices, timeout)
+            found = self.prefetcher.epoch(indices, timeout, passed=self._cursor.passed())
         else:
             found = self._read_ahead().epoch(indices, self.epoch, timeout, passed=self._cursor.passed())
         return found if self._device_epochs is None else self._device_epochs.batches(found, self._layout)
@@ -152,6 +153,11 @@ class Pipeline:
         agreement: GroupAgreement | None = vars(self).get("agreement")
         if agreement is not None:
             agreement.close()
+
+    @cached_property
+    def _kept(self) -> Kept:
+        """What the cache keeps; looked at when the first epoch begins."""
+        return kept_of(self._volumes, largest_batch(self._of))
 
     def _read_ahead(self) -> ReadAhead:
         """Return what reads past the cache: threads and slots that all epochs have in common."""
@@ -200,13 +206,21 @@ class Pipeline:
 
     def _cached_ring(self, notify: Callable[[object], object]) -> StagingRing:
         """Return slots for batches that come from anywhere, of which some are slow."""
-        return self._new_ring(notify, self._threads * (self._of.prefetch_factor or _PREFETCH_FACTOR))
+        ahead = self._threads * (self._of.prefetch_factor or _PREFETCH_FACTOR)
+        return self._new_ring(notify, ahead, layout=self._kept.layout)
 
-    def _new_ring(self, notify: Callable[[object], object], ahead: int, memory: Memory = host_memory) -> StagingRing:
+    def _new_ring(
+        self,
+        notify: Callable[[object], object],
+        ahead: int,
+        memory: Memory = host_memory,
+        *,
+        layout: BatchLayout | None = None,
+    ) -> StagingRing:
         """Return slots for as many batches as are read ahead."""
         device = self._budget.device
         return StagingRing(
-            self._layout,
+            layout or self._layout,
             budget=self._budget.staging,
             most=ahead + LEAST_SLOTS,
             notify=notify,

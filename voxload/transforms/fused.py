@@ -25,6 +25,7 @@ import torch
 from voxload.errors import UsageError
 from voxload.readers.team import team
 from voxload.transforms.chain import Columns, Step, check_channels, columns_of, fresh_columns, result_dtype, run
+from voxload.transforms.domain import check_result, first_look, is_bounded
 from voxload.transforms.lookup import Bits, Lookup
 
 T = TypeVar("T")
@@ -59,10 +60,14 @@ def look_up(volumes: torch.Tensor, steps: tuple[Step, ...], out: torch.Tensor) -
     found = Lookup(_bits(volumes), table, _bits(out))
     width, voxels = max(1, _TABLE_SLAB // channels), volumes.shape[2]
     tasks = [(item, first) for item in range(len(volumes)) for first in range(0, voxels, width)]
+    is_checked = is_bounded(steps)
 
     def work(task: tuple[int, int]) -> None:
         item, first = task
-        found.span(item, first, min(first + width, voxels))
+        last = min(first + width, voxels)
+        found.span(item, first, last)
+        if is_checked:
+            check_result(volumes[item : item + 1, :, first:last], steps, out[item, :, first:last])
 
     parallel_for(work, tasks, volumes.numel())
 
@@ -149,6 +154,8 @@ def transform(
     ------
     UsageError
         When the channels are not those that a step has numbers for, or a memory format needs other axes.
+    DataError
+        A number that a step has no result for; see `check_result`.
     """
     if channels_last and volumes.ndim != _VOLUME_AXES:
         raise UsageError("ChannelsLast", found=f"{volumes.ndim} axes", expected="(B, C, d, h, w)")
@@ -158,9 +165,15 @@ def transform(
         return _stepwise(volumes, steps, channels_last)
     if volumes.device.type == "cpu":
         return _on_cpu(volumes.detach(), steps, channels_last)
-    if not is_compiled:
-        return _stepwise(volumes, steps, channels_last)
-    return compiled_chain(steps, volumes, channels_last=channels_last)(volumes)
+    if is_compiled:
+        found = compiled_chain(steps, volumes, channels_last=channels_last)(volumes)
+    else:
+        found = _stepwise(volumes, steps, channels_last)
+    look = first_look(steps, volumes.device, volumes.dtype, volumes.shape)
+    if look.is_due and is_bounded(steps):
+        check_result(volumes, steps, found)
+    look.is_due = False
+    return found
 
 
 def _stepwise(volumes: torch.Tensor, steps: tuple[Step, ...], channels_last: bool) -> torch.Tensor:
@@ -179,7 +192,10 @@ def _on_cpu(volumes: torch.Tensor, steps: tuple[Step, ...], channels_last: bool)
     is_by_table = volumes.numel() > 0 and has_table(volumes, steps)
     if not volumes.numel() or (volumes.numel() <= _FEW and not is_by_table):
         with torch.no_grad():
-            return _stepwise(volumes, steps, channels_last)
+            found = _stepwise(volumes, steps, channels_last)
+            if is_bounded(steps):
+                check_result(volumes, steps, found)
+            return found
     out = _empty(volumes.shape, result_dtype(steps, volumes.dtype), channels_last)
     shape = (*volumes.shape[:2], -1) if volumes.ndim > 1 else (1, 1, -1)
     (look_up if is_by_table else _by_slabs)(volumes.view(shape), steps, out.view(shape))
@@ -201,14 +217,17 @@ def _by_slabs(values: torch.Tensor, steps: tuple[Step, ...], out: torch.Tensor) 
     columns = columns_of(steps, values.device, 1)
     by_channel = [_of_channel(columns, channel) for channel in range(values.shape[1])]
     tasks = [(item, first) for item in range(len(values)) for first in range(0, values.shape[2], _SLAB)]
+    is_checked = is_bounded(steps)
 
     @torch.no_grad()  # here, for helpers have a switch of their own
     def work(task: tuple[int, int]) -> None:
         item, first = task
         for channel, own in enumerate(by_channel):
-            out[item, channel, first : first + _SLAB].copy_(
-                run(values[item, channel, first : first + _SLAB], steps, own)
-            )
+            found = run(values[item, channel, first : first + _SLAB], steps, own)
+            out[item, channel, first : first + _SLAB].copy_(found)
+        if is_checked:
+            part = slice(first, first + _SLAB)
+            check_result(values[item : item + 1, :, part], steps, out[item, :, part])
 
     parallel_for(work, tasks, values.numel())
 

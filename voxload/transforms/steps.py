@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import ClassVar
 
 import torch
 
@@ -58,7 +59,14 @@ class Cast(VoxelWise):
 
 @dataclass(frozen=True)
 class Log1p(VoxelWise):
-    """Natural logarithm of one plus the value, for counts that span decades."""
+    """Natural logarithm of one plus the value, for counts that span decades.
+
+    A value of -1 or less is an error (DataError). On a device, which a look would keep waiting, the first batch of each
+    shape is looked at.
+    """
+
+    least: ClassVar[float] = -1.0
+    """What it takes only more than."""
 
     def apply(self, values: torch.Tensor, columns: Columns) -> torch.Tensor:  # noqa: ARG002 - it has none
         """See Step."""

@@ -42,6 +42,8 @@ from tests.loader.caching.shared_world import (
 from voxload.cache.peer.address import PeerAddress, job_token
 from voxload.cache.peer.client import TcpPeers
 from voxload.loader.caching.blocks import DatasetBlocks
+from voxload.loader.caching.items import SampleItems
+from voxload.loader.caching.units import SampleUnits
 from voxload.loader.sampler import GroupSampler
 from voxload.prefetch import policies
 from voxload.prefetch.line import MEMORY, EpochOrder, Held
@@ -198,7 +200,9 @@ class Stranger(Patch):
         if dist.get_rank() != 0:
             return
         data = volumes(loader)
-        keys = [DatasetBlocks(data, data.layout(0)).keys(one)[0] for one in range(len(data))]
+        keys = [
+            DatasetBlocks(SampleUnits(data, data.layout(0)), SampleItems(data)).keys(one)[0] for one in range(len(data))
+        ]
         out = np.zeros(data.layout(0)[0].shape, np.int16)
         for name, token in (("member", tokens[0]), ("stranger", job_token())):
             client = TcpPeers({1: addresses[2].location}, token=token)

@@ -15,7 +15,9 @@ from tests.support.settled import settle
 from voxload.cache.protocol import BlockKey
 from voxload.grid import ProcessGrid
 from voxload.loader.caching.blocks import DatasetBlocks
+from voxload.loader.caching.items import SampleItems
 from voxload.loader.caching.tiers import _Greeting, _is_one_data
+from voxload.loader.caching.units import SampleUnits
 
 SHAPE = (8, 8, 8)
 
@@ -39,7 +41,7 @@ def data(stored: Path) -> Iterator[voxload.VolumeDataset]:
 
 def blocks_of(data: voxload.VolumeDataset) -> DatasetBlocks:
     """Return its blocks, as a job sees them that begins now."""
-    return DatasetBlocks(data, data.layout(0), outlives=True)
+    return DatasetBlocks(SampleUnits(data, data.layout(0)), SampleItems(data), outlives=True)
 
 
 def read(blocks: DatasetBlocks) -> tuple[int, bool]:

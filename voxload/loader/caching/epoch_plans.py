@@ -1,5 +1,7 @@
 """EpochPlans: the plans of this rank, epoch by epoch, made as far ahead as orders are known.
 
+Orders are of samples, plans of the units that these are made of.
+
 What it says is never what the consumer sees: batches come from the real sampler. Where that draws otherwise than was
 foreseen, the rest of the epoch is planned from what it drew, for this rank alone: the other groups may not have
 noticed, and go on planning as before. Blocks are then not where they are thought to be, and come from the storage.
@@ -7,12 +9,15 @@ noticed, and go on planning as before. Blocks are then not where they are though
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from voxload.loader.caching.items import EpochItems, Items, repeats_of
+from voxload.loader.order.repeats import Passed
 from voxload.prefetch.line import DISK, MEMORY, STORAGE, EpochOrder, Held, Ints, Line
 from voxload.prefetch.order.batches import assemble
 from voxload.prefetch.order.source import OrderSource
@@ -22,6 +27,8 @@ from voxload.prefetch.policies.protocol import Policy
 _AHEAD = 3
 """Epochs looked at beyond the one that is placed: in nearly all of them a sample occurs once, so that the next use of
 each is among them, and which group uses it most is guessed well enough."""
+_AHEAD_DRAWN = 1
+"""The same where each sample of each epoch has to be placed to know what it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +44,40 @@ class LineMembers:
     """Whether this rank's own tier holds a sample's block: tier, sample."""
 
 
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """What is brought in an epoch, or the rest of one, and for which samples."""
+
+    units: RankPlan
+    items: EpochItems
+    """Of the plan's steps."""
+
+    @property
+    def first_step(self) -> int:
+        """Number of its first step."""
+        return self.units.first_step
+
+    @property
+    def end(self) -> int:
+        """Number of the step behind its last one."""
+        return self.units.first_step + len(self.units.samples)
+
+    def samples(self, step: int) -> tuple[int, ...]:
+        """Return the samples of a step; none beyond its end."""
+        place = step - self.first_step
+        if not 0 <= place < len(self.items.samples):
+            return ()
+        row = self.items.samples[place]
+        return tuple(row[row >= 0].tolist())
+
+
 class EpochPlans:
     """Plans one epoch after the other; used by one thread at a time.
 
     Parameters
     ----------
+    items
+        How samples are made of units.
     source
         The orders.
     policy
@@ -58,6 +94,7 @@ class EpochPlans:
 
     def __init__(
         self,
+        items: Items,
         source: OrderSource,
         policy: Policy,
         members: LineMembers,
@@ -67,20 +104,33 @@ class EpochPlans:
         is_clairvoyant: bool,
     ) -> None:
         self.source = source
+        self._items = items
         self._policy = policy
         self._members = members
         self._epochs = epochs
         self._is_clairvoyant = is_clairvoyant
         # The state before each epoch that was placed, and behind the last one.
         self._states: dict[int, Any] = {0: policy.begin(members.line, held)}
-        self._plans: dict[int, RankPlan] = {}
+        self._plans: dict[int, EpochPlan] = {}
+        self._number = 0
+        self._passed: Passed = tuple
 
-    def begin(self) -> bool:
-        """Begin the next epoch, right before its iterator is made; returns whether its plan, if there is one, holds."""
+    def begin(self, number: int) -> bool:
+        """Begin the next epoch, right before its iterator is made; returns whether its plan, if there is one, holds.
+
+        `number` is what it is augmented for.
+        """
         holds = self.source.begin_epoch()
+        if self._items.are_drawn and number != self._number + 1:
+            holds = self.source.epoch == 0 and holds
+        self._number, self._passed = number, tuple
         if not holds:
             self._forget(self.source.epoch)
         return holds
+
+    def passes(self, passed: Passed) -> None:
+        """Learn what says which samples of the epoch begun last lie before where its iterator goes on."""
+        self._passed = passed
 
     def drawn(self, batches: Sequence[Sequence[int]]) -> None:
         """Learn what the sampler drew for the whole epoch begun last, which was not foreseen or foreseen wrongly."""
@@ -92,7 +142,7 @@ class EpochPlans:
         """Whether the order of the epoch begun last is known before it is drawn."""
         return self.source.horizon.epochs != 0
 
-    def plan(self, epoch: int) -> RankPlan | None:
+    def plan(self, epoch: int) -> EpochPlan | None:
         """Return the plan of an epoch, the one begun last or a later one; None where its order is not known yet."""
         if self._epochs is not None and epoch >= self._epochs and epoch > self.source.epoch:
             return None
@@ -102,35 +152,59 @@ class EpochPlans:
             if coming < self.source.epoch:  # nothing was drawn of it
                 self._states[coming + 1] = self._states[coming]
                 continue
-            orders = self._orders(coming)
-            if not orders:
+            found = self._orders(coming)
+            if found is None:
                 return None
+            own, orders = found
             state = self._states[coming]
             placement, self._states[coming + 1] = self._policy.place(state, orders[0], orders[1:])
-            self._plans[coming] = placement.of(self._members.group)
+            self._plans[coming] = EpochPlan(placement.of(self._members.group), own)
         self._let_go(self.source.epoch)
         return self._plans.get(epoch)
 
-    def _orders(self, epoch: int) -> tuple[EpochOrder, ...]:
-        """Return the order of an epoch, and those behind it as far as they are used."""
+    def _orders(self, epoch: int) -> tuple[EpochItems, tuple[EpochOrder, ...]] | None:
+        """Return this group's samples of an epoch, and the units of all, in it and behind it as far as they are used.
+
+        None where they are not known.
+        """
         first = max(self.source.epoch, 0)
         if not self._is_clairvoyant and epoch > first:
-            return ()
-        beyond = _AHEAD if self._is_clairvoyant else 0
+            return None
+        beyond = (_AHEAD_DRAWN if self._items.are_drawn else _AHEAD) if self._is_clairvoyant else 0
         if self._epochs is not None:
             beyond = max(0, min(beyond, self._epochs - 1 - epoch))
         count = epoch - first + 1 + beyond
         own = self.source.own_ahead(count)[epoch - first :]
+        if not own:
+            return None
+        mine = self._drawn(epoch, own[0])
         if self._members.line.groups == 1:
-            return tuple(EpochOrder(epoch + place, order[None]) for place, order in enumerate(own))
-        if self.source.horizon.is_of_line:
-            return self.source.ahead(count)[epoch - first :]
+            return mine, tuple(self._units_of(epoch + place, order[None]) for place, order in enumerate(own))
+        # What labels other groups' samples have is not looked at here: each looks at its own, and tells the rest.
+        if self.source.horizon.is_of_line and not self._items.are_searched:
+            ahead = self.source.ahead(count)[epoch - first :]
+            return (mine, tuple(self._units_of(one.epoch, one.samples) for one in ahead)) if ahead else None
         # How far ahead an order is known each rank knows for itself; of the epoch at hand all ranks come to know it.
-        if not own or epoch > first:
-            return ()
-        return (assemble(epoch, self._members.gather(own[0])),)
+        if epoch > first:
+            return None
+        return mine, (assemble(epoch, self._members.gather(self._items.rows(mine))),)
 
-    def alone(self, step: int, batches: Sequence[Sequence[int]], *, drops: RankPlan | None) -> RankPlan:
+    def _units_of(self, epoch: int, samples: Ints) -> EpochOrder:
+        """Return the units of groups' samples of an epoch, ``(groups, steps, batch)``."""
+        return assemble(epoch, [self._items.rows(self._drawn(epoch, group)) for group in samples])
+
+    def _drawn(self, epoch: int, samples: Ints, before: Sequence[int] = ()) -> EpochItems:
+        """Return what is drawn of a group's samples of an epoch, ``(steps, batch)``, with `before` drawn before."""
+        if not self._items.are_drawn:
+            return EpochItems(samples, 0, np.zeros_like(samples))
+        first = max(self.source.epoch, 0)
+        passed = [*(self._passed() or () if epoch == first else ()), *before]
+        earlier = [index % self._items.samples for index in map(operator.index, passed)]
+        return EpochItems(samples, self._number + epoch - first, repeats_of(samples, earlier))
+
+    def alone(
+        self, step: int, batches: Sequence[Sequence[int]], *, before: Sequence[int], drops: RankPlan | None
+    ) -> EpochPlan:
         """Return a plan for the rest of an epoch that was drawn otherwise: own tiers, else the storage.
 
         Parameters
@@ -139,13 +213,17 @@ class EpochPlans:
             Number of its first step.
         batches
             What the sampler drew.
+        before
+            What it drew of the epoch before them.
         drops
             The plan that it takes the place of: what was to be dropped still is, for others count on the room.
         """
         longest = max(map(len, batches), default=0)
-        samples = np.full((len(batches), longest), -1, np.int64)
+        drawn = np.full((len(batches), longest), -1, np.int64)
         for row, batch in enumerate(batches):
-            samples[row, : len(batch)] = batch
+            drawn[row, : len(batch)] = batch
+        items = self._drawn(max(self.source.epoch, 0), drawn, before)
+        samples = self._items.rows(items)
         tier = np.full(samples.shape, STORAGE, np.int8)
         for at in np.argwhere(samples >= 0).tolist():
             sample = int(samples[tuple(at)])
@@ -153,7 +231,7 @@ class EpochPlans:
         owner = np.where(tier == STORAGE, -1, self._members.group).astype(np.int32)
         late = slice(0, 0) if drops is None else slice(int(np.searchsorted(drops.drop_steps, step)), None)
         nothing = np.zeros(0, np.int64)
-        return RankPlan(
+        units = RankPlan(
             epoch=max(self.source.epoch, 0),
             first_step=step,
             samples=samples,
@@ -164,6 +242,7 @@ class EpochPlans:
             drop_steps=nothing if drops is None else np.minimum(drops.drop_steps[late], step + len(batches)),
             drop_samples=nothing if drops is None else drops.drop_samples[late],
         )
+        return EpochPlan(units, items)
 
     def _forget(self, epoch: int) -> None:
         """Forget the plans of an epoch and of those behind it."""
@@ -180,19 +259,23 @@ class EpochPlans:
             del self._states[earlier]
 
 
-def starting_at(plan: RankPlan, step: int) -> RankPlan:
+def starting_at(plan: EpochPlan, step: int) -> EpochPlan:
     """Return the same plan begun no earlier than at a step."""
     late = step - plan.first_step
     if late <= 0:
         return plan
-    return replace(plan, first_step=step, ready=plan.ready + late, drop_steps=plan.drop_steps + late)
+    units = plan.units
+    later = replace(units, first_step=step, ready=units.ready + late, drop_steps=units.drop_steps + late)
+    return replace(plan, units=later)
 
 
-def with_late_drops(plan: RankPlan, earlier: RankPlan, step: int) -> RankPlan:
+def with_late_drops(plan: EpochPlan, earlier: EpochPlan, step: int) -> EpochPlan:
     """Return a plan that also drops what an earlier one would have dropped from a step on, and no longer will."""
-    late = earlier.drop_samples[np.searchsorted(earlier.drop_steps, step) :]
-    return replace(
-        plan,
-        drop_steps=np.concatenate([np.full(len(late), plan.first_step, np.int64), plan.drop_steps]),
-        drop_samples=np.concatenate([late, plan.drop_samples]),
+    units, before = plan.units, earlier.units
+    late = before.drop_samples[np.searchsorted(before.drop_steps, step) :]
+    more = replace(
+        units,
+        drop_steps=np.concatenate([np.full(len(late), plan.first_step, np.int64), units.drop_steps]),
+        drop_samples=np.concatenate([late, units.drop_samples]),
     )
+    return replace(plan, units=more)

@@ -13,16 +13,14 @@ import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, takewhile
-
-import torch
+from typing import cast
 
 from voxload.loader.batch import Batch, Foreseen
-from voxload.loader.caching.epoch_plans import EpochPlans, starting_at, with_late_drops
-from voxload.prefetch.execution import resources
+from voxload.loader.caching.epoch_plans import EpochPlan, EpochPlans, starting_at, with_late_drops
+from voxload.loader.caching.items import BatchFilling, Items
+from voxload.loader.order.repeats import Passed
 from voxload.prefetch.execution.executor import Executor
 from voxload.prefetch.order.batches import materialise
-from voxload.prefetch.placement import RankPlan
-from voxload.readers.protocol import ReadCost
 
 Drawn = Iterator[Sequence[int]]
 _DRAWN_AHEAD = 2**16
@@ -38,21 +36,22 @@ class PrefetchedBatches:
         The plans.
     runner
         Carries them out.
-    samples
-        Length of the data set.
+    items
+        How samples are made.
     """
 
-    def __init__(self, epoch_plans: EpochPlans, runner: Executor, samples: int) -> None:
+    def __init__(self, epoch_plans: EpochPlans, runner: Executor, items: Items) -> None:
         self.runner = runner
-        self.samples = samples
+        self.samples = items.samples
+        self._items = items
         self._epoch_plans = epoch_plans
         self._planning = ThreadPoolExecutor(1, thread_name_prefix="voxload-planning")
-        self._coming: Future[RankPlan | None] | None = None
-        self._appended: dict[int, RankPlan] = {}
+        self._coming: Future[EpochPlan | None] | None = None
+        self._appended: dict[int, EpochPlan] = {}
         self._end = 0
-        self._owed: tuple[RankPlan, int] | None = None
+        self._owed: tuple[EpochPlan, int] | None = None
         self._user: weakref.ref[PrefetchedEpoch] | None = None
-        self._place: tuple[RankPlan, int] | None = None
+        self._place: tuple[EpochPlan, int] | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -60,16 +59,17 @@ class PrefetchedBatches:
         user = self._user() if self._user is not None else None
         return user is not None and not user.is_over
 
-    def begin(self) -> None:
-        """Begin an epoch, right before its iterator is made; one that was left early ends here."""
+    def begin(self, number: int) -> None:
+        """Begin the epoch of a number, right before its iterator is made; one that was left early ends here."""
         self._append_coming()
         if self._place is not None:
             self.leave(*self._place)
-        if not self._epoch_plans.begin():
+        if not self._epoch_plans.begin(number):
             self._cut(min((plan.first_step for plan in self._appended.values()), default=self._end))
 
-    def epoch(self, drawn: Drawn, timeout: float | None) -> PrefetchedEpoch:
-        """Return the batches of the epoch begun last."""
+    def epoch(self, drawn: Drawn, timeout: float | None, *, passed: Passed) -> PrefetchedEpoch:
+        """Return the batches of the epoch begun last; `passed` says what of it was drawn before it goes on."""
+        self._epoch_plans.passes(passed)
         number = self._epoch_plans.source.epoch
         plan = self._appended.pop(number, None)
         if plan is None:
@@ -77,27 +77,27 @@ class PrefetchedBatches:
             if plan is None:
                 batches, drawn = draw_ahead(drawn, self.samples)
                 self._epoch_plans.drawn(batches)
-                plan = self._epoch_plans.plan(number) or self._epoch_plans.alone(self._end, batches, drops=None)
+                plan = self._planned(number, batches)
             plan = self._append(plan)
         self._coming = self._planning.submit(self._epoch_plans.plan, number + 1)
         found = PrefetchedEpoch(self, plan, drawn, timeout)
         self._user = weakref.ref(found)
         return found
 
-    def reached(self, plan: RankPlan, step: int) -> None:
+    def reached(self, plan: EpochPlan, step: int) -> None:
         """Note that the consumer wants a step; the next epoch's plan is appended as soon as it is made."""
         self._place = (plan, step)
         if self._coming is not None and self._coming.done():
             self._append_coming()
 
-    def leave(self, plan: RankPlan, step: int) -> None:
+    def leave(self, plan: EpochPlan, step: int) -> None:
         """End an epoch of which nothing is wanted from a step on."""
         self._place = None
-        if step < plan.first_step + len(plan.samples):
+        if step < plan.end:
             self._cut(step)
             self._owed = (plan, step)
 
-    def redraw(self, plan: RankPlan, step: int, batches: Sequence[Sequence[int]], *, before: int) -> RankPlan:
+    def redraw(self, plan: EpochPlan, step: int, batches: Sequence[Sequence[int]], *, before: int) -> EpochPlan:
         """Return another plan for an epoch, from a step on, which was drawn otherwise.
 
         `batches` are what the sampler drew in the epoch, of which so many lie `before` the step.
@@ -105,27 +105,34 @@ class PrefetchedBatches:
         self._append_coming()
         self._cut(step)
         self._epoch_plans.drawn(batches)
-        return self._append(self._epoch_plans.alone(step, batches[before:], drops=plan))
+        passed = [index for batch in batches[:before] for index in batch]
+        return self._append(self._epoch_plans.alone(step, batches[before:], before=passed, drops=plan.units))
 
     def close(self) -> None:
         """Stop planning and fetching; no other call may run or follow."""
         self._planning.shutdown(wait=True, cancel_futures=True)
         self.runner.close()
 
+    def _planned(self, number: int, batches: Sequence[Sequence[int]]) -> EpochPlan:
+        """Return the plan of an epoch that was drawn."""
+        found = self._epoch_plans.plan(number)
+        return found or self._epoch_plans.alone(self._end, batches, before=(), drops=None)
+
     def _append_coming(self) -> None:
         """Wait for the plan of the next epoch, and append it."""
         coming, self._coming = self._coming, None
         plan = coming.result() if coming is not None else None
         if plan is not None:
-            self._appended[plan.epoch] = self._append(plan)
+            self._appended[plan.units.epoch] = self._append(plan)
 
-    def _append(self, plan: RankPlan) -> RankPlan:
+    def _append(self, plan: EpochPlan) -> EpochPlan:
         """Let a plan be carried out behind the last one; return it as it then is."""
         plan = starting_at(plan, self._end)
         if self._owed is not None:
             plan, self._owed = with_late_drops(plan, *self._owed), None
-        self._end = plan.first_step + len(plan.samples)
-        self.runner.extend(plan)
+        self._end = plan.end
+        self._items.expect(plan.first_step, plan.items)
+        self.runner.extend(plan.units)
         return plan
 
     def _cut(self, step: int) -> None:
@@ -150,7 +157,7 @@ class PrefetchedEpoch:
         Seconds to wait for one batch; None waits for as long as it takes. Who asks again gets the same batch.
     """
 
-    def __init__(self, owner: PrefetchedBatches, plan: RankPlan, drawn: Drawn, timeout: float | None) -> None:
+    def __init__(self, owner: PrefetchedBatches, plan: EpochPlan, drawn: Drawn, timeout: float | None) -> None:
         self._owner = owner
         self._plan = plan
         self._drawn = drawn
@@ -179,7 +186,7 @@ class PrefetchedEpoch:
             self._advance()
             raise
         self._advance()
-        return _batch(indices, found)
+        return cast("BatchFilling", found).batch(indices)  # the executor fills what our blocks gave it
 
     def ready(self) -> bool:
         """See Batches."""
@@ -189,8 +196,7 @@ class PrefetchedEpoch:
 
     def foreseen(self) -> Foreseen | None:
         """See Batches."""
-        row = self._row(self._step - self._plan.first_step)
-        return Foreseen(row or None)
+        return Foreseen(self._plan.samples(self._step) or None)
 
     def _advance(self) -> None:
         self._wanted = None
@@ -209,26 +215,18 @@ class PrefetchedEpoch:
                 self.taken += 1
                 raise IndexError(f"sample {index} of a data set of {samples}")
         indices = tuple(int(index) % samples for index in drawn)
-        place = self._step - self._plan.first_step
-        if self._row(place) != indices:
+        if self._plan.samples(self._step) != indices:
             batches, self._drawn = draw_ahead(chain([indices], self._drawn), samples)
             next(self._drawn)
             self._plan = self._owner.redraw(self._plan, self._step, [*self._past, *batches], before=len(self._past))
         self._past.append(indices)
         return indices
 
-    def _row(self, place: int) -> tuple[int, ...]:
-        """Return the samples of a batch of the plan, counted from 0; none behind its end."""
-        if place >= len(self._plan.samples):
-            return ()
-        row = self._plan.samples[place]
-        return tuple(row[row >= 0].tolist())
-
     def _finish(self) -> None:
         """End the epoch; what was foreseen beyond its end is forgotten."""
         if not self.is_over:
             self.is_over = True
-            beyond = self._plan.samples[self._step - self._plan.first_step :]
+            beyond = self._plan.units.samples[self._step - self._plan.first_step :]
             self._owner.leave(self._plan, self._step if (beyond >= 0).any() else self._step + len(beyond))
 
 
@@ -240,16 +238,3 @@ def draw_ahead(drawn: Drawn, samples: int) -> tuple[list[tuple[int, ...]], Drawn
     batches, every = materialise(drawn, _DRAWN_AHEAD)
     good = takewhile(lambda batch: all(-samples <= index < samples for index in batch), batches)
     return [tuple(int(index) % samples for index in batch) for batch in good], every
-
-
-def _batch(indices: tuple[int, ...], found: resources.FilledSlot) -> Batch:
-    """Return a step's slot as the consumer sees it."""
-    count = len(indices)
-    arrivals = [found.arrivals[place] for place in range(count)]
-    targets = [arrival.targets for arrival in arrivals if arrival.targets is not None]
-    return Batch(
-        indices=indices,
-        volumes=tuple(torch.from_numpy(array[:count]) for array in found.arrays),
-        targets=torch.stack(targets) if targets else None,
-        cost=sum((arrival.cost for arrival in arrivals), ReadCost()),
-    )

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
 import torch
 
-from voxload.data.dataset import VolumeDataset
 from voxload.loader.cache import Cache
 from voxload.loader.caching.blocks import DatasetBlocks
 from voxload.loader.caching.epoch_plans import EpochPlans, LineMembers
+from voxload.loader.caching.kept import Kept
 from voxload.loader.caching.prefetched import PrefetchedBatches, PrefetchedEpoch
 from voxload.loader.caching.tiers import SharedTiers
 from voxload.loader.collectives import Rendezvous
+from voxload.loader.order.repeats import Passed
 from voxload.loader.reading.staging import StagingRing
 from voxload.prefetch import policies
 from voxload.prefetch.cost import CostModel
@@ -40,8 +40,8 @@ class Prefetcher:
     ----------
     loader
         With whose end all of it ends.
-    volumes
-        Its data set.
+    kept
+        What is kept of its data set.
     source
         What its sampler is foreseen to draw.
     cache
@@ -57,7 +57,7 @@ class Prefetcher:
     def __init__(
         self,
         loader: torch.utils.data.DataLoader[Any],
-        volumes: VolumeDataset,
+        kept: Kept,
         *,
         source: OrderSource,
         cache: Cache,
@@ -65,15 +65,16 @@ class Prefetcher:
         threads: int,
         meter: Meter,
     ) -> None:
+        self.kept, grid = kept, kept.units.data.grid
         with ExitStack() as stack:
-            rendezvous = Rendezvous(volumes.grid)
+            rendezvous = Rendezvous(grid)
             stack.callback(rendezvous.close)
-            blocks = DatasetBlocks(volumes, volumes.layout(0), outlives=cache.folder is not None)
-            shared_tiers = SharedTiers(cache, volumes.grid, rendezvous, blocks, len(volumes))
+            blocks = DatasetBlocks(kept.units, kept.items, outlives=cache.folder is not None)
+            shared_tiers = SharedTiers(cache, grid, rendezvous, blocks)
             stack.callback(shared_tiers.close)
             costs = CostModel()
             resources = Resources(blocks, shared_tiers.near, costs, meter, readers=threads, helpers=_NEAR_THREADS)
-            runner = Executor(_planner(shared_tiers, volumes, costs, threads), resources, ring)
+            runner = Executor(_planner(shared_tiers, kept.units.files(), costs, threads), resources, ring)
             stack.callback(runner.close)
             members = LineMembers(
                 line=shared_tiers.line,
@@ -84,6 +85,7 @@ class Prefetcher:
                 holds=lambda tier, sample: shared_tiers.holds(tier, blocks.keys(sample)),
             )
             epoch_plans = EpochPlans(
+                kept.items,
                 source,
                 policies.named(cache.policy),
                 members,
@@ -91,7 +93,7 @@ class Prefetcher:
                 epochs=cache.epochs,
                 is_clairvoyant=cache.clairvoyant,
             )
-            self._prefetched = PrefetchedBatches(epoch_plans, runner, len(volumes))
+            self._prefetched = PrefetchedBatches(epoch_plans, runner, kept.items)
             stack.callback(self._prefetched.close)
             self.shared_tiers = shared_tiers
             self._close = weakref.finalize(loader, stack.pop_all().close)
@@ -101,30 +103,22 @@ class Prefetcher:
         """Whether an iterator is under way that somebody still holds."""
         return self._prefetched.is_busy
 
-    def begin(self) -> None:
-        """Begin an epoch, right before its iterator is made."""
-        self._prefetched.begin()
+    def begin(self, number: int) -> None:
+        """Begin the epoch of a number, right before its iterator is made."""
+        self._prefetched.begin(number)
 
-    def epoch(self, drawn: Iterator[Sequence[int]], timeout: float | None) -> PrefetchedEpoch:
-        """Return the batches of the epoch begun last."""
-        return self._prefetched.epoch(drawn, timeout)
+    def epoch(self, drawn: Iterator[Sequence[int]], timeout: float | None, *, passed: Passed) -> PrefetchedEpoch:
+        """Return the batches of the epoch begun last; see `PrefetchedBatches.epoch`."""
+        return self._prefetched.epoch(drawn, timeout, passed=passed)
 
     def close(self) -> None:
         """Stop all threads and give everything back; what lies on disk stays."""
         self._close()
 
 
-def _planner(shared_tiers: SharedTiers, volumes: VolumeDataset, costs: CostModel, threads: int) -> Planner:
+def _planner(shared_tiers: SharedTiers, files: Ints, costs: CostModel, threads: int) -> Planner:
     """Return this rank's planner."""
     limits = Limits(storage=threads)
     mine = shared_tiers.held.group == shared_tiers.group
     held = dict(zip(shared_tiers.held.sample[mine].tolist(), shared_tiers.held.tier[mine].tolist(), strict=True))
-    files = _files(volumes)
     return Planner(shared_tiers.line, shared_tiers.group, limits=limits, costs=costs, files=files, held=held)
-
-
-def _files(volumes: VolumeDataset) -> Ints:
-    """Return a number for each sample's file: equal ones mean the same."""
-    numbers: dict[str, int] = {}
-    paths = (volumes.locations(sample)[0].path for sample in range(len(volumes)))
-    return np.array([numbers.setdefault(path, len(numbers)) for path in paths], np.int64)

@@ -43,10 +43,10 @@ class _Member:
 
     address: PeerAddress
     room: Room
-    footprint: int
-    """Bytes that a sample's blocks take of a tier, as far as it can tell."""
+    shrinkage: float
+    """What part of what can be packed is stored, as far as it can tell."""
     found: Ints
-    """Samples whose blocks its disk holds already."""
+    """Units that its disk holds already."""
 
 
 class SharedTiers:
@@ -62,8 +62,6 @@ class SharedTiers:
         How they talk.
     blocks
         What is kept.
-    samples
-        Length of the data set.
 
     Raises
     ------
@@ -71,9 +69,8 @@ class SharedTiers:
         When the tiers do not fit the node, or peers cannot be reached as asked.
     """
 
-    def __init__(
-        self, cache: Cache, grid: ProcessGrid, rendezvous: Rendezvous, blocks: DatasetBlocks, samples: int
-    ) -> None:
+    def __init__(self, cache: Cache, grid: ProcessGrid, rendezvous: Rendezvous, blocks: DatasetBlocks) -> None:
+        units, codec = blocks.units.count, Codec.parse(cache.codec)
         self._peer_exchange: PeerExchange | None = None
         self._memory: MemoryTier | None = None
         self._disk: DiskTier | None = None
@@ -82,8 +79,8 @@ class SharedTiers:
             greetings = rendezvous.gather(_Greeting(host, job_token(), _digest(blocks.keys(0))), _Greeting)
             sharers = sum(one.host == host for one in greetings)
             token = greetings[0].token
-            self._open_tiers(cache, grid.rank, sharers, job=public_name(token))
-            if self._disk is not None and not any(blocks.lasts(one) for one in {0, samples // 2, samples - 1}):
+            self._open_tiers(cache, grid.rank, sharers, blocks, job=public_name(token))
+            if self._disk is not None and not any(blocks.lasts(one) for one in {0, units // 2, units - 1}):
                 self._disk.close()
                 self._disk = None
             shelf = Shelf(list(self.tiers.values()))
@@ -95,13 +92,13 @@ class SharedTiers:
                     cache, grid, shelf, memory=self._memory, disk=self._disk, token=token
                 )
                 address = self._peer_exchange.address
-            footprint = blocks.footprint(Codec.parse(cache.codec)) if self.tiers else 1
-            mine = _Member(address, self._room(sharers), footprint, self._found(blocks, samples))
+            shrinkage = blocks.shrinkage(codec) if self.tiers else 0.0
+            mine = _Member(address, self._room(sharers), shrinkage, self._found(blocks))
             everyone = rendezvous.gather(mine, _Member)
             members = [everyone[rank] for rank in self.ranks]
             self.group = self.ranks.index(grid.rank) if is_line else 0
-            size = max(one.footprint for one in members)
-            self.line = Line(np.full(samples, size, np.int64), tuple(one.room for one in members))
+            sizes = blocks.footprints(codec, max(one.shrinkage for one in members))
+            self.line = Line(sizes, tuple(one.room for one in members))
             self.held = _held(members, self.line)
             self.near = NearSources(self.tiers, self._reachable(members), shelf.notify)
         except BaseException:
@@ -126,9 +123,10 @@ class SharedTiers:
                 part.close()
         self._peer_exchange = self._memory = self._disk = None
 
-    def _open_tiers(self, cache: Cache, rank: int, sharers: int, *, job: str) -> None:
+    def _open_tiers(self, cache: Cache, rank: int, sharers: int, blocks: DatasetBlocks, *, job: str) -> None:
         if cache.memory_bytes:
-            self._memory = MemoryTier(cache.memory_bytes // sharers, job=job, rank=rank, codec=cache.codec)
+            room = cache.memory_bytes // sharers
+            self._memory = MemoryTier(room, job=job, rank=rank, codec=cache.codec, blocks=blocks.most_arrays(room))
         if cache.folder is not None:
             self._disk = DiskTier(cache.folder, cache.disk_bytes, codec=cache.codec)
 
@@ -136,16 +134,16 @@ class SharedTiers:
         memory = self._memory.room if self._memory is not None else 0
         return Room(memory, self._disk.room // sharers if self._disk is not None else 0)
 
-    def _found(self, blocks: DatasetBlocks, samples: int) -> Ints:
-        """Return the samples whose blocks an earlier job left on this node's disk."""
+    def _found(self, blocks: DatasetBlocks) -> Ints:
+        """Return the units that an earlier job left on this node's disk."""
         disk = self._disk
         if disk is None or disk.used <= disk.capacity - disk.room:
             return np.zeros(0, np.int64)
         with ThreadPoolExecutor(_INVENTORY_THREADS) as pool:
-            keys = list(pool.map(blocks.keys, range(samples)))
+            keys = list(pool.map(blocks.keys, range(blocks.units.count)))
         there = iter(disk.inventory([key for ones in keys for key in ones]))
-        # A list each time: all of a sample's fields are asked for, whatever the first says.
-        return np.array([sample for sample, ones in enumerate(keys) if all([next(there) for _ in ones])], np.int64)  # noqa: C419
+        # A list each time: all of a unit's fields are asked for, whatever the first says.
+        return np.array([unit for unit, ones in enumerate(keys) if all([next(there) for _ in ones])], np.int64)  # noqa: C419
 
     def _reachable(self, members: Sequence[_Member]) -> Peers | None:
         if self._peer_exchange is None:

@@ -28,7 +28,7 @@ from voxload.loader.reading.pinning import PageLock, host_memory, locked_bytes
 from voxload.readers.protocol import Volume
 from voxload.units import format_bytes
 
-_ALIGNMENT = 64
+ALIGNMENT = 64
 """Fields start at cache lines: threads that fill neighbouring ones do not share one, and whole lines are streamed."""
 Memory = Callable[[int, PageLock | None], npt.NDArray[np.uint8]]
 """Makes so many bytes, page-aligned and pinned by a lock."""
@@ -44,20 +44,22 @@ class BatchLayout:
     """Most samples in a batch."""
     fields: tuple[FieldLayout, ...]
     """Each field's block."""
+    beside: int | None = None
+    """Bytes behind them, an array of their own; None where there is none."""
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """First byte of each field in the slot, and the slot's size last."""
+        """First byte of each field in the slot, and of what lies behind the last."""
         found = [0]
         for field in self.fields:
             size = self.batch_size * field.nbytes
-            found.append(found[-1] + -(-size // _ALIGNMENT) * _ALIGNMENT)
+            found.append(found[-1] + -(-size // ALIGNMENT) * ALIGNMENT)
         return tuple(found)
 
     @property
     def nbytes(self) -> int:
         """Bytes of a slot."""
-        return self.offsets[-1]
+        return self.offsets[-1] + (self.beside or 0)
 
     def cut(self, memory: npt.NDArray[np.uint8]) -> list[Volume]:
         """Return each field's array of a slot's bytes."""
@@ -66,7 +68,7 @@ class BatchLayout:
             shape = (self.batch_size, *field.shape)
             flat: npt.NDArray[Any] = memory[offset : offset + prod(shape) * field.dtype.itemsize]
             found.append(flat.view(field.dtype).reshape(shape))
-        return found
+        return found if self.beside is None else [*found, memory[self.offsets[-1] : self.nbytes]]
 
 
 class _Watch(weakref.ref["npt.NDArray[np.uint8]"]):
@@ -142,12 +144,14 @@ class StagingRing:
         each = locked_bytes(layout.nbytes, lock)
         count = min(most, budget // max(each, 1))
         if count < LEAST_SLOTS:
-            largest = max(layout.fields, key=lambda field: field.nbytes)
+            large = sorted(layout.fields, key=lambda field: -field.nbytes)[:1]
+            what = [f"the largest {one.dtype} {one.shape}" for one in large]
+            what += [f"{format_bytes(layout.beside)} for pieces"] if layout.beside else []
             raise UsageError(
                 "staging budget",
                 found=f"{format_bytes(budget)}",
                 expected=f"{format_bytes(LEAST_SLOTS * each)} or more for two batches of {layout.batch_size} "
-                f"blocks, the largest {largest.dtype} {largest.shape}",
+                f"blocks, {', '.join(what)}",
                 remedy="raise staging, or lower batch_size",
             )
         self.layout = layout

@@ -33,7 +33,7 @@ from voxload.prefetch.events import (
     Waited,
     Wake,
 )
-from voxload.prefetch.execution.resources import FilledSlot, Filling, Resources, Slot, Slots
+from voxload.prefetch.execution.resources import Filling, Resources, Slot, Slots
 from voxload.prefetch.execution.transfers import Transfers
 from voxload.prefetch.placement import RankPlan
 from voxload.prefetch.planning.planner import Planner
@@ -68,7 +68,7 @@ class Executor:
         """Forget what was planned from a step on: other samples are wanted."""
         self._driver.cut(step)
 
-    def take(self, step: int, timeout: float | None = None) -> FilledSlot:
+    def take(self, step: int, timeout: float | None = None) -> Filling:
         """Return the batch of a step, the next one that was not taken yet; waits for it.
 
         Raises
@@ -119,11 +119,13 @@ class Driver:
         """Tells the driver that a slot came back; no Python, for a weak reference to call."""
         self._transfers = Transfers(resources, self._queue.put)
         self._thread = threading.Thread(target=self._run, name="voxload-prefetch", daemon=True)
+        self._fill = resources.blocks.filling
         self._filling: dict[int, Filling] = {}
+        self._steps: dict[int, int] = {}  # of the slots that anything was brought to
         self._count = 0
         self._wake: float | None = None
         self._changed = threading.Condition()
-        self._done: dict[int, FilledSlot | BaseException] = {}
+        self._done: dict[int, Filling | BaseException] = {}
         self._broken: BaseException | None = None
         self._slots: Slots | None = None
 
@@ -143,6 +145,9 @@ class Driver:
 
         def act() -> None:
             self._planner.cut(step)
+            for slot in [slot for slot, filled in self._steps.items() if filled >= step]:
+                del self._steps[slot]
+                self._filling[slot] = self._filling[slot].again()
             with self._changed:
                 for later in [other for other in self._done if other >= step]:
                     del self._done[later]
@@ -152,7 +157,7 @@ class Driver:
         while not is_done.wait(0.1):
             self._check()
 
-    def take(self, step: int, timeout: float | None) -> FilledSlot:
+    def take(self, step: int, timeout: float | None) -> Filling:
         """See Executor."""
         with self._changed:
             if step not in self._done:
@@ -233,7 +238,7 @@ class Driver:
 
     def _lend(self, slot: Slot) -> None:
         self._count += 1
-        self._filling[self._count] = Filling(slot.arrays(), {})
+        self._filling[self._count] = self._fill(slot.arrays())
         self._handle(SlotFree(monotonic(), self._count))
 
     def _handle(self, event: Event) -> None:
@@ -241,21 +246,24 @@ class Driver:
         for instruction in self._planner.handle(event):
             match instruction:
                 case Fetch():
+                    for part in instruction.parts:
+                        self._steps[part.slot] = part.step
+                        self._filling[part.slot].begin(part.step)
                     self._transfers.fetch(instruction, self._filling)
                 case Store():
                     self._transfers.store(instruction, self._filling[instruction.part.slot])
                 case Drop(sample):
                     self._transfers.drop(sample)
                 case Ready(step, slot):
-                    filled = self._filling.pop(slot)
-                    self._finish(step, FilledSlot(filled.arrays, filled.arrivals))
+                    del self._steps[slot]
+                    self._finish(step, self._filling.pop(slot))
                 case Failed(step, slot, ticket):
-                    del self._filling[slot]
+                    del self._filling[slot], self._steps[slot]
                     self._finish(step, self._transfers.error(ticket))
                 case Wake(at):
                     self._wake = at if self._wake is None else min(self._wake, at)
 
-    def _finish(self, step: int, result: FilledSlot | BaseException) -> None:
+    def _finish(self, step: int, result: Filling | BaseException) -> None:
         with self._changed:
             self._done[step] = result
             self._changed.notify_all()

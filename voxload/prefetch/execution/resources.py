@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from voxload.cache.protocol import BlockKey, Peers, Tier
 from voxload.prefetch.cost import CostModel
-from voxload.prefetch.events import SourceKind
+from voxload.prefetch.events import Part, SourceKind
 from voxload.prefetch.meter import Meter
 from voxload.readers.protocol import ReadCost, Volume
 
@@ -23,23 +23,62 @@ class StorageRead:
     """Whether they are what their keys say: else they were written to meanwhile, and nobody keeps them."""
 
 
-class Blocks(Protocol):
-    """One rank's blocks of every sample; all methods may be called from many threads at once."""
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How one block of a batch came."""
 
-    def keys(self, sample: int) -> tuple[BlockKey, ...]:
-        """Return the key of each field's block."""
+    kind: SourceKind
+    """From where."""
+    cost: ReadCost
+    """What it took of the storage."""
+    is_sure: bool = True
+    """As in `StorageRead`; what comes from a tier or a peer is."""
+
+
+class Filling(Protocol):
+    """The slot of a step while it is filled; its methods may be called from many threads, but for `begin`."""
+
+    arrivals: dict[int, Arrival]
+    """How each block of the step came, by its place in the plan's row."""
+
+    def begin(self, step: int) -> None:
+        """Learn which step it is, before anything of it is brought; nothing happens when that is known."""
         ...
 
-    def lasts(self, sample: int) -> bool:
+    def at(self, part: Part) -> Sequence[Volume]:
+        """Return the arrays that a block of the step is brought to, one a field; each time the same."""
+        ...
+
+    def arrived(self, part: Part, arrival: Arrival) -> None:
+        """Take note that a block is in its arrays; the same one may arrive again."""
+        ...
+
+    def again(self) -> Filling:
+        """Return the same slot for another step, where this one is given up."""
+        ...
+
+
+class Blocks(Protocol):
+    """One rank's blocks, and how batches are made of them; methods may be called from many threads at once."""
+
+    def keys(self, number: int, /) -> tuple[BlockKey, ...]:
+        """Return the keys of a block, one for each of its fields."""
+        ...
+
+    def lasts(self, number: int, /) -> bool:
         """Tell whether the keys stay true beyond the job: only then may its blocks be kept where the next job looks."""
         ...
 
-    def read(self, sample: int, out: Sequence[Volume]) -> StorageRead:
+    def nbytes(self, number: int, /) -> int:
+        """Return the bytes of a block."""
+        ...
+
+    def read(self, number: int, out: Sequence[Volume], /) -> StorageRead:
         """Fill one array for each field from the storage."""
         ...
 
-    def targets(self, sample: int) -> Any:
-        """Return what comes with a sample besides its blocks."""
+    def filling(self, arrays: list[Volume], /) -> Filling:
+        """Return what fills a slot; for one thread."""
         ...
 
 
@@ -91,39 +130,3 @@ class Resources:
     """Threads for the storage."""
     helpers: int
     """Threads for everything nearer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """How one block of a batch came."""
-
-    kind: SourceKind
-    """From where."""
-    cost: ReadCost
-    """What it took of the storage."""
-    targets: Any
-    """What comes with the sample."""
-    is_sure: bool = True
-    """As in `StorageRead`; what comes from a tier or a peer is."""
-
-
-@dataclass(frozen=True, slots=True)
-class FilledSlot:
-    """A step's slot, filled."""
-
-    arrays: list[Volume]
-    """One for each field, batch first."""
-    arrivals: dict[int, Arrival]
-    """By place in the batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filling:
-    """A slot that is being filled."""
-
-    arrays: list[Volume]
-    arrivals: dict[int, Arrival]
-
-    def at(self, place: int) -> list[Volume]:
-        """Return one block's array for each field."""
-        return [array[place] for array in self.arrays]

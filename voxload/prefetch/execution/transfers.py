@@ -63,7 +63,7 @@ class Transfers:
         """Begin a fetch into the slots of its parts."""
         pool = self._far_pool if fetch.source.kind is SourceKind.STORAGE else self._near_pool
         slots = {part.slot: slots[part.slot] for part in fetch.parts}
-        nbytes = sum(volume.nbytes for part in fetch.parts for volume in slots[part.slot].at(part.place))
+        nbytes = sum(self._resources.blocks.nbytes(part.sample) for part in fetch.parts)
         # Who waits for a block that is to come learns nothing of how fast it then comes.
         predicted = None if fetch.wait else self._resources.costs.predicted(fetch.source, nbytes)
         pool.submit(self._fetch, fetch, slots, nbytes, predicted)
@@ -89,16 +89,14 @@ class Transfers:
 
     def _bring(self, fetch: Fetch, part: Part, filling: Filling) -> Failure | None:
         """Bring one block; return why it did not come."""
-        out, kind, read = filling.at(part.place), fetch.source.kind, StorageRead(ReadCost(), is_sure=True)
+        out, kind, read = filling.at(part), fetch.source.kind, StorageRead(ReadCost(), is_sure=True)
         if kind is SourceKind.STORAGE:
             read = self._resources.blocks.read(part.sample, out)
         else:
             failure = self._bring_near(fetch, part.sample, out)
             if failure is not None:
                 return failure
-        filling.arrivals[part.place] = Arrival(
-            kind, read.cost, self._resources.blocks.targets(part.sample), read.is_sure
-        )
+        filling.arrived(part, Arrival(kind, read.cost, read.is_sure))
         return None
 
     def _bring_near(self, fetch: Fetch, sample: int, out: Sequence[Volume]) -> Failure | None:
@@ -126,7 +124,7 @@ class Transfers:
         is_kept = False
         try:
             keys = self._resources.blocks.keys(sample)
-            volumes = filling.at(store.part.place)
+            volumes = filling.at(store.part)
             may_keep = filling.arrivals[store.part.place].is_sure and (
                 store.tier != DISK or self._resources.blocks.lasts(sample)
             )
