@@ -15,6 +15,7 @@ import zarr
 from torch.utils.data import RandomSampler, random_split
 
 import voxload
+from voxload.augment import Augment, CubeSymmetries
 
 RANDOM = np.random.default_rng(7)
 SERIES = RANDOM.standard_normal((6, 2, 4, 6, 8)).astype("<f4")
@@ -115,3 +116,40 @@ def test_a_validation_split(tmp_path: Path) -> None:
             seen += [batch[0].numpy().tobytes() for batch in loader]
             assert loader.stats().samples == len(part)
     assert sorted(seen) == sorted(volume.tobytes() for volume in MANY)
+
+
+def _scans(folder: Path) -> voxload.VolumeDataset:
+    for number, shape in enumerate([(6, 7, 8), (9, 5, 8), (7, 7, 7)]):
+        with h5py.File(folder / f"scan{number}.h5", "w") as file:
+            file.create_dataset("ct", data=RANDOM.integers(-999, 999, shape, "<i2"), chunks=(4, 4, 4))
+    return voxload.VolumeDataset(f"{folder}/scan*.h5", fields={"x": "ct"})
+
+
+def _turned(folder: Path) -> voxload.VolumeDataset:
+    zarr.create_array(folder / "huge.zarr", data=HUGE, chunks=(16, 16, 16))
+    return voxload.VolumeDataset(
+        folder / "huge.zarr", patches=voxload.Patches(8, per_sample=20), augment=Augment(CubeSymmetries())
+    )
+
+
+CACHED: dict[str, tuple[Callable[[Path], voxload.VolumeDataset], int]] = {
+    "CT volumes of many shapes": (_scans, 3),
+    "augmentation and a cache": (_turned, 8),
+    "windows in time": (_weather, 6),
+}
+"""The data set, and how many units it is read in: whole scans, chunks, time steps."""
+
+
+@pytest.mark.parametrize("row", CACHED)
+def test_a_cache_for_all_of_these(tmp_path: Path, row: str) -> None:
+    """The stream is that without one, and the storage is asked for each unit once in all epochs."""
+    make, units = CACHED[row]
+    data = make(tmp_path)
+    streams = []
+    for cache in (None, voxload.Cache(memory="64MiB")):
+        with closing(voxload.DataLoader(data, cache=cache)) as loader:
+            streams.append([part.clone() for _ in range(3) for batch in loader for part in batch])
+            if cache is not None:
+                assert loader.stats().sources["storage"].fetches <= units
+    assert all(map(torch.equal, *streams))
+    data.close()

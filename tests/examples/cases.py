@@ -19,7 +19,7 @@ LOADERS = {
 LONG = ("ddp", "fsdp2", "accelerate_ddp", "accelerate", "lightning_ddp", "lightning", "monai_transforms", "monai")
 """What the short run leaves out: to import what these need takes longer than all else."""
 
-APART = ("larger_samples", "segmentation", "rollout", "ct_patches")
+APART = ("larger_samples", "segmentation", "rollout", "ct_patches", "huge_volume", "weather")
 """Examples that show training by the command line, which tests/training runs, or samples of other forms, which
 test_samples.py runs."""
 

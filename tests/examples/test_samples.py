@@ -10,8 +10,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import zarr
 
 from tests.examples.cases import EXAMPLES
+from tests.support.rangeserver import serving
 
 GUARD = 300
 """Seconds after which a script is taken for hung."""
@@ -19,10 +21,15 @@ GUARD = 300
 
 def losses(name: str, *words: str) -> list[float]:
     """Run an example; return what it prints of its losses."""
+    return [float(found) for found in re.findall(r", loss ([\d.]+)", printed(name, *words))]
+
+
+def printed(name: str, *words: str) -> str:
+    """Run an example; return what it prints."""
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=GUARD, check=False)
     assert done.returncode == 0, done.stderr
-    return [float(found) for found in re.findall(r", loss ([\d.]+)", done.stdout)]
+    return done.stdout
 
 
 @pytest.mark.long
@@ -57,3 +64,36 @@ def test_patches_of_scans_of_many_shapes_train(tmp_path: Path) -> None:
     found = losses("ct_patches", f"{tmp_path}/*.h5", "--epochs", "3")
     assert len(found) == 3
     assert found[-1] < 0.7 * found[0]
+
+
+@pytest.mark.long
+def test_patches_of_one_huge_volume_train(tmp_path: Path) -> None:
+    """Noise is told from a smooth signal; every piece is read once, and epochs after the first one read none."""
+    grid = np.stack(np.meshgrid(*[np.arange(64)] * 3, indexing="ij"))
+    signal = np.sin(grid / 5).sum(0) * 400
+    noisy = signal + np.random.default_rng(0).normal(0, 200, signal.shape)
+    zarr.create_array(tmp_path / "brain.zarr", data=noisy.astype("<i2"), chunks=(32, 32, 32))
+    out = printed("huge_volume", str(tmp_path / "brain.zarr"), "--epochs", "4", "--memory", "64MiB")
+    found = [float(loss) for loss in re.findall(r", loss ([\d.]+)", out)]
+    assert len(found) == 4
+    assert found[-1] < 0.7 * found[0]
+    assert set(re.findall(r"(\d+) from storage", out)) == {"1"}  # it is one piece, as small as it is
+
+
+@pytest.mark.long
+def test_hours_behind_a_server_train(tmp_path: Path) -> None:
+    """Packed hours in xarray's layout: windows overlap, and each hour is asked for once."""
+    hours, shape = 12, (2, 12, 16)
+    place = np.arange(shape[2]) * 2 * np.pi / shape[2]
+    wave = np.sin(place - 0.4 * np.arange(hours).reshape(-1, 1, 1, 1)) + np.zeros((hours, *shape))
+    group = zarr.open_group(tmp_path / "era.zarr", mode="w", zarr_format=2)
+    names = ["time", "level", "latitude", "longitude"]
+    array = group.create_array("temperature", data=np.round(wave * 1000).astype("<i2"), chunks=(1, *shape))
+    array.attrs.update({"_ARRAY_DIMENSIONS": names, "scale_factor": 0.01, "add_offset": 273.0})
+    zarr.consolidate_metadata(tmp_path / "era.zarr")
+    with serving(tmp_path) as server:
+        out = printed("weather", f"{server.url}/era.zarr", "--epochs", "3", "--hours", "2")
+    found = [float(loss) for loss in re.findall(r", loss ([\d.]+)", out)]
+    assert len(found) == 3
+    assert found[-1] < 0.7 * found[0]
+    assert set(re.findall(r"(\d+) hours asked", out)) == {str(hours)}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -110,6 +111,22 @@ def conform(column: pa.ChunkedArray, name: str, kind: pa.DataType, root: Path) -
 def _has_null_items(column: pa.ChunkedArray) -> bool:
     """Tell whether a list has a null; values of a slice are also those beside it, so these are looked at first."""
     return any(lists.values.null_count and lists.flatten().null_count for lists in column.chunks)
+
+
+def numbers(values: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return an array of whole or floating numbers as numpy has it; nulls are 0 there. pyarrow's way imports pandas."""
+    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    name = str(values.type)
+    dtype = np.dtype({"double": "float64", "float": "float32", "halffloat": "float16"}.get(name, name))
+    parts = [
+        np.frombuffer(one.buffers()[1], dtype, len(one), one.offset * dtype.itemsize) for one in chunks if len(one)
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, dtype), *parts])
+
+
+def from_numbers(values: npt.NDArray[np.int64]) -> pa.Array:
+    """Return numbers as an array of int64."""
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 _MOST_BYTES = 2**31 - 1

@@ -35,10 +35,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from voxload.catalog.columns import COLUMNS, check_columns, check_paths, column, column_of, conform, is_target
+from voxload.catalog.columns import (
+    COLUMNS,
+    check_columns,
+    check_paths,
+    column,
+    column_of,
+    conform,
+    from_numbers,
+    is_target,
+    numbers,
+)
+from voxload.catalog.row_index import RowIndex
 from voxload.catalog.statistics import VolumeSummary
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.files.atomic import replacing
@@ -126,7 +138,8 @@ class Catalog:
         self.table = pa.Table.from_arrays(arrays, names=[*COLUMNS, *self.target_names]).combine_chunks()
         own = set(self.table.column_names)
         self._others = [(name, table.column(i)) for i, name in enumerate(table.column_names) if name not in own]
-        self._rows = self._index()
+        self.index = RowIndex(self.table, root)
+        """Which row is of which sample and dataset."""
         check_paths(self.table, root, allow_outside=allow_outside)
 
     @property
@@ -136,19 +149,6 @@ class Catalog:
         for name, values in self._others:
             found = found.append_column(name, values)
         return found
-
-    def _index(self) -> dict[tuple[str, str], int]:
-        samples, datasets = (self.table.column(name).to_pylist() for name in ("sample", "dataset"))
-        rows: dict[tuple[str, str], int] = {}
-        for row, key in enumerate(zip(samples, datasets, strict=True)):
-            if key in rows:
-                raise DataError(
-                    f"catalogue in {self.root}, sample {key[0]!r}",
-                    found=f"dataset {key[1]!r} twice",
-                    expected="each dataset once",
-                )
-            rows[key] = row
-        return rows
 
     @classmethod
     def from_entries(cls, entries: Iterable[Entry], root: Path, *, allow_outside: bool = False) -> Catalog:
@@ -175,8 +175,10 @@ class Catalog:
         return catalog
 
     @classmethod
-    def read(cls, path: str | Path, *, allow_outside: bool = False) -> Catalog:
+    def read(cls, path: str | Path, *, allow_outside: bool = False, has_statistics: bool = True) -> Catalog:
         """Read a catalogue from a Parquet file or the folder that holds one; `allow_outside` is that of the class.
+
+        Without statistics, which take ten times the memory of all else, `summary` knows none.
 
         Raises
         ------
@@ -189,9 +191,9 @@ class Catalog:
         """
         path = catalog_path(path)
         try:
-            table = read_table(path)
+            table = read_table(path, without=() if has_statistics else ("statistics",))
             table.validate(full=True)  # or text that is none would only be noticed when it is used
-            return cls(table, path.parent, allow_outside=allow_outside)
+            found = cls(table, path.parent, allow_outside=allow_outside)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise _not_found(path) from error
         except PermissionError as error:
@@ -203,6 +205,9 @@ class Catalog:
                 expected="a complete Parquet file",
                 remedy="name a catalogue, which voxload convert writes, or its folder; restore one that is damaged",
             ) from error
+        del table
+        pa.default_memory_pool().release_unused()  # of a million rows, as much as they take
+        return found
 
     def write(self, path: str | Path) -> None:
         """Write the catalogue to `path`; it appears whole or not at all.
@@ -225,41 +230,54 @@ class Catalog:
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
         """Sample id and dataset name of each row, in the order of the rows."""
-        return tuple(self._rows)
+        samples, datasets = (self.table.column(name).to_pylist() for name in ("sample", "dataset"))
+        return tuple(zip(samples, datasets, strict=True))
 
     @property
     def datasets(self) -> tuple[str, ...]:
         """The dataset names that occur, sorted."""
-        return tuple(sorted({dataset for _, dataset in self._rows}))
+        return tuple(self.index.datasets.to_pylist())
 
     @property
     def samples(self) -> tuple[str, ...]:
         """The sample ids, sorted."""
-        return tuple(sorted({sample for sample, _ in self._rows}))
+        return tuple(self.index.samples.to_pylist())
 
     def entry(self, sample: str, dataset: str) -> Entry:
         """Return the row of one volume without its statistics, which `summary` gives.
 
         Raises NotFoundError that lists the sample's datasets.
         """
-        row = self._rows.get((sample, dataset))
-        if row is None:
-            there = sorted(name for other, name in self._rows if other == sample)
-            raise NotFoundError(
-                f"sample {sample!r} in the catalogue",
-                found=f"no dataset {dataset!r}",
-                expected=f"one of {there}" if there else "a sample that is in the catalogue",
-            )
+        return self.entry_at(self._row(sample, dataset))
+
+    def entry_at(self, row: int) -> Entry:
+        """Return a row, by its number, without its statistics."""
         plain = [name for name in COLUMNS if name != "statistics"]
         values = {name: self.table.column(name)[row].as_py() for name in (*plain, *self.target_names)}
         targets = {name: _number(values.pop(name)) for name in self.target_names}
         lists = {name: values[name] and tuple(values[name]) for name in ("shape", "window", "origin")}
         return Entry(**{**values, **lists}, targets=targets)
 
+    def _row(self, sample: str, dataset: str) -> int:
+        number, kind = self.index.sample(sample), self.index.dataset(dataset)
+        row = None if number is None or kind is None else self.index.row(number, kind)
+        if row is None:
+            is_there = number is not None
+            there = [name for name in self.datasets if is_there and self._has(number, name)]
+            raise NotFoundError(
+                f"sample {sample!r} in the catalogue",
+                found=f"no dataset {dataset!r}",
+                expected=f"one of {there}" if there else "a sample that is in the catalogue",
+            )
+        return row
+
+    def _has(self, sample: int | None, dataset: str) -> bool:
+        kind = self.index.dataset(dataset)
+        return sample is not None and kind is not None and self.index.row(sample, kind) is not None
+
     def summary(self, sample: str, dataset: str) -> VolumeSummary | None:
         """Return the figures of one volume's voxels, or None where they are not known; raises as `entry` does."""
-        self.entry(sample, dataset)
-        found = self.table.column("statistics")[self._rows[sample, dataset]].as_py()
+        found = self.table.column("statistics")[self._row(sample, dataset)].as_py()
         return None if found is None else VolumeSummary.from_row(found)
 
     def select(self, samples: Iterable[str]) -> Catalog:
@@ -268,10 +286,9 @@ class Catalog:
         unknown = wanted - set(self.samples)
         if unknown:
             raise NotFoundError("catalogue", found=f"no sample {min(unknown)!r}", remedy="see Catalog.samples")
-        rows = [row for (sample, _), row in self._rows.items() if sample in wanted]
-        return Catalog(
-            self.whole.take(pa.array(sorted(rows), type=pa.int64())), self.root, allow_outside=self.allow_outside
-        )
+        is_wanted = np.array([name in wanted for name in self.samples], bool)
+        rows = np.flatnonzero(is_wanted[self.index.sample_of_row])
+        return Catalog(self.whole.take(from_numbers(rows)), self.root, allow_outside=self.allow_outside)
 
     def check_targets(self, names: Iterable[str]) -> None:
         """Refuse targets that are null, not finite or not the same in all rows of a sample, naming the first such.
@@ -291,17 +308,23 @@ class Catalog:
                     found="no such column in the catalogue",
                     expected=f"one of {list(self.target_names)}",
                 )
-            first: dict[str, float] = {}
-            samples = self.table.column("sample").to_pylist()
-            for sample, value in zip(samples, self.table.column(name).to_pylist(), strict=True):
+            given = self.table.column(name)
+            values = np.where(numbers(given.is_null().cast(pa.int8())), math.nan, numbers(given).astype(np.float64))
+            sample_of = self.index.sample_of_row
+            firsts = np.full(len(self.index.samples), len(values), np.int64)
+            np.minimum.at(firsts, sample_of, np.arange(len(values)))
+            first = values[firsts[sample_of]]
+            wrong = np.flatnonzero(~np.isfinite(values) | (values != first))
+            if len(wrong):
+                row = int(wrong[0])
+                value = given[row].as_py()
                 is_finite = value is not None and math.isfinite(value)
-                if not is_finite or first.setdefault(sample, value) != value:
-                    raise DataError(
-                        f"target {name!r} of sample {sample!r}",
-                        found=f"{first[sample]} and {value}" if is_finite else str(value),
-                        expected="one value in all rows of the sample" if is_finite else "a finite number",
-                        remedy="mend the value at its source or leave the sample out",
-                    )
+                raise DataError(
+                    f"target {name!r} of sample {self.table.column('sample')[row].as_py()!r}",
+                    found=f"{given[int(firsts[sample_of[row]])].as_py()} and {value}" if is_finite else str(value),
+                    expected="one value in all rows of the sample" if is_finite else "a finite number",
+                    remedy="mend the value at its source or leave the sample out",
+                )
 
     def check_not_empty(self) -> None:
         """Refuse a catalogue without rows."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import operator
 import os
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from voxload.data.item_transforms import ItemTransform, item_transform
 from voxload.data.known_samples import KnownSample, KnownSamples
 from voxload.data.layout import FieldLayout
 from voxload.data.lists.listing import Parts
+from voxload.data.lists.names import digest_of
 from voxload.data.lists.patches import Patches
 from voxload.data.lists.samples import Axes, Fields, Reading, Sample, Samples, Source, list_samples
 from voxload.data.lists.selection import Indices, chosen_by, number_of, selected
@@ -178,11 +178,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     @property
     def fingerprint(self) -> str:
         """Digest of what the indices mean; equal on all ranks that see the same data."""
-        digest = hashlib.sha256()
         made = [repr(made) for made in (self.augment, self.parts) if made not in (None, Parts())]
-        for part in (*self.field_names, *self.target_names, *self.sample_ids, *map(str, self.grid.spatial), *made):
-            digest.update(part.encode(errors="surrogateescape") + b"\0")  # of files whose names are no UTF-8, too
-        return digest.hexdigest()
+        return digest_of(self.field_names, self.target_names, self.sample_ids, map(str, self.grid.spatial), made)
 
     def __len__(self) -> int:
         return len(self.samples.ids)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,8 +37,10 @@ _MOST_HEADER = 2**20
 _DICTIONARY, _DATA, _DATA_V2 = 2, 0, 3
 
 
-def read_table(path: Path) -> pa.Table:
-    """Return the whole table of a Parquet file, whose page checksums are compared where it has them.
+def read_table(path: Path, *, without: Collection[str] = ()) -> pa.Table:
+    """Return the table of a Parquet file, whose page checksums are compared where it has them.
+
+    Columns that are named in `without` are left out, and not looked at.
 
     The file is opened by Arrow, never by Python: Arrow's I/O threads outlive the call and let go of the file last.
     If that is a Python object while the interpreter shuts down, they wait for its lock, which ends the process
@@ -62,8 +64,11 @@ def read_table(path: Path) -> pa.Table:
         with pq.ParquetFile(
             file, metadata=metadata, page_checksum_verification=True, read_dictionary=texts
         ) as columns_of:
-            table = columns_of.read()
-    return _in_full(path, table, metadata.schema.to_arrow_schema())
+            schema = metadata.schema.to_arrow_schema()
+            if not without or len(set(schema.names)) < len(schema.names):
+                return _in_full(path, columns_of.read(), schema)
+            kept = pa.schema([field for field in schema if field.name not in without], schema.metadata)
+            return _in_full(path, columns_of.read(columns=kept.names).select(kept.names), kept)
 
 
 def check_size(path: Path | str, metadata: Any, *, groups: Iterable[int] | None = None) -> None:

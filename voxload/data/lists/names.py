@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import overload
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, overload
 
 
 class Names(Sequence[str]):
@@ -48,3 +50,31 @@ class Names(Sequence[str]):
     def __repr__(self) -> str:
         shown = ", ".join(map(repr, self[:3]))
         return f"Names({shown}{', ...' if self._count > 3 else ''})"
+
+
+_AT_ONCE = 2**16
+"""Names that are worked on together."""
+
+
+class ColumnNames(Names):
+    """The names in a column of an Arrow table."""
+
+    def __init__(self, column: Any) -> None:
+        super().__init__(len(column), self._at)
+        self._column = column
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, len(self), _AT_ONCE):
+            yield from self._column[first : first + _AT_ONCE].to_pylist()
+
+    def _at(self, index: int) -> str:
+        name: str = self._column[index].as_py()
+        return name
+
+
+def digest_of(*lists: Iterable[str]) -> str:
+    """Return the SHA-256 of all names, in their order."""
+    digest, names = hashlib.sha256(), chain(*lists)
+    while some := "".join(f"{name}\0" for name in islice(names, _AT_ONCE)):
+        digest.update(some.encode(errors="surrogateescape"))  # of files whose names are no UTF-8, too
+    return digest.hexdigest()

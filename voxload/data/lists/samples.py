@@ -14,8 +14,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+import pyarrow.compute as pc
+
+from voxload.catalog.columns import numbers
 from voxload.catalog.query.conditions import Condition
 from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.data.lists.names import ColumnNames
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.readers.axes import AxisOrder
 from voxload.readers.cfpacking import Packed
@@ -109,15 +114,18 @@ class CatalogSamples:
                     "fields", found=f"no dataset {dataset!r} in the catalogue", expected=f"one of {list(datasets)}"
                 )
         self.fields = tuple(named)
-        self.ids = catalog.samples
+        index = catalog.index
+        self.ids: Sequence[str] = ColumnNames(index.samples)
         self._datasets = tuple(named.values())
+        self._numbers = tuple(tuple(index.dataset(name) for name in names) for names in self._datasets)
         self._catalog = catalog
         self._allow_outside = allow_outside or catalog.allow_outside
         self._targets = tuple(targets)
 
     def sample(self, index: int) -> Sample:
         """Return one sample from its rows."""
-        entries = [[self._catalog.entry(self.ids[index], name) for name in names] for names in self._datasets]
+        numbered = zip(self._datasets, self._numbers, strict=True)
+        entries = [[self._entry(index, *one) for one in zip(*each, strict=True)] for each in numbered]
         locations = tuple(
             _stacked(
                 [location_of(entry, self._catalog.root, allow_outside=self._allow_outside) for entry in own],
@@ -130,15 +138,15 @@ class CatalogSamples:
 
     def where(self, condition: Condition) -> list[int]:
         """Return the indices of the samples for which a condition holds, on the row of their first field."""
-        table = self._catalog.whole
-        rows = zip(
-            table.column("sample").to_pylist(),
-            table.column("dataset").to_pylist(),
-            condition.holds(table).to_pylist(),
-            strict=True,
-        )
-        chosen = {sample for sample, dataset, holds in rows if holds and dataset == self._datasets[0][0]}
-        return [index for index, name in enumerate(self.ids) if name in chosen]
+        index = self._catalog.index
+        rows = numbers(pc.indices_nonzero(condition.holds(self._catalog.whole)))
+        rows = rows[index.dataset_of_row[rows] == self._numbers[0][0]]
+        return [int(number) for number in np.unique(index.sample_of_row[rows])]
+
+    def _entry(self, index: int, dataset: str, number: int | None) -> Entry:
+        """Return a sample's row of a dataset."""
+        row = None if number is None else self._catalog.index.row(index, number)
+        return self._catalog.entry(self.ids[index], dataset) if row is None else self._catalog.entry_at(row)
 
 
 class FileSamples:
@@ -285,9 +293,9 @@ def _catalog_at(source: Source, *, allow_outside: bool) -> Catalog | None:
         return None
     path = Path(source)
     if path.suffix == ".parquet":
-        return Catalog.read(path, allow_outside=allow_outside)
+        return Catalog.read(path, allow_outside=allow_outside, has_statistics=False)
     inside = path / CATALOG_NAME
-    return Catalog.read(inside, allow_outside=allow_outside) if inside.is_file() else None
+    return Catalog.read(inside, allow_outside=allow_outside, has_statistics=False) if inside.is_file() else None
 
 
 def _paths(source: Source) -> list[str]:
