@@ -18,6 +18,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from voxload.errors import DataError, UsageError
+from voxload.readers.remote import zarrstores
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.fsspecobjects import FsspecObjects
 from voxload.readers.remote.objects import ChangedError, Facts, Objects, Part, Traffic
@@ -180,6 +181,8 @@ class RemoteStore:
 
 
 def _open(url: str, retries: RetryPolicy, traffic: Traffic) -> Objects:
+    if url.partition("://")[0] == zarrstores.SCHEME:
+        return zarrstores.ZarrStoreObjects(url, traffic)
     check_scheme(url)
     if url.partition("://")[0] not in OBSTORE:
         return FsspecObjects(url, traffic)

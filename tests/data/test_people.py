@@ -15,6 +15,7 @@ import zarr
 from torch.utils.data import RandomSampler, random_split
 
 import voxload
+from tests.support.settled import settle
 from voxload.augment import Augment, CubeSymmetries
 
 RANDOM = np.random.default_rng(7)
@@ -122,11 +123,13 @@ def _scans(folder: Path) -> voxload.VolumeDataset:
     for number, shape in enumerate([(6, 7, 8), (9, 5, 8), (7, 7, 7)]):
         with h5py.File(folder / f"scan{number}.h5", "w") as file:
             file.create_dataset("ct", data=RANDOM.integers(-999, 999, shape, "<i2"), chunks=(4, 4, 4))
+        settle(folder / f"scan{number}.h5")
     return voxload.VolumeDataset(f"{folder}/scan*.h5", fields={"x": "ct"})
 
 
 def _turned(folder: Path) -> voxload.VolumeDataset:
     zarr.create_array(folder / "huge.zarr", data=HUGE, chunks=(16, 16, 16))
+    settle(folder / "huge.zarr")
     return voxload.VolumeDataset(
         folder / "huge.zarr", patches=voxload.Patches(8, per_sample=20), augment=Augment(CubeSymmetries())
     )
@@ -145,6 +148,8 @@ def test_a_cache_for_all_of_these(tmp_path: Path, row: str) -> None:
     """The stream is that without one, and the storage is asked for each unit once in all epochs."""
     make, units = CACHED[row]
     data = make(tmp_path)
+    if make is _weather:
+        settle(tmp_path / "era.zarr")
     streams = []
     for cache in (None, voxload.Cache(memory="64MiB")):
         with closing(voxload.DataLoader(data, cache=cache)) as loader:

@@ -54,8 +54,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     Parameters
     ----------
     source
-        A catalogue (its path, its folder or the object), a glob, a file, a list of files, or the fsspec URL of a
-        Zarr hierarchy.
+        A catalogue (its path, its folder or the object), a glob, a file, a list of files, the fsspec URL of a Zarr
+        hierarchy, or any store, group or array of zarr-python's.
     fields
         Name in a sample to dataset name; all are cut by the same box. Several datasets, in a list, are the channels of
         one field. By default the only volume there is, as ``x``.

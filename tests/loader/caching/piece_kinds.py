@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch.utils.data import RandomSampler, WeightedRandomSampler
 
 import voxload
+from tests.support.settled import settle
 from voxload.augment import Augment, ClassCentres, CubeSymmetries, Flips, RandomCrop, Translations
 
 SHAPES = ((12, 12, 12), (9, 14, 11), (16, 10, 12), (12, 12, 12))
@@ -30,6 +32,8 @@ def make(place: Path) -> None:
     with h5py.File(place / "series.h5", "w") as file:
         file.create_dataset("u", data=rng.random((STEPS, 2, 8, 8, 8), "f4"), chunks=(3, 2, 8, 4, 8))
         file.create_dataset("mask", data=rng.integers(0, 2, (8, 8, 8), "u1"))
+    for path in place.glob("*.h5"):
+        settle(path)
 
 
 AUGMENTS: dict[str, Any] = {
@@ -108,14 +112,17 @@ def words_of(order: str, data: voxload.VolumeDataset, batch: int) -> dict[str, A
     return {"batch_size": batch, "shuffle": True, "generator": generator}
 
 
-def epochs_of(loader: Any, lengths: tuple[int | None, ...]) -> list[list[torch.Tensor]]:
-    """Return the batches of epochs, each left after so many."""
+def epochs_of(
+    loader: Any, lengths: tuple[int | None, ...], after: Callable[[], object] = lambda: None
+) -> list[list[torch.Tensor]]:
+    """Return the batches of epochs, each left after so many; `after` each of them something is done."""
     found = []
     for length in lengths:
         for batch in itertools.islice(loader, length):
             found.append([part.clone() for part in batch])
             for part in batch:
                 part.zero_()  # a consumer may do with a batch what it likes
+            after()
     return found
 
 

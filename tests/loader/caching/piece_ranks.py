@@ -46,7 +46,7 @@ def _compared(folder: str, grid: Any, kind: str, order: str, peers: str, halo: i
         if order == "shuffled":
             words = {"batch_size": words["batch_size"], "shuffle": True}
         with closing(voxload.DataLoader(data, cache=cache, **words)) as loader:
-            streams.append(epochs_of(loader, (None,) * EPOCHS))
+            streams.append(epochs_of(loader, (None,) * EPOCHS, dist.barrier))  # as training keeps them in step
             if cache is not None and loader._pipeline is not None and loader._pipeline.prefetcher is not None:
                 loads = [loader.stats().sources["storage"].fetches, loader._pipeline.prefetcher.kept.units.count]
             dist.barrier()

@@ -25,10 +25,21 @@ from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.readers.axes import AxisOrder
 from voxload.readers.cfpacking import Packed
 from voxload.readers.protocol import ChecksumSource, Location, Window
+from voxload.readers.remote.zarrstores import StoreName, is_zarr_store
 from voxload.readers.store import is_url
 
-Source = str | Path | Catalog | Sequence[str | Path]
-"""A catalogue or its path, a file, a folder, a glob, a URL, or a list of files."""
+
+class ZarrSource(Protocol):
+    """A store, a group or an array of zarr-python's."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it may not be written to."""
+        ...
+
+
+Source = str | Path | Catalog | ZarrSource | Sequence[str | Path | ZarrSource]
+"""A catalogue or its path, a file, a folder, a glob, a URL, a store of zarr-python's contract, or a list of these."""
 Fields = Mapping[str, str | Sequence[str]] | None
 """By name of the field, the dataset, or the datasets whose channels it has; None for the only volume there is."""
 Axes = str | Mapping[str, str] | None
@@ -245,13 +256,24 @@ def list_samples(
         A damaged catalogue, or targets that are not finite.
     """
     _check_fields(fields)
-    _check_source(source)
-    catalog = source if isinstance(source, Catalog) else _catalog_at(source, allow_outside=allow_outside)
+    named = _named_stores(source)
+    _check_source(named)
+    catalog = named if isinstance(named, Catalog) else _catalog_at(named, allow_outside=allow_outside)
     if catalog is None:
-        return FileSamples(_paths(source), fields, targets, axes=axes, allow_outside=allow_outside, how=how)
+        return FileSamples(_paths(named), fields, targets, axes=axes, allow_outside=allow_outside, how=how)
     if axes is not None:
         raise UsageError("axes", found=f"{axes!r} with a catalogue", remedy="leave axes out: the catalogue has them")
     return CatalogSamples(catalog, fields, targets, allow_outside=allow_outside, how=how)
+
+
+def _named_stores(source: Any) -> Any:
+    """Return names in place of zarr-python's stores, groups and arrays, alone or in a list."""
+    if isinstance(source, list | tuple):
+        return [_named_stores(one) for one in source]
+    if is_zarr_store(source):
+        return StoreName(source)
+    is_zarrs = type(source).__module__.startswith("zarr.") and isinstance(getattr(source, "path", None), str)
+    return StoreName(source.store, source.path) if is_zarrs and is_zarr_store(source.store) else source
 
 
 def _check_fields(fields: Any) -> None:
@@ -287,7 +309,7 @@ def _check_source(source: Any) -> None:
             raise UsageError("data set", found=f"{path!r} in the list", expected="paths")
 
 
-def _catalog_at(source: Source, *, allow_outside: bool) -> Catalog | None:
+def _catalog_at(source: str | Path | Sequence[str | Path], *, allow_outside: bool) -> Catalog | None:
     """Return the catalogue that a path names, itself or by its folder; None when it names something else."""
     if not isinstance(source, str | Path) or is_url(str(source)):
         return None
@@ -298,7 +320,7 @@ def _catalog_at(source: Source, *, allow_outside: bool) -> Catalog | None:
     return Catalog.read(inside, allow_outside=allow_outside, has_statistics=False) if inside.is_file() else None
 
 
-def _paths(source: Source) -> list[str]:
+def _paths(source: str | Path | Sequence[str | Path]) -> list[str]:
     """Return the files that a path, a glob or a list names."""
     if isinstance(source, str | Path):
         text = os.fspath(source)
@@ -309,7 +331,7 @@ def _paths(source: Source) -> list[str]:
             return found
         what = "no match" if glob.has_magic(text) else "no such file or folder"
         raise NotFoundError(text, found=what, remedy="check the path or the pattern")
-    paths = [os.fspath(path) for path in source] if not isinstance(source, Catalog) else []
+    paths = [os.fspath(path) for path in source]
     if not paths:
         raise UsageError("data set", found="an empty list of files", expected="one file or more")
     return paths
