@@ -16,6 +16,7 @@ from voxload.data.dataset import VolumeDataset
 from voxload.errors import NotFoundError, UsageError
 from voxload.grid import ProcessGrid
 from voxload.inference.model import Extents, Trained
+from voxload.inference.patches import PatchBatch, Tile, check_tiles, patch_batches, tiles
 from voxload.inference.plan import InferencePlan
 from voxload.launch.devices import ON_HOST, loader_device
 from voxload.loader.dataloader import DataLoader
@@ -30,9 +31,13 @@ class Part:
     data: VolumeDataset
     """This rank's blocks."""
     batches: tuple[tuple[int, ...], ...]
-    """Indices of this group's samples; those of a batch have the same extents."""
+    """Indices of this group's samples, or patches; those of a batch have the same extents."""
     loader: DataLoader[Any]
     """Gives those batches."""
+    samples: tuple[str, ...]
+    """Ids of the samples, as they are dealt."""
+    tiles: tuple[Tile, ...] = ()
+    """What each batch is of, where it is of patches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +46,8 @@ class Batch:
 
     samples: tuple[str, ...]
     """Their ids."""
-    volumes: Tensor
-    """Standardised, ``(B, C, d, h, w)``."""
+    volumes: Tensor | None
+    """Standardised, ``(B, C, d, h, w)``; None where they were predicted patch by patch."""
     labels: Tensor | None
     """As stored, ``(B, 1, d, h, w)``; None where there are none."""
 
@@ -74,11 +79,14 @@ class InferenceData:
         self.catalog.check_not_empty()
         self.dataset, labels = _datasets(plan, trained, self.catalog)
         self.samples = self.catalog.samples
+        self.tiling = plan.tiling(trained.plan.patch)
         self.extents = {
             sample: _extents(self.catalog, sample, self.dataset, trained.channels) for sample in self.samples
         }
         for extents in set(self.extents.values()):
             grid.bounds(extents)
+        if self.tiling is not None:
+            check_tiles(self.tiling, self.extents, grid.spatial)
         there = {sample for sample, dataset in self.catalog.keys if labels and dataset == labels}
         self.labelled = tuple(sample for sample in self.samples if sample in there)
         others = tuple(sample for sample in self.samples if sample not in there)
@@ -88,13 +96,26 @@ class InferenceData:
         self._parts: list[Part] = []
         for samples, fields in wanted:
             if samples:
-                data = VolumeDataset(self.catalog.select(samples), fields=fields, grid=grid)
-                batches = deal([self.extents[one] for one in data.sample_ids], grid, batch_size=plan.batch_size)
+                patches = None if self.tiling is None else tiles(self.tiling)
+                data = VolumeDataset(self.catalog.select(samples), fields=fields, grid=grid, patches=patches)
+                shapes = [self.extents[one] for one in samples]
+                batches = deal(shapes, grid, batch_size=plan.batch_size if patches is None else 1)
+                tiled: tuple[Tile, ...] = ()
+                if patches is not None:
+                    mine = [index for batch in batches for index in batch]
+                    tiled = tuple(patch_batches(patches, shapes, mine, batch_size=plan.batch_size))
+                    batches = tuple(tile.indices for tile in tiled)
                 loader = DataLoader(data, batch_sampler=batches, transform=trained.moments.transform, device=place)
-                self._parts.append(Part(data, batches, loader))
+                self._parts.append(Part(data, batches, loader, samples, tiled))
+
+    def patches(self) -> Iterator[PatchBatch]:
+        """Return this group's batches of patches: every patch is in one, those of a sample one behind the other."""
+        for part in self._parts:
+            for tile, (volumes, *rest) in zip(part.tiles, part.loader, strict=True):
+                yield PatchBatch(part.samples[tile.sample], tile, volumes, rest[0] if rest else None)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Return this group's batches: every sample is in one batch of one group."""
+        """Return this group's batches of whole samples: every sample is in one batch of one group."""
         for part in self._parts:
             for indices, (volumes, *rest) in zip(part.batches, part.loader, strict=True):
                 ids = tuple(part.data.sample_ids[index] for index in indices)

@@ -11,6 +11,29 @@ from voxload.errors import DataError, UsageError
 from voxload.files.regular import parse_json
 from voxload.launch.devices import HOST, check_device
 
+GAUSSIAN, MEAN = "gaussian", "mean"
+"""How predictions for overlapping patches are put together: weighted by the distance from the middle, or alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How samples are parted into patches that are predicted one by one."""
+
+    patch: tuple[int, int, int]
+    """Extents (d, h, w) of each."""
+    overlap: float = 0.5
+    """Share of its extents that a patch has in common with the next one."""
+    stitch: str = GAUSSIAN
+    """How what overlaps is put together."""
+
+    def __post_init__(self) -> None:
+        if min(self.patch) < 1 or not 0 <= self.overlap < 1 or self.stitch not in (GAUSSIAN, MEAN):
+            raise UsageError(
+                "patches",
+                found=f"{self.patch}, overlap {self.overlap}, {self.stitch!r}",
+                expected=f"extents of 1 or more, an overlap in [0, 1), and {GAUSSIAN!r} or {MEAN!r}",
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class InferencePlan:
@@ -34,6 +57,17 @@ class InferencePlan:
     """Whether the catalogue's paths may lead out of its folder."""
     device: str = HOST
     """What each rank computes on, one of `voxload.launch.devices.DEVICES`."""
+    patch: tuple[int, ...] = ()
+    """Extents of the patches that are predicted; empty for those that were trained on, 0 for whole samples."""
+    overlap: float = 0.5
+    """See `Tiling`."""
+    stitch: str = GAUSSIAN
+    """See `Tiling`."""
+
+    def tiling(self, trained: tuple[int, ...]) -> Tiling | None:
+        """Return how samples are parted, given the patches of the training; None where they are predicted whole."""
+        d, h, w = self.patch or trained or (0, 0, 0)
+        return None if (d, h, w) == (0, 0, 0) else Tiling((d, h, w), self.overlap, self.stitch)
 
     def __post_init__(self) -> None:
         check_device(self.device)
@@ -49,7 +83,8 @@ class InferencePlan:
         """Return the plan that `to_json` wrote; raises DataError on anything else."""
         try:
             values: dict[str, Any] = parse_json(text)
-            return cls(**{**values, "spatial": tuple(values["spatial"])})
+            lists = {name: tuple(values[name]) for name in ("spatial", "patch")}
+            return cls(**{**values, **lists})
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
                 "inference plan", found=str(error), expected="JSON as InferencePlan.to_json writes"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -17,11 +17,13 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from voxload.errors import InternalError
 from voxload.grid import ProcessGrid, launched_as
-from voxload.inference.data import InferenceData
+from voxload.inference.data import Batch, InferenceData
 from voxload.inference.model import Trained, read_together
+from voxload.inference.patches import Stitcher
 from voxload.inference.plan import InferencePlan
 from voxload.inference.predictors import Predictor, RegressionPredictor, SegmentationPredictor
 from voxload.inference.result import InferenceResult
@@ -62,7 +64,9 @@ class Inference:
         self._plan, self._grid = plan, grid
         self._trained = read_together(plan, grid)
         self._data = InferenceData(plan, self._trained, grid, device=device)
-        self._models = self._trained.networks(grid, sorted(set(self._data.extents.values())), device=device)
+        tiling = self._data.tiling
+        shapes = sorted(set(self._data.extents.values())) if tiling is None else [tiling.patch]
+        self._models = self._trained.networks(grid, shapes, device=device)
 
     @torch.no_grad()
     def execute(self, tell: Tell) -> InferenceResult:
@@ -74,13 +78,29 @@ class Inference:
         if self._grid.rank == 0:
             tell({"event": "begin", "samples": len(self._data.samples)})
         predictor = self._predictor(self._trained, Path(self._plan.output))
-        for batch in self._data:
-            model = self._models[self._data.extents[batch.samples[0]]]
-            predictor.take(batch, model(batch.volumes.to(self._trained.dtype)))
+        for batch, outputs in self._outputs():
+            predictor.take(batch, outputs)
             if self._grid.rank == self._grid.group_ranks[0]:
                 tell({"event": "predicted", "samples": len(batch.samples)})
         result = predictor.finish()
         return replace(result, seconds=perf_counter() - self._start)
+
+    def _outputs(self) -> Iterator[tuple[Batch, Tensor]]:
+        """Yield batches of whole samples, and what the network gives for them."""
+        tiling = self._data.tiling
+        if tiling is None:
+            for batch in self._data:
+                model = self._models[self._data.extents[batch.samples[0]]]
+                if batch.volumes is not None:
+                    yield batch, model(batch.volumes.to(self._trained.dtype))
+            return
+        stitcher: Stitcher | None = None
+        for part in self._data.patches():
+            stitcher = stitcher or Stitcher(self._data.extents[part.sample], tiling)
+            stitcher.take(part, self._models[tiling.patch](part.volumes.to(self._trained.dtype)))
+            if part.tile.is_last:
+                yield Batch((part.sample,), None, stitcher.labels), stitcher.outputs()
+                stitcher = None
 
     def close(self) -> None:
         """Close loaders and data: no thread, shared memory or connection is left."""

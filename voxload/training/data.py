@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from voxload.augment import ClassCentres
 from voxload.catalog.table import Catalog
 from voxload.data.dataset import VolumeDataset
+from voxload.data.lists.patches import Patches
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.launch.devices import ON_HOST, loader_device
@@ -87,6 +89,14 @@ def split_samples(ids: Sequence[str], *, fraction: float, seed: int) -> Split:
     drawn = sorted(ids)
     random.Random(seed).shuffle(drawn)  # noqa: S311 - a split needs no secrecy
     return Split(tuple(sorted(drawn[count:])), tuple(sorted(drawn[:count])))
+
+
+def patches_of(plan: TrainingPlan) -> tuple[Patches | None, Patches | None]:
+    """Return the patches that are trained on, at random places, and those held out, which cover their samples."""
+    if not plan.patch:
+        return None, None
+    centres = ClassCentres(LABELS, classes=range(plan.classes)) if plan.around_classes else None
+    return Patches(plan.patch, per_sample=plan.patches, centres=centres), Patches(plan.patch, stride=plan.patch)
 
 
 TRAINING, VALIDATION = "training", "validation"
@@ -165,9 +175,13 @@ class TrainingData:
         split = split_samples(catalog.samples, fraction=plan.validation, seed=recipe.seed)
         self.training, self.validation = (
             VolumeDataset(
-                catalog.select(samples), fields=self.fields.volumes, targets=self.fields.targets or None, grid=grid
+                catalog.select(samples),
+                fields=self.fields.volumes,
+                targets=self.fields.targets or None,
+                grid=grid,
+                patches=patches,
             )
-            for samples in (split.training, split.validation)
+            for samples, patches in zip((split.training, split.validation), patches_of(plan), strict=True)
         )
         size = recipe.batch_size
         self.moments = moments or Moments.of(self.training, batch_size=size, log1p=plan.log1p)

@@ -95,9 +95,16 @@ class TrainingPlan:
     """Whether the catalogue's paths may lead out of its folder."""
     device: str = HOST
     """What each rank computes on, one of `voxload.launch.devices.DEVICES`."""
+    patch: tuple[int, ...] = ()
+    """Extents (d, h, w) of the patches that the U-Net is trained on; empty for whole samples."""
+    patches: int = 4
+    """Patches of each sample in an epoch, at random places; those held out are all of a grid."""
+    around_classes: bool = False
+    """Whether patches lie around voxels of a class, each class as often; else anywhere."""
 
     def __post_init__(self) -> None:
         check_device(self.device)
+        self._check_patches()
         if self.checkpoint_every < 0:
             raise UsageError("checkpoints", found=f"every {self.checkpoint_every} steps", expected="0 or more")
         if self.model == UNET3D:
@@ -107,6 +114,17 @@ class TrainingPlan:
         elif self.labels or self.classes or self.widths:
             found = f"labels {self.labels!r}, {self.classes} classes, widths {self.widths}"
             raise UsageError(self.model, found=found, expected="none of them", remedy=f"they are the {UNET3D}'s")
+
+    def _check_patches(self) -> None:
+        """Refuse patches of a network that predicts one set of numbers for a sample, and what are none."""
+        is_one = not self.patch or (len(self.patch) == len(self.spatial) and min(self.patch) > 0)
+        if not is_one or self.patches < 1 or (self.patch and self.model != UNET3D):
+            raise UsageError(
+                "patches",
+                found=f"{self.patches} of {self.patch} for {self.model}",
+                expected=f"one or more of three extents, for the {UNET3D}",
+                remedy="leave out --patch" if self.model != UNET3D else "say for example --patch 64,64,64 --patches 4",
+            )
 
     def _check_segmentation(self) -> None:
         """Refuse what a network that tells voxels apart cannot be trained by."""
@@ -132,6 +150,7 @@ class TrainingPlan:
             optimisation = Optimisation(**values.pop("optimisation"))
             cache = _cache_of(values.pop("cache"))
             lists: dict[str, Any] = {name: tuple(values.pop(name)) for name in ("spatial", "targets", "widths")}
+            lists["patch"] = tuple(values.pop("patch", ()))  # which checkpoints of before do not know
             return cls(**values, **lists, optimisation=optimisation, cache=cache)
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(

@@ -15,7 +15,7 @@ from voxload.catalog.table import catalog_path
 from voxload.cli.options import AllowOutside, check_folder, parse_triple
 from voxload.cli.terminal import Screen, count_bar
 from voxload.grid import ProcessGrid, is_launched
-from voxload.inference.plan import InferencePlan
+from voxload.inference.plan import GAUSSIAN, MEAN, InferencePlan
 from voxload.inference.result import InferenceResult
 from voxload.inference.worker import infer_rank, launch_inference
 from voxload.launch.devices import DEVICES, HOST
@@ -43,6 +43,17 @@ def infer(
     labels: Annotated[
         str, typer.Option(help="Dataset with true classes.", show_default="the one trained on, where it is there")
     ] = "",
+    patch: Annotated[
+        str,
+        typer.Option(
+            help="Extents d,h,w of patches, predicted one by one; 0,0,0 for whole samples.",
+            show_default="those trained on",
+        ),
+    ] = "",
+    overlap: Annotated[float, typer.Option(help="Share of a patch that the next one has too.")] = 0.5,
+    stitch: Annotated[
+        str, typer.Option(help=f"How patches are put together: {GAUSSIAN}, by what lies in the middle, or {MEAN}.")
+    ] = GAUSSIAN,
     output: Annotated[Path, typer.Option(help="Folder for the predictions.")] = Path("infer-report"),
     allow_outside: AllowOutside = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
@@ -52,6 +63,9 @@ def infer(
     Runs on the CPUs or GPUs of this machine, on any grid, whatever grid the network was trained on.
 
     CosmoFlow's targets go to OUTPUT/predictions.csv and .parquet, in their own units.
+
+    A U-Net that learnt from patches predicts patches that overlap, each by one process, which are put together; samples
+    may be of any extents that a patch fits into. One that learnt from whole samples can be told to with --patch.
 
     A U-Net's classes go to OUTPUT/predictions, Zarr with a catalogue, and their Dice to OUTPUT/dice.csv.
     """
@@ -66,6 +80,9 @@ def infer(
         dataset=dataset,
         labels=labels,
         allow_outside=allow_outside,
+        patch=parse_triple("--patch", patch) if patch else (),
+        overlap=overlap,
+        stitch=stitch,
     )
     result = _infer_with_progress(plan, processes=nproc)
     if result is None:  # another rank than the first

@@ -62,6 +62,13 @@ def train(
     classes: Annotated[
         int, typer.Option(help="Classes of the labels, the background among them.", show_default=False)
     ] = 0,
+    patch: Annotated[
+        str, typer.Option(help="Extents d,h,w of patches that the U-Net trains on.", show_default="whole samples")
+    ] = "",
+    patches: Annotated[int, typer.Option(help="Patches of each sample in an epoch.", min=1)] = 4,
+    around_classes: Annotated[
+        bool, typer.Option("--around-classes", help="Lay patches around voxels of each class as often.")
+    ] = False,
     log1p: Annotated[bool, typer.Option(help="Take log(1 + voxel) first, for counts.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of weights, orders and the split.", min=0)] = 0,
     dtype: Annotated[
@@ -109,6 +116,9 @@ def train(
 
     --resume goes on from OUTPUT/checkpoint.pt as if nothing had happened, also with other --spatial and --nproc.
 
+    With --patch the U-Net learns from patches at random places, drawn anew each epoch, and is judged by patches that
+    cover the held-out samples, which may be of many shapes.
+
     --memory, and --disk with --disk-size, keep blocks near, so that the storage is read once; results stay the same.
 
     Sizes are of a node; held-out samples have their share of them.
@@ -144,6 +154,9 @@ def train(
         checkpoint_every=checkpoint_every,
         resume=resume,
         allow_outside=allow_outside,
+        patch=parse_triple("--patch", patch) if patch else (),
+        patches=patches,
+        around_classes=around_classes,
     )
     result = train_as_rank(plan, processes=nproc, label="training")
     if result is None:  # another rank than the first

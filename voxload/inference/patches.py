@@ -1,0 +1,160 @@
+"""Patches: predictions for parts of a sample, of one shape each, put together to those of the whole.
+
+Where parts overlap, what the network says of a voxel is the mean of what it says in each, weighted by how far from the
+middle of the part the voxel lies: near its border a network sees less of what is around.
+
+Source: F. Isensee et al., "nnU-Net", Nature Methods 18, 2021, for half overlaps and Gaussian weights, of a deviation of
+an eighth of the extent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, product
+from math import prod
+
+import torch
+from torch import Tensor
+
+from voxload.data.lists.patches import Patches
+from voxload.errors import InternalError, UsageError
+from voxload.inference.plan import GAUSSIAN, Tiling
+
+Extents = tuple[int, int, int]
+
+_SIGMA = 1 / 8
+"""Standard deviation of the weights, in extents of a patch."""
+_LEAST = 1e-3
+"""Least weight, so that the corners of a sample, which only corners of patches reach, have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Which patches of a sample make a batch."""
+
+    indices: tuple[int, ...]
+    """Of the patches, in their data set."""
+    sample: int
+    """Index of the sample."""
+    starts: tuple[Extents, ...]
+    """First voxel of each patch."""
+    is_last: bool
+    """Whether no patch of the sample is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchBatch:
+    """Some patches of one sample."""
+
+    sample: str
+    """Its id."""
+    tile: Tile
+    """Where they lie."""
+    volumes: Tensor
+    """Standardised, ``(B, C, *patch)``."""
+    labels: Tensor | None
+    """As stored, ``(B, 1, *patch)``; None where there are none."""
+
+
+def tiles(tiling: Tiling) -> Patches:
+    """Return the patches of a tiling."""
+    return Patches(tiling.patch, stride=[max(1, round(extent * (1 - tiling.overlap))) for extent in tiling.patch])
+
+
+def patch_batches(
+    patches: Patches, extents: Sequence[Extents], samples: Sequence[int], *, batch_size: int
+) -> list[Tile]:
+    """Return the batches of some samples' patches, sample by sample; pure.
+
+    `extents` are those of all samples, whose patches are numbered one behind the other.
+    """
+    ends = [0, *accumulate(prod(map(len, patches.along(one))) for one in extents)]
+    found = []
+    for sample in samples:
+        starts = [(d, h, w) for d, h, w in product(*patches.along(extents[sample]))]
+        for first in range(0, len(starts), batch_size):
+            some = tuple(starts[first : first + batch_size])
+            indices = tuple(range(ends[sample] + first, ends[sample] + first + len(some)))
+            found.append(Tile(indices, sample, some, is_last=first + len(some) == len(starts)))
+    return found
+
+
+class Stitcher:
+    """Puts the outputs for one sample's patches together; used by one thread.
+
+    Takes 4 bytes a voxel for each class, and for the weights.
+
+    Parameters
+    ----------
+    extents
+        Of the sample.
+    tiling
+        How it is parted.
+    """
+
+    def __init__(self, extents: Extents, tiling: Tiling) -> None:
+        self._extents, self._patch = extents, tiling.patch
+        self._weights = weights_of(tiling)
+        self._sum: Tensor | None = None
+        self._total = torch.zeros(extents)
+        self._labels: Tensor | None = None
+
+    def take(self, batch: PatchBatch, outputs: Tensor) -> None:
+        """Add what the network gives for some patches, ``(B, classes, *patch)``."""
+        if self._sum is None:
+            self._sum = torch.zeros((outputs.shape[1], *self._extents))
+        for start, found in zip(batch.tile.starts, outputs.float().cpu(), strict=True):
+            part = self._part(start)
+            self._sum[(slice(None), *part)] += found * self._weights
+            self._total[part] += self._weights
+        if batch.labels is not None:
+            if self._labels is None:
+                self._labels = torch.zeros((1, 1, *self._extents), dtype=batch.labels.dtype)
+            for start, labels in zip(batch.tile.starts, batch.labels.cpu(), strict=True):
+                self._labels[(0, slice(None), *self._part(start))] = labels
+
+    def outputs(self) -> Tensor:
+        """Return the outputs for the whole sample, ``(1, classes, D, H, W)``; raises InternalError where some lack."""
+        if self._sum is None or not bool((self._total > 0).all()):
+            raise InternalError("patches of a sample", found="voxels in none", expected="each in one at least")
+        return (self._sum / self._total)[None]
+
+    @property
+    def labels(self) -> Tensor | None:
+        """The labels of the whole sample, ``(1, 1, D, H, W)``, where there are any."""
+        return self._labels
+
+    def _part(self, start: Extents) -> tuple[slice, slice, slice]:
+        d, h, w = (slice(first, first + extent) for first, extent in zip(start, self._patch, strict=True))
+        return d, h, w
+
+
+def weights_of(tiling: Tiling) -> Tensor:
+    """Return the weight of each voxel of a patch, ``(d, h, w)``, 1 at most; pure."""
+    weights = torch.ones(tiling.patch)
+    if tiling.stitch == GAUSSIAN:
+        for axis, extent in enumerate(tiling.patch):
+            places = torch.arange(extent, dtype=torch.float64) - (extent - 1) / 2
+            along = torch.exp(-0.5 * (places / (_SIGMA * extent)) ** 2)
+            weights = weights * along.reshape([-1 if one == axis else 1 for one in range(len(tiling.patch))])
+    return weights.clamp_min(_LEAST).float()
+
+
+def check_tiles(tiling: Tiling, extents: Mapping[str, Extents], spatial: Sequence[int]) -> None:
+    """Refuse samples that are smaller than a patch, and patches parted over ranks: each is predicted whole by one."""
+    if prod(spatial) > 1:
+        raise UsageError(
+            "--spatial",
+            found=f"{tuple(spatial)} with patches",
+            expected="1,1,1: a patch is predicted whole, by one process",
+            remedy="leave out --spatial, or predict from whole samples with --patch 0,0,0",
+        )
+    for sample, whole in extents.items():
+        if any(extent < size for extent, size in zip(whole, tiling.patch, strict=True)):
+            raise UsageError(
+                f"sample {sample!r}",
+                found=f"extents {whole}",
+                expected=f"{tiling.patch} or more, the extents of a patch",
+                remedy="choose smaller patches with --patch",
+            )
