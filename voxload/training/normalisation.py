@@ -66,7 +66,7 @@ class Moments:
         UsageError
             On every rank, when log1p meets values of -1 or less, or a channel does not vary.
         """
-        sums = _sums(data, batch_size, Log1p() if log1p else torch.Tensor.float)
+        sums = _sums(data, batch_size, _log1p if log1p else torch.Tensor.float)
         if dist.is_initialized():
             dist.all_reduce(sums)
         count, total, squares = sums
@@ -85,6 +85,11 @@ class Moments:
         """What gives each channel mean 0 and deviation 1."""
         normalise = Standardize(self.mean, self.deviation)
         return Compose(Log1p(), normalise) if self.log1p else normalise
+
+
+def _log1p(volumes: torch.Tensor) -> torch.Tensor:
+    """Return the logarithm of one plus each voxel, NaN where there is none: all ranks are told of it together."""
+    return volumes.float().log1p()
 
 
 def _sums(data: VolumeDataset, batch_size: int, first: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:

@@ -34,7 +34,8 @@ def main(folder: str) -> None:
     dist.init_process_group("gloo")
     pieces._LEAST = 2**8  # as small beside these samples as pieces are beside large ones
     # On a machine that does much else a peer may be slow: here nobody goes to the storage for that.
-    prefetcher.Limits = partial(Limits, patience=600.0, slow=600.0)  # type: ignore[misc,assignment]
+    patient: Any = prefetcher
+    patient.Limits = partial(Limits, patience=600.0, slow=600.0)
     cost.GRACE = 600.0
     grid = voxload.ProcessGrid.from_env((2, 1, 1))
     found = {f"{case}": _compared(folder, grid, *case) for case in CASES}

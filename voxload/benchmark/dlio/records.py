@@ -148,7 +148,7 @@ class RecordDataset(VolumeDataset):
         )
         self._per_file = records.per_file
         if records.per_file > 1:
-            self._cutter = _RecordCutter(records.per_file, self.field_names, self._handles)
+            self.cutter = _RecordCutter(records.per_file, self.field_names, self._handles)
 
     @property
     def sample_ids(self) -> Sequence[str]:
