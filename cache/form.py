@@ -16,6 +16,8 @@ from __future__ import annotations
 import struct
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 import crc32c
@@ -59,6 +61,7 @@ def type_name(dtype: np.dtype[Any]) -> str:
     return f"{'>' if is_big else '<'}{dtype.name}"
 
 
+@lru_cache(maxsize=1024)
 def kind_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     """Return four bytes that stand for type and shape."""
     return checksum(f"{type_name(dtype)} {shape}".encode())
@@ -91,6 +94,10 @@ class Form:
     def suits(self, out: Volume) -> bool:
         """Tell whether `out` has the type and shape of the block; the bytes decide in the end."""
         return self.raw == out.nbytes and self.kind == kind_of(out.dtype, out.shape)
+
+    def is_of(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+        """Tell whether the block is of a type and shape."""
+        return self.raw == prod(shape) * dtype.itemsize and self.kind == kind_of(dtype, shape)
 
     def takes(self, digest: bytes, data: Bytes, out: Volume) -> bool:
         """Fill `out` from the bytes as stored; False, with `out` undefined, where they do not agree with this form.

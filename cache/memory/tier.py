@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from voxload.cache.codec import Codec
-from voxload.cache.form import Form, copy_and_sum, store_form
+from voxload.cache.form import Form, checksum, copy_and_sum, store_form
 from voxload.cache.memory.arena import Arena, footprint
 from voxload.cache.memory.layout import Layout, Table, rows_for
 from voxload.cache.memory.segment import Segment
@@ -171,6 +176,35 @@ class MemoryTier:
                 remedy="have the memory of this node tested",
             )
         return is_intact
+
+    @contextmanager
+    def lent(self, key: BlockKey, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Iterator[Volume | None]:
+        """Give a block as it lies here to a block of code that only reads it; None where it has to be copied out.
+
+        It is compared with its checksum first. Nobody but this process writes there, and its room is not given away
+        before the code is done. It has to be copied out where it is not there, damaged, packed, or of another form.
+        """
+        digest = key.digest
+        with self._changed:
+            entry = self._entries.get(digest)
+            is_plain = entry is not None and entry.form.codec is Codec.NONE and entry.form.is_of(dtype, shape)
+            if entry is None or not is_plain:
+                entry = None
+            else:
+                entry.users += 1
+        if entry is None:
+            yield None
+            return
+        try:
+            is_intact = checksum(entry.data, entry.form.seed(digest)) == entry.form.crc
+            view = entry.data.view(dtype).reshape(shape)
+            view.flags.writeable = False
+            yield view if is_intact else None
+        finally:
+            with self._changed:
+                entry.users -= 1
+                if entry.is_dropped and not entry.users:
+                    self._arena.free(entry.piece)
 
     def drop(self, key: BlockKey) -> None:
         """Forget a block; its room is free again when the last thread that reads it is done."""

@@ -92,6 +92,9 @@ class ChunkIndex:
         touched = chunks_touched(stored, self.layout.outer)
         if touched.size > _ASKED and self._store.lists:
             return self._listed_cost(stored, touched)
+        quick = self._known_cost(touched) if self.layout.shard is None else None
+        if quick is not None:
+            return quick
         OBJECTS.check(self._store.locate(""), touched.size, "a box")
         total = ReadCost()
         for some in _batched(self._objects(stored)):
@@ -99,6 +102,18 @@ class ChunkIndex:
             for place, part in some:
                 total += self._object_cost(place, part, known[place])
         return total
+
+    def _known_cost(self, touched: Box) -> ReadCost | None:
+        """Return the same of chunks whose sizes are all known, as those of small boxes mostly are; else None."""
+        if touched.size > _ASKED:
+            return None
+        places = itertools.product(*map(range, touched.start, touched.stop))
+        with self._lock:
+            sizes = [self._known.get(place) for place in places]
+        known = [size for size in sizes if isinstance(size, int)]
+        if len(known) < len(sizes):
+            return None
+        return ReadCost(len(known), sum(known), len(known) * prod(self.layout.unit) * self.layout.itemsize)
 
     def _listed_cost(self, stored: Box, touched: Box) -> ReadCost:
         """Return the same by one listing; nothing is remembered."""

@@ -14,6 +14,10 @@ from voxload.geometry import Box
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import Location, Reader, VolumeInfo
 
+_PATCHED = 1024
+"""Samples with patches whose volumes are remembered: to open a file once more for each patch takes as long as to read
+one, where it is small."""
+
 
 class SampleVolumes:
     """Opens the volumes of samples and describes them; safe to use from many threads.
@@ -34,6 +38,7 @@ class SampleVolumes:
         self.are_packed = False
         """Whether a sample is known whose numbers stand for others, and are worked out."""
         self._packings: dict[int, tuple[Packings, ...]] = {}
+        self._of_patched: dict[tuple[Location, ...], list[VolumeInfo]] = {}
 
     def renewed(self) -> SampleVolumes:
         """Return one for other samples, which knows nothing of these."""
@@ -50,7 +55,13 @@ class SampleVolumes:
         return spatial_of(location, self._handles)
 
     def describe(self, index: int, sample: Sample) -> list[VolumeInfo]:
-        """Return what is known of each field's volume; opens the sample's files, and refuses as `described` does."""
+        """Return what is known of each field's volume; opens the sample's files, and refuses as `described` does.
+
+        Of a sample that has many patches, what was found when its files were opened last.
+        """
+        known = self._of_patched.get(sample.locations) if sample.whole is not None else None
+        if known is not None:
+            return known
         with self.opened(sample) as readers:
             return self.described(index, sample, readers)
 
@@ -71,6 +82,10 @@ class SampleVolumes:
                     expected="to be told that there are samples or time steps in it",
                     remedy=f'say axes="{info.axes}", and window=Window(...) for more than one step in an item',
                 )
+        if sample.whole is not None:
+            if len(self._of_patched) >= _PATCHED:
+                self._of_patched.clear()
+            self._of_patched[sample.locations] = found
         if self.decodes and any(info.packing for info in found):
             self._packings[index] = tuple(info.packing for info in found)
             self.are_packed = True

@@ -282,3 +282,37 @@ def test_closing_leaves_no_descriptor() -> None:
     assert bytes(window[:7]) == b"voxlmem"  # who lies over the memory keeps it
     del window, tier, attached
     assert open_descriptors() == before
+
+
+def test_a_block_is_lent_as_it_lies(tier_laws: ModuleType) -> None:
+    """Read-only, compared first, and there until the code is done; not where it is damaged, packed or of other form."""
+    block, key = tier_laws.block_of(1), tier_laws.key_of("a")
+    with closing(MemoryTier(2**20)) as tier:
+        assert tier.put(key, block)
+        with tier.lent(key, block.dtype, block.shape) as found:
+            assert found is not None
+            assert np.array_equal(found, block)
+            assert not found.flags.writeable
+            used = tier.used
+            tier.drop(key)
+            assert tier.used == used  # somebody reads it
+            assert np.array_equal(found, block)
+        assert tier.used < used
+        assert tier.put(key, block)
+        for dtype, shape in ((np.dtype("i4"), block.shape), (block.dtype, block.shape[::-1])):
+            with tier.lent(key, dtype, shape) as found:
+                assert found is None
+        with tier.lent(tier_laws.key_of("b"), block.dtype, block.shape) as found:
+            assert found is None
+        place = next(iter(tier._entries.values())).data
+        place[7] ^= 1
+        with tier.lent(key, block.dtype, block.shape) as found:
+            assert found is None
+        with pytest.warns(RuntimeWarning, match="does not agree with its checksum"):
+            assert not tier.get_into(key, np.empty_like(block))
+        assert not tier.holds(key)
+    with closing(MemoryTier(2**20, codec="bitshuffle-lz4")) as tier:
+        packed = tier_laws.block_of(2)
+        assert tier.put(key, packed)
+        with tier.lent(key, packed.dtype, packed.shape) as found:
+            assert found is None

@@ -155,6 +155,7 @@ class PatchSamples:
         self.fields, self.targets_in_file = stored.fields, stored.targets_in_file
         self._stored, self._starts, self._shape = stored, starts, shape
         self._ends = list(accumulate(counts))
+        self._last: tuple[int, Sample] = -1, Sample("", (), None)
         if not self._ends or not self._ends[-1]:
             raise UsageError("Patches", found="none in any sample", expected="one or more")
         self.ids: Sequence[str] = Names(self._ends[-1], self._id)
@@ -167,7 +168,10 @@ class PatchSamples:
     def sample(self, index: int) -> Sample:
         """Return one patch: its sample's volumes, or where it lies in them."""
         number, patch = self.place(index)
-        stored = self._stored.sample(number)
+        last = self._last  # one object, for many threads
+        if last[0] != number:
+            last = self._last = number, self._stored.sample(number)
+        stored = last[1]
         locations = stored.locations
         if self._starts is not None:
             start = self._starts(number, patch)

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from voxload.cache.protocol import BlockKey, Tier
 from voxload.data.dataset import VolumeDataset
 from voxload.loader.batch import Batch
 from voxload.prefetch.events import Part
@@ -134,6 +135,10 @@ class _Places:
         """See Filling."""
         self._found[part.place] = self._targets.of(part.sample)
         self.arrivals[part.place] = arrival
+
+    def take_from(self, part: Part, tier: Tier, keys: Sequence[BlockKey]) -> bool:  # noqa: ARG002 - all of it is wanted
+        """See Filling."""
+        return False
 
     def again(self) -> Filling:
         """See Filling."""

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import numpy as np
 import torch
 
 from voxload.augment.orientation import Orientation
+from voxload.cache.memory.tier import MemoryTier
+from voxload.cache.protocol import BlockKey, Tier
 from voxload.data.transpose import copy_turned
 from voxload.errors import InternalError
 from voxload.geometry import Box
@@ -118,6 +121,7 @@ class _Pasted:
         self._items: list[_Item] | None = None
         self._brought: dict[int, list[Volume]] = {}
         self._direct: dict[int, tuple[int, Share]] = {}
+        self._pasted: set[int] = set()
         self._used = 0
 
     def begin(self, step: int) -> None:
@@ -141,22 +145,42 @@ class _Pasted:
                 self._brought[part.sample] = found
         return found
 
+    def take_from(self, part: Part, tier: Tier, keys: Sequence[BlockKey]) -> bool:
+        """See Filling; what goes to its place in an item as a whole is copied there as any block."""
+        number = part.sample
+        with self._lock:
+            items = self._made()
+            if number in self._brought or part.place in self.arrivals or self._in_place(number, items) is not None:
+                return False
+        if not isinstance(tier, MemoryTier):
+            return False
+        with ExitStack() as stack:
+            layout = self._units.unit(number).layout
+            views = [
+                stack.enter_context(tier.lent(key, one.dtype, one.shape)) for key, one in zip(keys, layout, strict=True)
+            ]
+            arrays = [view for view in views if view is not None]
+            if len(arrays) < len(views):
+                return False
+            self._paste_all(number, items, arrays)
+        self._pasted.add(number)
+        return True
+
     def arrived(self, part: Part, arrival: Arrival) -> None:
         """See Filling."""
         number = part.sample
         with self._lock:
             if part.place in self.arrivals:
                 return
-            items, arrays = self._made(), self._brought[number]
+            items = self._made()
             error = next((item.error for item in items if item.error is not None), None)
         if error is not None:
             raise error
-        for place, item in enumerate(items):
+        if number not in self._pasted:
+            self._paste_all(number, items, self._brought[number])
+        for item in items:
             if number not in item.missing:
                 continue
-            for share in item.plan.shares:
-                if share.unit == number and self._direct.get(number) != (place, share):
-                    self._paste(item, share, arrays)
             with self._lock:
                 item.missing.discard(number)
                 is_last = not item.missing
@@ -217,8 +241,8 @@ class _Pasted:
         """Return the part of an item that is all of a unit, by rule 1; None where there is none."""
         unit = self._units.unit(number)
         for place, item in enumerate(items):
-            for share in item.plan.shares:
-                if share.unit == number and item.is_upright and share.source.shape == unit.box.shape:
+            for share in item.plan.by_unit.get(number, ()):
+                if item.is_upright and share.source.shape == unit.box.shape:
                     self._direct[number] = place, share
                     return self._places(item, share)
         return None
@@ -231,6 +255,13 @@ class _Pasted:
             first = share.step * count if self._units.has_steps[field] else 0
             found.append(item.place(field, slice(first, first + count), share.target))
         return found
+
+    def _paste_all(self, number: int, items: list[_Item], arrays: list[Volume]) -> None:
+        """Paste a unit into all items that want it, but for the part that was brought to its place."""
+        for place, item in enumerate(items):
+            for share in item.plan.by_unit.get(number, ()):
+                if self._direct.get(number) != (place, share):
+                    self._paste(item, share, arrays)
 
     def _paste(self, item: _Item, share: Share, arrays: list[Volume]) -> None:
         for target, array in zip(self._places(item, share), arrays, strict=True):

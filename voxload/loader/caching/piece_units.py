@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate
 from math import prod
 
@@ -30,6 +31,8 @@ from voxload.readers.generation import block_generation
 from voxload.readers.protocol import Lead, Location, ReadCost, Volume, Window
 from voxload.readers.requests import block_cost, read_block
 
+_UNITS = 2**14
+"""Units whose description is remembered: to make it takes longer than to paste a small piece."""
 _OPENERS = 8
 """Files that are opened at once to learn their shapes, as many as when they are listed."""
 
@@ -74,10 +77,13 @@ class ItemPlan:
     cost: ReadCost
     """What it took to find out."""
 
+    by_unit: dict[int, list[Share]]
+    """The same by unit."""
+
     @property
     def units(self) -> dict[int, None]:
         """The units that are brought for it, in order: one at least, for a step that waits for nothing never comes."""
-        return dict.fromkeys(share.unit for share in self.shares) or {self.spare: None}
+        return dict.fromkeys(self.by_unit) or {self.spare: None}
 
 
 class PieceUnits:
@@ -116,8 +122,9 @@ class PieceUnits:
         counts = [self._grids[extents].count for extents in self._extents]
         self._ends = list(accumulate(counts))
         self.count = self._ends[-1]
+        self.unit = lru_cache(maxsize=_UNITS)(self._unit)
 
-    def unit(self, number: int) -> Unit:
+    def _unit(self, number: int) -> Unit:
         """See Units."""
         at, piece = self._place(number)
         source, names = self._sources[at], self.data.field_names
@@ -195,7 +202,10 @@ class PieceUnits:
             for piece, inside, target in cuts
         )
         is_padded = sum(target.size for _, _, target in cuts) < box.size
-        return ItemPlan(layout, placement, shares, is_padded, self._begin(sources[0]), cost)
+        by_unit: dict[int, list[Share]] = {}
+        for share in shares:
+            by_unit.setdefault(share.unit, []).append(share)
+        return ItemPlan(layout, placement, shares, is_padded, self._begin(sources[0]), cost, by_unit)
 
     @property
     def is_even(self) -> bool:

@@ -53,6 +53,10 @@ class Filling(Protocol):
         """Take note that a block is in its arrays; the same one may arrive again."""
         ...
 
+    def take_from(self, part: Part, tier: Tier, keys: Sequence[BlockKey]) -> bool:
+        """Take a block out of a tier's own memory, as far as it is wanted; False where it has to be brought to `at`."""
+        ...
+
     def again(self) -> Filling:
         """Return the same slot for another step, where this one is given up."""
         ...

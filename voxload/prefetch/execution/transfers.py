@@ -89,15 +89,20 @@ class Transfers:
 
     def _bring(self, fetch: Fetch, part: Part, filling: Filling) -> Failure | None:
         """Bring one block; return why it did not come."""
-        out, kind, read = filling.at(part), fetch.source.kind, StorageRead(ReadCost(), is_sure=True)
+        kind, read = fetch.source.kind, StorageRead(ReadCost(), is_sure=True)
         if kind is SourceKind.STORAGE:
-            read = self._resources.blocks.read(part.sample, out)
-        else:
-            failure = self._bring_near(fetch, part.sample, out)
+            read = self._resources.blocks.read(part.sample, filling.at(part))
+        elif kind is not SourceKind.MEMORY or not self._take(part, filling):
+            failure = self._bring_near(fetch, part.sample, filling.at(part))
             if failure is not None:
                 return failure
         filling.arrived(part, Arrival(kind, read.cost, read.is_sure))
         return None
+
+    def _take(self, part: Part, filling: Filling) -> bool:
+        """Take a part of a block out of this rank's memory, where that is all that is wanted."""
+        tier = self._resources.near.tiers.get(MEMORY)
+        return tier is not None and filling.take_from(part, tier, self._resources.blocks.keys(part.sample))
 
     def _bring_near(self, fetch: Fetch, sample: int, out: Sequence[Volume]) -> Failure | None:
         """Fill one array for each field out of a tier or from a peer."""
