@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 import torch
+import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -163,6 +166,36 @@ def test_a_class_with_a_way_of_its_own_to_read_is_refused(folder: Path) -> None:
         pytest.raises(UsageError, match="read_into"),
     ):
         next(iter(loader))
+
+
+@pytest.mark.parametrize("augment", [None, Augment(Flips(), seed=4)])
+def test_a_chunk_that_is_missing_harms_only_what_touches_it(tmp_path: Path, augment: Augment | None) -> None:
+    """Batch for batch, voxels or an error, as without a cache, though a piece has other chunks besides."""
+    path = tmp_path / "holes.zarr"
+    zarr.create_array(path, data=np.arange(32**3, dtype="<i4").reshape((32,) * 3), chunks=(8, 8, 8))
+    for hole in ("c/1/1/0", "c/3/0/2"):
+        (path / hole).unlink()
+    found = []
+    for cache in (None, voxload.Cache(memory="16MiB")):
+        patches = voxload.Patches(6, per_sample=60)
+        data = voxload.VolumeDataset(path, axes="DHW", patches=patches, augment=augment)
+        with closing(voxload.DataLoader(data, cache=cache)) as loader:
+            found.append([list(_outcomes(loader)) for _ in range(2)])
+        data.close()
+    assert found[1] == found[0]
+    assert {type(outcome) for outcome in found[0][0]} == {bytes, str}
+
+
+def _outcomes(loader: Any) -> Iterator[bytes | str]:
+    """Yield the bytes of each batch, or what is raised in its place."""
+    batches = iter(loader)
+    while True:
+        try:
+            yield next(batches)[0].numpy().tobytes()
+        except StopIteration:
+            return
+        except DataError as error:
+            yield type(error).__name__
 
 
 def test_a_sample_of_another_type_is_refused(tmp_path: Path) -> None:

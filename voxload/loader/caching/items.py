@@ -140,6 +140,10 @@ class _Places:
         """See Filling."""
         return False
 
+    def read_wanted(self, part: Part) -> ReadCost | None:  # noqa: ARG002 - all of it is
+        """See Filling."""
+        return None
+
     def again(self) -> Filling:
         """See Filling."""
         return _Places(self._arrays, self._targets)

@@ -166,6 +166,20 @@ class _Pasted:
         self._pasted.add(number)
         return True
 
+    def read_wanted(self, part: Part) -> ReadCost | None:
+        """See Filling: a chunk that an item does not touch may be missing without harm to it, as without a cache."""
+        number, total = part.sample, ReadCost()
+        with self._lock:
+            items = self._made()
+        shares = [(item, share) for item in items for share in item.plan.by_unit.get(number, ())]
+        for item, share in shares:
+            arrays, cost = self._units.read_part(number, share.source)
+            total += cost
+            for target, array in zip(self._places(item, share), arrays, strict=True):
+                copy_turned(target, array)
+        self._pasted.add(number)
+        return total
+
     def arrived(self, part: Part, arrival: Arrival) -> None:
         """See Filling."""
         number = part.sample

@@ -153,15 +153,23 @@ class PieceUnits:
 
     def read_into(self, number: int, out: Sequence[Volume]) -> ReadCost:
         """See Units; raises DataError where a volume is of another type, or has other channels, than the first."""
+        return self._read(number, self.unit(number).box, out)
+
+    def read_part(self, number: int, part: Box) -> tuple[list[Volume], ReadCost]:
+        """Read a box of a unit into arrays of its own, one a field; raises as `read_into` does."""
+        unit = self.unit(number)
+        out: list[Volume] = [np.empty((one.shape[0], *part.shape), one.dtype) for one in unit.layout]
+        return out, self._read(number, part.shift(unit.box.start), out)
+
+    def _read(self, number: int, box: Box, out: Sequence[Volume]) -> ReadCost:
         unit, total = self.unit(number), ReadCost()
         with self.data.volumes.opened(_as_sample(unit)) as readers:
-            infos = [reader.describe() for reader in readers]
-            layout = self.data.volumes.layouts(infos, unit.box)
+            layout = self.data.volumes.layouts([reader.describe() for reader in readers], unit.box)
             if layout != unit.layout:
                 raise unequal_blocks(unit.sample, layout, unit.layout)
             for reader, volume in zip(readers, out, strict=True):
-                read_block(reader, unit.box, volume, boundary=self.data.boundary)
-                total += block_cost(reader, unit.box, boundary=self.data.boundary)
+                read_block(reader, box, volume, boundary=self.data.boundary)
+                total += block_cost(reader, box, boundary=self.data.boundary)
         return total
 
     def generations(self, number: int) -> Generations:

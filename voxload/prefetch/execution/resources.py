@@ -57,6 +57,13 @@ class Filling(Protocol):
         """Take a block out of a tier's own memory, as far as it is wanted; False where it has to be brought to `at`."""
         ...
 
+    def read_wanted(self, part: Part) -> ReadCost | None:
+        """Read from the storage what is wanted of a block that cannot be read whole; None where that is all of it.
+
+        Raises what reading that raises.
+        """
+        ...
+
     def again(self) -> Filling:
         """Return the same slot for another step, where this one is given up."""
         ...

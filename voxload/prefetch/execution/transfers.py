@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 
 from voxload.cache.protocol import Answer
+from voxload.errors import DataError
 from voxload.prefetch.events import (
     Event,
     Failure,
@@ -91,13 +92,23 @@ class Transfers:
         """Bring one block; return why it did not come."""
         kind, read = fetch.source.kind, StorageRead(ReadCost(), is_sure=True)
         if kind is SourceKind.STORAGE:
-            read = self._resources.blocks.read(part.sample, filling.at(part))
+            read = self._read(part, filling)
         elif kind is not SourceKind.MEMORY or not self._take(part, filling):
             failure = self._bring_near(fetch, part.sample, filling.at(part))
             if failure is not None:
                 return failure
         filling.arrived(part, Arrival(kind, read.cost, read.is_sure))
         return None
+
+    def _read(self, part: Part, filling: Filling) -> StorageRead:
+        """Read a block from the storage; or what is wanted of it, where the rest of it is missing or damaged."""
+        try:
+            return self._resources.blocks.read(part.sample, filling.at(part))
+        except DataError:
+            cost = filling.read_wanted(part)
+            if cost is None:
+                raise
+            return StorageRead(cost, is_sure=False)
 
     def _take(self, part: Part, filling: Filling) -> bool:
         """Take a part of a block out of this rank's memory, where that is all that is wanted."""
