@@ -139,6 +139,22 @@ def test_fixed_patches_are_kept_like_any_sample(scans: Path) -> None:
         assert read <= loader.stats().bytes_read
 
 
+def test_places_follow_from_the_seed(scans: Path) -> None:
+    """Other numbers draw other places; an augmentation's own seed counts where there is one."""
+
+    def drawn(seed: int, **words: Any) -> list[bytes]:
+        patches = voxload.Patches(4, per_sample=4, seed=seed)
+        data = voxload.VolumeDataset(f"{scans}/a.h5", fields={"x": "ct"}, patches=patches, **words)
+        found = [data[index][0].numpy().tobytes() for index in range(len(data))]
+        data.close()
+        return found
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert drawn(1, augment=Augment(CubeSymmetries(), seed=5)) == drawn(2, augment=Augment(CubeSymmetries(), seed=5))
+    with pytest.raises(UsageError, match="seed"):
+        drawn(-1)
+
+
 def test_places_may_be_given(scans: Path) -> None:
     """Candidates of a detector, by scan; scans without any have no patch."""
     starts = {"a": [(0, 0, 0), (5, 9, 5)], "c": np.array([[2, 5, 3]])}

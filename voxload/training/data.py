@@ -96,7 +96,9 @@ def patches_of(plan: TrainingPlan) -> tuple[Patches | None, Patches | None]:
     if not plan.patch:
         return None, None
     centres = ClassCentres(LABELS, classes=range(plan.classes)) if plan.around_classes else None
-    return Patches(plan.patch, per_sample=plan.patches, centres=centres), Patches(plan.patch, stride=plan.patch)
+    seed = plan.optimisation.seed
+    training = Patches(plan.patch, per_sample=plan.patches, centres=centres, seed=seed)
+    return training, Patches(plan.patch, stride=plan.patch)
 
 
 TRAINING, VALIDATION = "training", "validation"

@@ -48,8 +48,10 @@ class Patches:
     """First voxels (d, h, w) of patches by the sample's id; samples that are not named have none."""
     pad: bool
     """What a sample smaller than a random patch becomes; see `RandomCrop`."""
+    seed: int
+    """What random places follow from, where there is no augmentation, whose own seed counts."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one optional word for each thing that places may need
         self,
         shape: int | Sequence[int],
         *,
@@ -59,6 +61,7 @@ class Patches:
         overlap: int | Sequence[int] | None = None,
         starts: Mapping[str, Any] | None = None,
         pad: bool = False,
+        seed: int = 0,
     ) -> None:
         size = RandomCrop(shape).size
         ways = {"per_sample": per_sample, "stride": stride, "overlap": overlap, "starts": starts}
@@ -82,6 +85,7 @@ class Patches:
             "stride": step,
             "starts": None if starts is None else {name: _corners(name, places) for name, places in starts.items()},
             "pad": pad,
+            "seed": seed,
         }
         for name, value in given.items():
             object.__setattr__(self, name, value)
@@ -96,7 +100,7 @@ class Patches:
                 "augment", found="a RandomCrop beside patches", expected="one way to cut", remedy="leave one out"
             )
         crop = RandomCrop(self.shape, centres=self.centres, pad=self.pad)
-        return Augment(*parts, crop, seed=given.seed if given else 0, vectors=given.vectors if given else None)
+        return Augment(*parts, crop, seed=given.seed if given else self.seed, vectors=given.vectors if given else None)
 
     def along(self, extents: Sequence[int]) -> tuple[list[int], ...]:
         """Return the first voxels along (d, h, w) of the patches on a sample's grid, of which each triple is one; pure.
