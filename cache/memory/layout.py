@@ -81,7 +81,7 @@ class Row:
 
 
 def rows_for(blocks: int, capacity: int) -> int:
-    """Return how many rows a table of so many blocks has; no fewer than one where nobody says how large they are."""
+    """Return the rows of a table for so many blocks: a quarter stay free, and there is one for each `BLOCK_BYTES`."""
     return max(WINDOW, capacity // BLOCK_BYTES, -(-blocks * 4 // 3))
 
 

@@ -18,11 +18,11 @@ from typing import TypeVar, cast
 import numpy as np
 
 from voxload.errors import DataError, UsageError
-from voxload.readers.remote import zarrstores
 from voxload.readers.remote.fetchers import fetchers
 from voxload.readers.remote.fsspecobjects import FsspecObjects
 from voxload.readers.remote.objects import ChangedError, Facts, Objects, Part, Traffic
 from voxload.readers.remote.retries import RetryPolicy, retried
+from voxload.readers.remote.zarrstores import SCHEME, ZarrStoreObjects
 from voxload.readers.scratch import Bytes
 
 SCHEMES_VARIABLE = "VOXLOAD_URL_SCHEMES"
@@ -181,8 +181,8 @@ class RemoteStore:
 
 
 def _open(url: str, retries: RetryPolicy, traffic: Traffic) -> Objects:
-    if url.partition("://")[0] == zarrstores.SCHEME:
-        return zarrstores.ZarrStoreObjects(url, traffic)
+    if url.partition("://")[0] == SCHEME:
+        return ZarrStoreObjects(url, traffic)
     check_scheme(url)
     if url.partition("://")[0] not in OBSTORE:
         return FsspecObjects(url, traffic)

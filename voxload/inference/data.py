@@ -46,8 +46,20 @@ class Batch:
 
     samples: tuple[str, ...]
     """Their ids."""
-    volumes: Tensor | None
-    """Standardised, ``(B, C, d, h, w)``; None where they were predicted patch by patch."""
+    volumes: Tensor
+    """Standardised, ``(B, C, d, h, w)``."""
+    labels: Tensor | None
+    """As stored, ``(B, 1, d, h, w)``; None where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What the network gives for this rank's blocks of some samples."""
+
+    samples: tuple[str, ...]
+    """Their ids."""
+    outputs: Tensor
+    """One row a sample."""
     labels: Tensor | None
     """As stored, ``(B, 1, d, h, w)``; None where there are none."""
 
@@ -86,6 +98,13 @@ class InferenceData:
         for extents in set(self.extents.values()):
             grid.bounds(extents)
         if self.tiling is not None:
+            if trained.plan.model != UNET3D:
+                raise UsageError(
+                    "--patch",
+                    found=f"patches for {trained.plan.model}",
+                    expected="none: its targets are of whole samples",
+                    remedy="leave out --patch",
+                )
             check_tiles(self.tiling, self.extents, grid.spatial)
         there = {sample for sample, dataset in self.catalog.keys if labels and dataset == labels}
         self.labelled = tuple(sample for sample in self.samples if sample in there)

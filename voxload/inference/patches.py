@@ -115,10 +115,13 @@ class Stitcher:
                 self._labels[(0, slice(None), *self._part(start))] = labels
 
     def outputs(self) -> Tensor:
-        """Return the outputs for the whole sample, ``(1, classes, D, H, W)``; raises InternalError where some lack."""
+        """Return the outputs for the whole sample, ``(1, classes, D, H, W)``; once, after the last patch.
+
+        Raises InternalError where voxels are in no patch.
+        """
         if self._sum is None or not bool((self._total > 0).all()):
             raise InternalError("patches of a sample", found="voxels in none", expected="each in one at least")
-        return (self._sum / self._total)[None]
+        return self._sum.div_(self._total)[None]  # no second copy of all classes
 
     @property
     def labels(self) -> Tensor | None:

@@ -20,7 +20,7 @@ from torch import Tensor
 from voxload.errors import DataError, InternalError, StorageError, UsageError
 from voxload.files.atomic import replacing
 from voxload.grid import ProcessGrid
-from voxload.inference.data import Batch, InferenceData
+from voxload.inference.data import InferenceData, Predicted
 from voxload.inference.model import Trained
 from voxload.inference.result import InferenceResult
 from voxload.inference.store import PREDICTIONS, PredictionStore
@@ -30,8 +30,8 @@ from voxload.launch.collectives import all_gathered
 class Predictor(Protocol):
     """One kind of predictions; used by one thread of each rank, from the samples' first batch to the last."""
 
-    def take(self, batch: Batch, outputs: Tensor) -> None:
-        """Keep or write what the network gives for this rank's blocks of a batch; groups take turns of their own.
+    def take(self, found: Predicted) -> None:
+        """Keep or write what the network gives for this rank's blocks; groups take turns of their own.
 
         Raises DataError for labels that are none, StorageError when the storage refuses.
         """
@@ -147,11 +147,11 @@ class RegressionPredictor:
         self._data, self._grid, self._output = data, grid, output
         self._noted: dict[str, Tensor] = {}
 
-    def take(self, batch: Batch, outputs: Tensor) -> None:
+    def take(self, found: Predicted) -> None:
         """See Predictor; all ranks of a group have the same outputs, so that of the first one counts."""
-        found = self._scale.original(outputs.double()).cpu()
+        numbers = self._scale.original(found.outputs.double()).cpu()
         is_first = self._grid.rank == self._grid.group_ranks[0]
-        self._noted |= dict(zip(batch.samples, found if is_first else torch.zeros_like(found), strict=True))
+        self._noted |= dict(zip(found.samples, numbers if is_first else torch.zeros_like(numbers), strict=True))
 
     def finish(self) -> InferenceResult:
         """See Predictor."""
@@ -208,13 +208,13 @@ class SegmentationPredictor:
         self._store = PredictionStore(output, data.extents, grid, dtype=self._dtype)
         self._noted: dict[str, Tensor] = {}
 
-    def take(self, batch: Batch, outputs: Tensor) -> None:
+    def take(self, found: Predicted) -> None:
         """See Predictor."""
-        found = outputs.argmax(1).cpu()
-        for sample, classes in zip(batch.samples, found, strict=True):
+        volumes = found.outputs.argmax(1).cpu()
+        for sample, classes in zip(found.samples, volumes, strict=True):
             self._store.write(sample, classes.numpy().astype(self._dtype))
-        if batch.labels is not None:
-            for sample, classes, labels in zip(batch.samples, found, batch.labels.cpu(), strict=True):
+        if found.labels is not None:
+            for sample, classes, labels in zip(found.samples, volumes, found.labels.cpu(), strict=True):
                 self._noted[sample] = _counts(classes, self._checked(sample, labels), self._classes)
 
     def finish(self) -> InferenceResult:

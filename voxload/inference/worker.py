@@ -17,11 +17,10 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from voxload.errors import InternalError
 from voxload.grid import ProcessGrid, launched_as
-from voxload.inference.data import Batch, InferenceData
+from voxload.inference.data import InferenceData, Predicted
 from voxload.inference.model import Trained, read_together
 from voxload.inference.patches import Stitcher
 from voxload.inference.plan import InferencePlan
@@ -78,28 +77,27 @@ class Inference:
         if self._grid.rank == 0:
             tell({"event": "begin", "samples": len(self._data.samples)})
         predictor = self._predictor(self._trained, Path(self._plan.output))
-        for batch, outputs in self._outputs():
-            predictor.take(batch, outputs)
+        for found in self._predicted():
+            predictor.take(found)
             if self._grid.rank == self._grid.group_ranks[0]:
-                tell({"event": "predicted", "samples": len(batch.samples)})
+                tell({"event": "predicted", "samples": len(found.samples)})
         result = predictor.finish()
         return replace(result, seconds=perf_counter() - self._start)
 
-    def _outputs(self) -> Iterator[tuple[Batch, Tensor]]:
-        """Yield batches of whole samples, and what the network gives for them."""
+    def _predicted(self) -> Iterator[Predicted]:
+        """Yield what the network gives for whole samples, batch by batch, or put together from patches."""
         tiling = self._data.tiling
         if tiling is None:
             for batch in self._data:
                 model = self._models[self._data.extents[batch.samples[0]]]
-                if batch.volumes is not None:
-                    yield batch, model(batch.volumes.to(self._trained.dtype))
+                yield Predicted(batch.samples, model(batch.volumes.to(self._trained.dtype)), batch.labels)
             return
         stitcher: Stitcher | None = None
         for part in self._data.patches():
             stitcher = stitcher or Stitcher(self._data.extents[part.sample], tiling)
             stitcher.take(part, self._models[tiling.patch](part.volumes.to(self._trained.dtype)))
             if part.tile.is_last:
-                yield Batch((part.sample,), None, stitcher.labels), stitcher.outputs()
+                yield Predicted((part.sample,), stitcher.outputs(), stitcher.labels)
                 stitcher = None
 
     def close(self) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import torch
-from torch.utils.data import RandomSampler, WeightedRandomSampler
+from torch.utils.data import Sampler, WeightedRandomSampler
 
 import voxload
 from tests.support.settled import settle
@@ -94,6 +94,25 @@ EVEN = (
 )
 
 
+class Unknown(Sampler[int]):
+    """A sampler that nobody can replay, which draws with replacement.
+
+    What an epoch draws does not depend on how much was drawn of the one before: with a cache a sampler that cannot be
+    replayed is drawn when its epoch begins, and without one as the loop goes.
+    """
+
+    def __init__(self, samples: int) -> None:
+        self._samples, self._turn = samples, 0
+
+    def __len__(self) -> int:
+        return self._samples
+
+    def __iter__(self) -> Iterator[int]:
+        self._turn += 1
+        generator = torch.Generator().manual_seed(self._turn)
+        yield from torch.randint(self._samples, (self._samples,), generator=generator).tolist()
+
+
 def words_of(order: str, data: voxload.VolumeDataset, batch: int) -> dict[str, Any]:
     """Return arguments that choose an order, made anew each time: generators have a state."""
     generator = torch.Generator().manual_seed(9)
@@ -104,11 +123,7 @@ def words_of(order: str, data: voxload.VolumeDataset, batch: int) -> dict[str, A
             sampler = WeightedRandomSampler([1.0] * len(data), len(data) + 3, generator=generator)
             return {"batch_size": batch, "sampler": sampler}
         case "drawn":
-
-            class Plain(RandomSampler):
-                """A sampler that nobody knows."""
-
-            return {"batch_size": batch, "sampler": Plain(data, replacement=True, generator=generator)}
+            return {"batch_size": batch, "sampler": Unknown(len(data))}
     return {"batch_size": batch, "shuffle": True, "generator": generator}
 
 

@@ -171,7 +171,7 @@ class _Pasted:
         number, total = part.sample, ReadCost()
         with self._lock:
             items = self._made()
-        shares = [(item, share) for item in items for share in item.plan.by_unit.get(number, ())]
+        shares = [(item, share) for item in items for share in item.plan.shares.get(number, ())]
         for item, share in shares:
             arrays, cost = self._units.read_part(number, share.source)
             total += cost
@@ -255,7 +255,7 @@ class _Pasted:
         """Return the part of an item that is all of a unit, by rule 1; None where there is none."""
         unit = self._units.unit(number)
         for place, item in enumerate(items):
-            for share in item.plan.by_unit.get(number, ()):
+            for share in item.plan.shares.get(number, ()):
                 if item.is_upright and share.source.shape == unit.box.shape:
                     self._direct[number] = place, share
                     return self._places(item, share)
@@ -273,7 +273,7 @@ class _Pasted:
     def _paste_all(self, number: int, items: list[_Item], arrays: list[Volume]) -> None:
         """Paste a unit into all items that want it, but for the part that was brought to its place."""
         for place, item in enumerate(items):
-            for share in item.plan.by_unit.get(number, ()):
+            for share in item.plan.shares.get(number, ()):
                 if self._direct.get(number) != (place, share):
                     self._paste(item, share, arrays)
 

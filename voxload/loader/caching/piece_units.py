@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import accumulate
 from math import prod
 
@@ -68,8 +67,8 @@ class ItemPlan:
     """Of the item."""
     placement: Placement
     """Where it lies in the stored sample."""
-    shares: tuple[Share, ...]
-    """What it is pasted from."""
+    shares: dict[int, list[Share]]
+    """What it is pasted from, by unit."""
     is_padded: bool
     """Whether a part of it is of no unit, but zero."""
     spare: int
@@ -77,13 +76,10 @@ class ItemPlan:
     cost: ReadCost
     """What it took to find out."""
 
-    by_unit: dict[int, list[Share]]
-    """The same by unit."""
-
     @property
     def units(self) -> dict[int, None]:
         """The units that are brought for it, in order: one at least, for a step that waits for nothing never comes."""
-        return dict.fromkeys(self.by_unit) or {self.spare: None}
+        return dict.fromkeys(self.shares) or {self.spare: None}
 
 
 class PieceUnits:
@@ -122,10 +118,18 @@ class PieceUnits:
         counts = [self._grids[extents].count for extents in self._extents]
         self._ends = list(accumulate(counts))
         self.count = self._ends[-1]
-        self.unit = lru_cache(maxsize=_UNITS)(self._unit)
+        self._units: dict[int, Unit] = {}
 
-    def _unit(self, number: int) -> Unit:
+    def unit(self, number: int) -> Unit:
         """See Units."""
+        found = self._units.get(number)
+        if found is None:
+            if len(self._units) >= _UNITS:
+                self._units.clear()
+            found = self._units[number] = self._described(number)
+        return found
+
+    def _described(self, number: int) -> Unit:
         at, piece = self._place(number)
         source, names = self._sources[at], self.data.field_names
         box = self._grids[self._extents[at]].box(piece) if self._is_pasted else self.data.box(self._extents[at])
@@ -204,16 +208,13 @@ class PieceUnits:
         layout = tuple(replace(one, shape=(one.shape[0], *wanted.shape)) for one in self._first)
         box = placement.source(wanted)
         cuts = list(self._cuts(extents, box, spatial, offset))
-        shares = tuple(
-            Share(self._begin(source) + piece, step, inside, target)
-            for step, source in enumerate(sources)
-            for piece, inside, target in cuts
-        )
+        shares: dict[int, list[Share]] = {}
+        for step, source in enumerate(sources):
+            for piece, inside, target in cuts:
+                unit = self._begin(source) + piece
+                shares.setdefault(unit, []).append(Share(unit, step, inside, target))
         is_padded = sum(target.size for _, _, target in cuts) < box.size
-        by_unit: dict[int, list[Share]] = {}
-        for share in shares:
-            by_unit.setdefault(share.unit, []).append(share)
-        return ItemPlan(layout, placement, shares, is_padded, self._begin(sources[0]), cost, by_unit)
+        return ItemPlan(layout, placement, shares, is_padded, self._begin(sources[0]), cost)
 
     @property
     def is_even(self) -> bool:
