@@ -60,9 +60,12 @@ def find_format(path: str) -> Format:
         raw = RawFormat()
         if raw.claims(path):
             return raw
-        if is_url(path) and RemoteStore(path).size("") is None:
+        store = RemoteStore(path) if is_url(path) else None
+        if store is not None and store.size("") is None:
             raise NotFoundError(
-                path, found="no such object, and no volume that any reader knows", remedy="check the URL"
+                store.locate(""),
+                found="no such object, and no volume that any reader knows",
+                remedy="check the URL, or what is in the store",
             )
     foreign = foreign_error(path) if is_url(path) else None
     raise foreign or UsageError(

@@ -48,7 +48,7 @@ def unequal_blocks(sample: str, found: Sequence[FieldLayout], expected: Sequence
         f"sample {sample!r}",
         found=", ".join(f"{field.dtype} {field.shape}" for field in found),
         expected=", ".join(f"{field.dtype} {field.shape}" for field in expected) + " as the first sample",
-        remedy="batches need blocks of one shape and type: convert or crop the samples to one",
+        remedy="batches need blocks of one shape and type: convert the samples to one, or take patches of one",
     )
 
 

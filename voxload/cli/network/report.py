@@ -141,7 +141,7 @@ def epoch_table(result: TrainingResult) -> Table:
 def _dice_table(result: TrainingResult, baseline: DiceBaseline) -> Table:
     """Return the same of a segmentation."""
     classes = [f"Dice of\nclass {name}" for name in baseline.classes]
-    table = _learning_table("Dice is of held-out volumes", [*classes, "mean\nDice"])
+    table = _learning_table("Dice is of held-out samples", [*classes, "mean\nDice"])
     for number, epoch in enumerate(result.epochs, 1):
         _add_epoch(table, number, epoch, [f"{dice:.4f}" for dice in (*epoch.validation_dice, epoch.mean_dice)])
     table.add_section()

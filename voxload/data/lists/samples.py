@@ -301,7 +301,7 @@ def _check_source(source: Any) -> None:
         raise UsageError(
             "data set",
             found=f"an object of type {type(source).__module__}.{type(source).__qualname__}",
-            expected="a catalogue, a path, a pattern, a URL, or a list of paths",
+            expected="a catalogue, a path, a pattern, a URL, a store of zarr-python's, or a list of these",
             remedy="name the file that it came from, or store it first",
         )
     for path in source:
