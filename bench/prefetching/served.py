@@ -13,7 +13,8 @@ from tests.support.throttle.process import Served
 from voxload.benchmark.generate.generated import write_plan
 from voxload.benchmark.generate.plan import DatasetPlan
 from voxload.benchmark.generate.stores import sample_path
-from voxload.catalog.table import CATALOG_NAME, Catalog
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog
 
 
 @dataclass(frozen=True, slots=True)

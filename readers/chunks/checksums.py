@@ -35,13 +35,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from voxload.errors import DataError
-from voxload.files.limits import CHUNK_TABLE
+from voxload.files.limits import CHUNK_TABLE, TABLE
 from voxload.files.parquet import check_size
 from voxload.readers.chunks.sealedparquet import METADATA, read_sealed
 from voxload.readers.faults import storage_error
 from voxload.readers.protocol import ChecksumSource
+from voxload.readers.remote import RemoteStore
 from voxload.readers.scratch import Bytes
 from voxload.readers.storage.stamp import Stamp
+from voxload.readers.store import is_url
 
 SCHEMA = pa.schema(
     {
@@ -146,7 +148,7 @@ class ChecksumFile:
     Parameters
     ----------
     path
-        The Parquet file.
+        The Parquet file, or its URL.
 
     Raises
     ------
@@ -157,8 +159,7 @@ class ChecksumFile:
     def __init__(self, path: str) -> None:
         self._path = path
         with _reading(path):
-            stamp = Stamp.of(path)
-            self._footer = _kept_footer(path, stamp) if stamp.is_settled else _footer(path)
+            self._footer = _remote_footer(path) if is_url(path) else _local_footer(path)
         self._group: tuple[int, Mapping[tuple[str, str], int]] = (-1, {})
         self._table: pa.Table | None = None
 
@@ -203,8 +204,10 @@ class ChecksumFile:
 
     def _read(self, groups: range | list[int], columns: Any) -> pa.Table:
         """Return columns of row groups in the types of the schema."""
-        check_size(self._path, self._footer.metadata, groups=groups)
-        with pq.ParquetFile(self._path, metadata=self._footer.metadata, page_checksum_verification=True) as file:
+        metadata, data = self._footer.metadata, self._footer.data
+        check_size(self._path, metadata, groups=groups, data=data)
+        source = self._path if data is None else pa.BufferReader(data)
+        with pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True) as file:
             found = file.read_row_groups(list(groups), columns=list(columns), use_threads=False)
         return found.select(list(columns)).cast(pa.schema([SCHEMA.field(name) for name in columns]))
 
@@ -233,6 +236,13 @@ class _Footer:
     """As pyarrow has it."""
     bounds: tuple[tuple[str, str], ...]
     """First and last sample of each row group."""
+    data: bytes | None = None
+    """The whole file, where it is behind a URL: it is small beside what it is of, and asked for by one request."""
+
+
+def _local_footer(path: str) -> _Footer:
+    stamp = Stamp.of(path)
+    return _kept_footer(path, stamp) if stamp.is_settled else _footer(path)
 
 
 @lru_cache(maxsize=4)
@@ -240,8 +250,27 @@ def _kept_footer(path: str, stamp: Stamp) -> _Footer:  # noqa: ARG001 - a file t
     return _footer(path)
 
 
-def _footer(path: str) -> _Footer:
-    metadata = read_sealed(Path(path))
+def _remote_footer(url: str) -> _Footer:
+    facts = RemoteStore(url).facts("")
+    if facts is None:
+        raise FileNotFoundError(url)
+    return _kept_object(url, facts.text) if facts.version and facts.is_settled else _object(url)
+
+
+@lru_cache(maxsize=4)
+def _kept_object(url: str, version: str) -> _Footer:  # noqa: ARG001 - an object that changed is another one
+    return _object(url)
+
+
+def _object(url: str) -> _Footer:
+    part = RemoteStore(url).whole("", TABLE.allowed)
+    if part is None:
+        raise FileNotFoundError(url)
+    return _footer(url, part.data.tobytes())
+
+
+def _footer(path: str, data: bytes | None = None) -> _Footer:
+    metadata = read_sealed(Path(path) if data is None else data)
     place = metadata.schema.names.index("sample")
     bounds = []
     for group in range(metadata.num_row_groups):
@@ -249,7 +278,7 @@ def _footer(path: str) -> _Footer:
         if statistics is None or not statistics.has_min_max:
             raise ValueError("a row group without the bounds of its samples")
         bounds.append((str(statistics.min), str(statistics.max)))
-    return _Footer(metadata, tuple(bounds))
+    return _Footer(metadata, tuple(bounds), data)
 
 
 _REMEDY = "copy it again, or remove it and record checksums anew with voxload verify --write"

@@ -10,6 +10,7 @@ Source: Apache Parquet file format 2.11: footer, four bytes of its length, ``PAR
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,12 @@ def seal(path: Path) -> None:
         file.write(_checksum(footer, place))
 
 
-def read_sealed(path: Path) -> Any:
-    """Return a file's footer as pyarrow's FileMetaData, once it is proved to be what was written.
+def read_sealed(source: Path | bytes) -> Any:
+    """Return the footer of a file, or of one that is in memory, as pyarrow's FileMetaData.
 
-    Raises ValueError when it is not, OSError when the file cannot be read.
+    It is proved to be what was written. Raises ValueError when it is not, OSError when the file cannot be read.
     """
-    with open_regular(path) as file:
+    with io.BytesIO(source) if isinstance(source, bytes) else open_regular(source) as file:
         _, footer = _footer(file)
     place = _place(footer)
     found, expected = footer[place : place + _DIGITS], _checksum(footer, place)

@@ -141,7 +141,11 @@ def open_node(path: str, store: Any) -> zarr.Group | zarr.Array[Any]:
         known = _like_another(path, "")
         if known is not None:
             return known
-    return _node(waited(open_async(store=Hierarchy(store) if isinstance(store, RemoteStore) else path, mode="r")))
+    if isinstance(store, RemoteStore):
+        return _node(waited(open_async(store=Hierarchy(store), mode="r")))
+    # Of a folder each array's own document counts: copies of all in one are for storages that cannot list, and a tool
+    # that adds an array need not know of them.
+    return _node(waited(open_async(store=path, mode="r", use_consolidated=False)))
 
 
 def member(group: zarr.Group, name: str) -> zarr.Group | zarr.Array[Any] | None:

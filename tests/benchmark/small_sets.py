@@ -7,7 +7,7 @@ from pathlib import Path
 from voxload.benchmark.generate.generated import PLAN_NAME, Truth, read_plan
 from voxload.benchmark.generate.plan import Contents, DatasetPlan, Kind
 from voxload.benchmark.generate.storage import Codec, Extents, Storage, StoreFormat
-from voxload.catalog.table import CATALOG_NAME
+from voxload.catalog.places import CATALOG_NAME
 from voxload.data.dataset import VolumeDataset
 from voxload.geometry import Box
 

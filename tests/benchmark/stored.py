@@ -11,7 +11,8 @@ import numpy.typing as npt
 import zarr
 from zarr.codecs import BytesCodec
 
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog, Entry
 
 Array = npt.NDArray[Any]
 

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support import processes
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog, Entry
 from voxload.errors import DataError, NotFoundError, UsageError
 
 NAN, INF = float("nan"), float("inf")

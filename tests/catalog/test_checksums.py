@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from voxload.catalog.checksums import ROW_GROUP, checksums_name, recording
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog, Entry
 from voxload.data.dataset import VolumeDataset
 from voxload.errors import DataError, StorageError
 from voxload.readers.chunks.checksums import (

@@ -12,7 +12,8 @@ import pytest
 from tests.catalog.tables import lines, rows, table, written
 from tests.support import scripts
 from voxload.catalog import Rows, catalog_path, filter_rows, parse, write_rows
-from voxload.catalog.table import CATALOG_NAME, Catalog
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog
 from voxload.errors import DataError, NotFoundError, UsageError
 
 

@@ -24,7 +24,8 @@ import pytest
 import zarr
 from astropy.io import fits
 
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog, Entry
 from voxload.cli.main import run
 
 CUBE = np.arange(8 * 8 * 8, dtype="<i2").reshape(8, 8, 8)

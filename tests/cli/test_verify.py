@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog, Entry
 from voxload.cli.main import run
 from voxload.convert import ConvertOptions, StoredFormat, convert
 from voxload.convert.write.lock import locked

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.damage.faults import CHUNK, CUBE, Row, read, rows
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog, Entry
 from voxload.cli.main import run
 from voxload.convert import ConvertOptions, Hints, convert
 from voxload.data.dataset import VolumeDataset

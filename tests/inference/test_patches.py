@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -32,14 +33,26 @@ from voxload.training.result import TrainingResult
 pytestmark = pytest.mark.usefixtures("one_thread")
 PATCH = (8, 8, 8)
 SHAPES = ((16, 12, 20), (9, 15, 10), (8, 16, 11), (12, 12, 12))
+SMALL = ((7, 12, 9), (5, 7, 6))
+"""Of scans that are smaller than a patch, and only predicted."""
 
 
 @pytest.fixture(scope="module")
 def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the catalogue of four scans of unequal shapes, each with a bright organ that is labelled."""
-    folder = tmp_path_factory.mktemp("scans")
+    return _converted(tmp_path_factory.mktemp("scans"), SHAPES)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the catalogue of scans of which some are smaller than a patch."""
+    return _converted(tmp_path_factory.mktemp("small"), (*SMALL, SHAPES[1]))
+
+
+def _converted(folder: Path, shapes: Sequence[tuple[int, int, int]]) -> Path:
+    """Write scans of some shapes, and return their catalogue."""
     (folder / "raw").mkdir()
-    for number, shape in enumerate(SHAPES):
+    for number, shape in enumerate(shapes):
         rng = np.random.default_rng(number)
         labels = np.zeros(shape, "u1")
         labels[2:6, 3:8, 2:7] = 1
@@ -76,18 +89,25 @@ def test_patches_of_scans_of_many_shapes_teach(trained: tuple[Path, TrainingResu
     assert losses[-1] < 0.7 * losses[0]
 
 
+@pytest.mark.parametrize("which", ["scans", "small"])
 @pytest.mark.parametrize(
     ("overlap", "stitch"),
     [(0.5, GAUSSIAN), *(pytest.param(overlap, MEAN, marks=pytest.mark.long) for overlap in (0.25, 0.0))],
 )
 def test_classes_are_those_of_monais_sliding_window(
-    trained: tuple[Path, TrainingResult], scans: Path, tmp_path: Path, overlap: float, stitch: str
+    trained: tuple[Path, TrainingResult],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    overlap: float,
+    stitch: str,
+    which: str,
 ) -> None:
     """Every voxel of every scan, by another implementation around the plain network, but where two classes tie."""
     run, _ = trained
+    scans: Path = request.getfixturevalue(which)
     plan = InferencePlan(str(scans), str(run), str(tmp_path / "out"), batch_size=3, overlap=overlap, stitch=stitch)
     result = _infer(plan)
-    assert result.samples == result.labelled == len(SHAPES)
+    assert result.samples == result.labelled == len(SHAPES if which == "scans" else (*SMALL, SHAPES[1]))
     saved = Checkpoint.read(run)
     network = UNet3D(1, 2, widths=(4, 8, 8))
     network.load_state_dict(saved.learner["network"])
@@ -116,10 +136,8 @@ def test_classes_are_those_of_monais_sliding_window(
 
 
 def test_what_does_not_fit_is_refused(trained: tuple[Path, TrainingResult], scans: Path, tmp_path: Path) -> None:
-    """Patches larger than a scan, patches parted over ranks, and patches of a network of whole samples' numbers."""
+    """Patches parted over ranks, and patches of a network of whole samples' numbers."""
     plan = InferencePlan(str(scans), str(trained[0]), str(tmp_path / "out"))
-    with pytest.raises(UsageError, match="smaller patches with --patch"):
-        _infer(replace(plan, patch=(16, 16, 16)))
     with pytest.raises(UsageError, match="leave out --spatial"):
         Inference(replace(plan, spatial=(2, 1, 1)), ProcessGrid((2, 1, 1), 2, 0))
     wrong: dict[str, Any]

@@ -6,11 +6,12 @@ changed). Read table first. Doors: table, rows, statistics, checksums, figures; 
 
 from voxload.catalog.figures import FieldFigures, field_figures
 from voxload.catalog.merge import merge
+from voxload.catalog.places import CATALOG_NAME
 from voxload.catalog.query.conditions import filter_rows
 from voxload.catalog.query.parser import parse
 from voxload.catalog.rows import Rows, relocated, write_rows
 from voxload.catalog.split import Grouping, split, universes_of
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry, catalog_path
+from voxload.catalog.table import Catalog, Entry, catalog_path
 
 __all__ = [
     "CATALOG_NAME",

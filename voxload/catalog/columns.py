@@ -6,10 +6,8 @@ has no other use for it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from itertools import accumulate, chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from voxload.catalog.places import Folder, is_outside
 from voxload.catalog.statistics import SUMMARY_TYPE
 from voxload.errors import DataError, UsageError
-from voxload.readers.storage.traversal import REMEDY, is_within, leaves
+from voxload.readers.storage.traversal import REMEDY
 
 COLUMNS: dict[str, pa.DataType] = {
     "sample": pa.string(),
@@ -45,7 +44,7 @@ _OPTIONAL = frozenset({"checksums", "universe"}) | _MAY_BE_NULL
 """Columns that another tool need not write."""
 
 
-def check_columns(table: pa.Table, root: Path) -> None:
+def check_columns(table: pa.Table, root: Folder) -> None:
     """Refuse a table that lacks a column or has two of one name."""
     names = table.column_names
     missing = [name for name in COLUMNS if name not in names and name not in _OPTIONAL]
@@ -61,7 +60,7 @@ def check_columns(table: pa.Table, root: Path) -> None:
         raise DataError(f"catalogue in {root}", found=f"two columns {twice[0]!r}", expected="each name once")
 
 
-def check_paths(table: pa.Table, root: Path, *, allow_outside: bool) -> None:
+def check_paths(table: pa.Table, root: Folder, *, allow_outside: bool) -> None:
     """Refuse paths that lead out of `root` by what they say; links are followed when a volume is opened."""
     for name in ("path", "checksums"):
         if pc.any(pc.match_substring(table.column(name), "\0")).as_py():
@@ -70,7 +69,7 @@ def check_paths(table: pa.Table, root: Path, *, allow_outside: bool) -> None:
             continue
         odd = pc.filter(table.column(name), pc.match_substring_regex(table.column(name), _MAY_LEAVE))
         for path in odd.unique().to_pylist():
-            if leaves(path) and not is_within(os.path.join(root, path), os.fspath(root)):  # noqa: PTH118 - may be a URL
+            if is_outside(root, path):
                 raise UsageError(
                     f"catalogue in {root}", found=f"{name} {path!r}", expected="paths in that folder", remedy=REMEDY
                 )
@@ -89,7 +88,7 @@ def is_target(column: pa.Field) -> bool:
     return is_number and column.name not in COLUMNS and not column.name.startswith("__index_level_")
 
 
-def conform(column: pa.ChunkedArray, name: str, kind: pa.DataType, root: Path) -> pa.ChunkedArray:
+def conform(column: pa.ChunkedArray, name: str, kind: pa.DataType, root: Folder) -> pa.ChunkedArray:
     """Return a column in its own type, whatever string or list type its writer chose; no name is an empty one.
 
     Raises DataError when it has another type, or nulls.

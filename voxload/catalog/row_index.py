@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from voxload.catalog.columns import column, numbers
+from voxload.catalog.places import Folder
 from voxload.errors import DataError
 
 Ints = npt.NDArray[np.int64]
@@ -34,7 +34,7 @@ class RowIndex:
         When a sample names one dataset twice.
     """
 
-    def __init__(self, table: pa.Table, root: Path) -> None:
+    def __init__(self, table: pa.Table, root: Folder) -> None:
         self.samples, self.sample_of_row = _numbered(table.column("sample"))
         self.datasets, self.dataset_of_row = _numbered(table.column("dataset"))
         keys = self.sample_of_row * max(len(self.datasets), 1) + self.dataset_of_row

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from voxload.catalog.places import Folder, catalog_url, place_of
 from voxload.catalog.table import Catalog, catalog_path
 from voxload.errors import NotFoundError, StorageError, UsageError
 from voxload.files.atomic import replacing
@@ -26,8 +27,8 @@ class Rows:
 
     table: pa.Table
     """The columns of `voxload.catalog.table`, in its types and order, and behind them all others."""
-    folder: Path
-    """The folder that relative paths count from."""
+    folder: Folder
+    """The folder that relative paths count from, or its URL."""
     targets: tuple[str, ...]
     """Names of the columns that are targets."""
     name: str = ""
@@ -35,13 +36,16 @@ class Rows:
 
     @classmethod
     def read(cls, path: str | Path, *, allow_outside: bool = False) -> Rows:
-        """Read a catalogue, or that of a folder; takes and raises what `Catalog.read` does."""
+        """Read a catalogue, or that of a folder or URL; takes and raises what `Catalog.read` does."""
+        if isinstance(path, str) and is_url(path):
+            there = Catalog.read(path, allow_outside=allow_outside)
+            return cls.of(there.whole, there.root, name=catalog_url(path))
         place = catalog_path(Path(path))
         Catalog.read(place, allow_outside=allow_outside)  # its messages tell a missing file from a damaged one
         return cls.of(read_table(place), place.parent, name=str(place))
 
     @classmethod
-    def of(cls, table: pa.Table, folder: Path, *, name: str = "") -> Rows:
+    def of(cls, table: pa.Table, folder: Folder, *, name: str = "") -> Rows:
         """Return the rows of a table; raises DataError when it is no catalogue.
 
         What a schema says beyond names and types is dropped: pandas' notes about its index are wrong of other rows.
@@ -95,10 +99,17 @@ PATHS = ("path", "checksums")
 
 
 def relocated(rows: Rows, folder: Path) -> Rows:
-    """Return the rows as they must stand in a catalogue in `folder`; absolute paths and URLs stay as they are."""
-    if folder.resolve() == rows.folder.resolve():
+    """Return the rows as they must stand in a catalogue in `folder`; absolute paths and URLs stay as they are.
+
+    What lies below a URL is named by URLs of its own.
+    """
+    moved: Callable[[str], str]
+    if isinstance(rows.folder, str):
+        moved = partial(_below, rows.folder)
+    elif folder.resolve() == rows.folder.resolve():
         return replace(rows, folder=folder)
-    moved = _mover(rows.folder, folder)
+    else:
+        moved = _mover(rows.folder, folder)
     for column in PATHS:
         rows = rows.with_column(column, [moved(path) for path in _named(rows, column)])
     return replace(rows, folder=folder)
@@ -111,6 +122,8 @@ def names_outside(rows: Rows) -> bool:
 
 def resolved(rows: Rows, column: str) -> list[str]:
     """Return where the paths of a column really lie; no path and URLs stay as they are."""
+    if isinstance(rows.folder, str):
+        return [_below(rows.folder, path) for path in _named(rows, column)]
     real = lru_cache(os.path.realpath)
     base = os.fspath(rows.folder)
     return [
@@ -123,6 +136,11 @@ def resolved(rows: Rows, column: str) -> list[str]:
 def _named(rows: Rows, column: str) -> list[str]:
     """Return the paths of a column; an empty one of a volume is the folder itself, one of checksums is none."""
     return [path or "." for path in rows.strings(column)] if column == "path" else rows.strings(column)
+
+
+def _below(url: str, path: str) -> str:
+    """Return the URL of what a catalogue behind a URL names; no path stays none."""
+    return place_of(url, path) if path else path
 
 
 def _mover(old: Path, new: Path) -> Callable[[str], str]:

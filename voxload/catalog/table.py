@@ -50,15 +50,13 @@ from voxload.catalog.columns import (
     is_target,
     numbers,
 )
+from voxload.catalog.places import CATALOG_NAME, Folder, catalog_url, fetched, folder_of
 from voxload.catalog.row_index import RowIndex
 from voxload.catalog.statistics import VolumeSummary
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.files.atomic import replacing
 from voxload.files.parquet import read_table
 from voxload.readers.store import is_url
-
-CATALOG_NAME = "catalog.parquet"
-"""File name of the catalogue in a converted folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ class Catalog:
     table
         The columns listed at the top of this module, and targets.
     root
-        The folder that relative paths count from.
+        The folder that relative paths count from, or its URL.
     allow_outside
         Whether volumes and checksums may lie outside of `root`: by ``..``, from the root on, behind a URL, or through
         a link, which is looked at when the volume is opened. Allow it of catalogues whose maker you trust: whatever
@@ -128,7 +126,7 @@ class Catalog:
         When a column is missing, occurs twice, has nulls or the wrong type, or a sample names one dataset twice.
     """
 
-    def __init__(self, table: pa.Table, root: Path, *, allow_outside: bool = False) -> None:
+    def __init__(self, table: pa.Table, root: Folder, *, allow_outside: bool = False) -> None:
         self.root = root
         self.allow_outside = allow_outside
         check_columns(table, root)
@@ -151,7 +149,7 @@ class Catalog:
         return found
 
     @classmethod
-    def from_entries(cls, entries: Iterable[Entry], root: Path, *, allow_outside: bool = False) -> Catalog:
+    def from_entries(cls, entries: Iterable[Entry], root: Folder, *, allow_outside: bool = False) -> Catalog:
         """Build a catalogue from rows; ids are sorted, so that equal rows give equal catalogues.
 
         Raises UsageError where a path leads out of `root` that must not, DataError when rows have different targets or
@@ -176,7 +174,9 @@ class Catalog:
 
     @classmethod
     def read(cls, path: str | Path, *, allow_outside: bool = False, has_statistics: bool = True) -> Catalog:
-        """Read a catalogue from a Parquet file or the folder that holds one; `allow_outside` is that of the class.
+        """Read a catalogue from a Parquet file, the folder that holds one, or the URL of either.
+
+        `allow_outside` is that of the class; what lies below the catalogue's own URL is inside.
 
         Without statistics, which take ten times the memory of all else, `summary` knows none.
 
@@ -189,23 +189,26 @@ class Catalog:
         DataError
             When it is not Parquet or lacks columns.
         """
-        path = catalog_path(path)
+        is_remote = isinstance(path, str) and is_url(path)
+        place = catalog_url(str(path)) if is_remote else catalog_path(path)
+        data = fetched(str(place)) if is_remote else None
+        root = folder_of(str(place)) if is_remote else Path(place).parent
         try:
-            table = read_table(path, without=() if has_statistics else ("statistics",))
+            table = read_table(place, without=() if has_statistics else ("statistics",), data=data)
             table.validate(full=True)  # or text that is none would only be noticed when it is used
-            found = cls(table, path.parent, allow_outside=allow_outside)
+            found = cls(table, root, allow_outside=allow_outside)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-            raise _not_found(path) from error
+            raise _not_found(Path(place)) from error
         except PermissionError as error:
-            raise StorageError(f"catalogue {path}", found="permission denied") from error
+            raise StorageError(f"catalogue {place}", found="permission denied") from error
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(
-                f"catalogue {path}",
+                f"catalogue {place}",
                 found=str(error).splitlines()[0].rstrip("."),
                 expected="a complete Parquet file",
                 remedy="name a catalogue, which voxload convert writes, or its folder; restore one that is damaged",
             ) from error
-        del table
+        del table, data
         pa.default_memory_pool().release_unused()  # of a million rows, as much as they take
         return found
 
@@ -248,7 +251,7 @@ class Catalog:
 
         Raises NotFoundError that lists the sample's datasets.
         """
-        return self.entry_at(self._row(sample, dataset))
+        return self.entry_at(self.row(sample, dataset))
 
     def entry_at(self, row: int) -> Entry:
         """Return a row, by its number, without its statistics."""
@@ -258,7 +261,8 @@ class Catalog:
         lists = {name: values[name] and tuple(values[name]) for name in ("shape", "window", "origin")}
         return Entry(**{**values, **lists}, targets=targets)
 
-    def _row(self, sample: str, dataset: str) -> int:
+    def row(self, sample: str, dataset: str) -> int:
+        """Return the number of one volume's row; raises as `entry` does."""
         number, kind = self.index.sample(sample), self.index.dataset(dataset)
         row = None if number is None or kind is None else self.index.row(number, kind)
         if row is None:
@@ -277,7 +281,7 @@ class Catalog:
 
     def summary(self, sample: str, dataset: str) -> VolumeSummary | None:
         """Return the figures of one volume's voxels, or None where they are not known; raises as `entry` does."""
-        found = self.table.column("statistics")[self._row(sample, dataset)].as_py()
+        found = self.table.column("statistics")[self.row(sample, dataset)].as_py()
         return None if found is None else VolumeSummary.from_row(found)
 
     def select(self, samples: Iterable[str]) -> Catalog:
@@ -333,8 +337,13 @@ class Catalog:
 
 
 def catalog_path(path: str | os.PathLike[str]) -> Path:
-    """Return the catalogue that a path names, itself or by its folder."""
+    """Return the catalogue that a path names, itself or by its folder.
+
+    Raises UsageError for a URL: who asks writes beside it.
+    """
     path = Path(path)
+    if path.parts and path.parts[0].endswith(":") and not path.exists():  # a path of pathlib's has lost a slash of two
+        raise UsageError(f"catalogue {path}", found="a URL", expected="a path", remedy="copy the catalogue first")
     return path / CATALOG_NAME if path.is_dir() else path
 
 

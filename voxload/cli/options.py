@@ -12,8 +12,11 @@ from typing import Annotated
 
 import typer
 
+from voxload.catalog.places import catalog_url
+from voxload.catalog.table import catalog_path
 from voxload.convert.sources.hints import Headerless, MemoryOrder
 from voxload.errors import StorageError, UsageError
+from voxload.readers.store import is_url
 
 AllowOutside = Annotated[
     bool,
@@ -44,6 +47,11 @@ def parse_triple(option: str, text: str) -> tuple[int, int, int]:
 def parse_names(text: str) -> tuple[str, ...]:
     """Return names from text such as ``omega_m,sigma_8``; none from empty text."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def catalog_at(text: str) -> str:
+    """Return the path of a catalogue that is named itself or by its folder, or the URL of one."""
+    return catalog_url(text) if is_url(text) else os.fspath(catalog_path(text))
 
 
 def headerless(shape: str, dtype: str, *, order: MemoryOrder | None, header_bytes: int) -> Headerless | None:

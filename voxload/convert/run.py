@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from voxload.catalog.table import CATALOG_NAME
+from voxload.catalog.places import CATALOG_NAME
 from voxload.convert.executors.array_tasks import Tasks
 from voxload.convert.executors.dask_cluster import Cluster, DaskExecutor, connected
 from voxload.convert.executors.local import LocalExecutor, VolumeExecutor

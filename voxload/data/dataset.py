@@ -6,22 +6,22 @@ import operator
 import os
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import lru_cache
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import Dataset
 
 from voxload.augment import Augment, Draw
+from voxload.data.coarse_grids import CoarseGrids
 from voxload.data.decoding import Packings, decoded
 from voxload.data.item_transforms import ItemTransform, item_transform
-from voxload.data.known_samples import KnownSample, KnownSamples
+from voxload.data.known_samples import READING, KnownSample, KnownSamples, reads_as
 from voxload.data.layout import FieldLayout
 from voxload.data.lists.listing import Parts
 from voxload.data.lists.names import digest_of
 from voxload.data.lists.patches import Patches
-from voxload.data.lists.samples import Axes, Fields, Reading, Sample, Samples, Source, list_samples
+from voxload.data.lists.samples import Axes, Fields, Reading, Sample, Samples, Source, list_samples, sample_at
 from voxload.data.lists.selection import Indices, chosen_by, number_of, selected
 from voxload.data.lists.window import Window
 from voxload.data.parting import parting_of
@@ -33,7 +33,7 @@ from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
 from voxload.launch.jobgrid import JobGrid
 from voxload.readers.cfpacking import Packed
-from voxload.readers.generation import Generation, block_generation
+from voxload.readers.generation import Generation
 from voxload.readers.handles import Handles
 from voxload.readers.maderead import MadeRead
 from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo
@@ -61,6 +61,10 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         one field. By default the only volume there is, as ``x``.
     targets
         Columns of the catalogue or, for plain files, names of one-dimensional datasets in each file.
+    columns
+        Columns of the catalogue that an item has behind all else, one part each: ``sample``, which is the id and needs
+        no catalogue, numbers, texts, and lists of numbers such as ``spacing``, as tensors. With time steps also names
+        of one-dimensional datasets of each file that have a number for each, of which an item has those of its steps.
     grid
         The ranks; one rank that holds whole samples by default. Three counts of blocks along (d, h, w) are looked up
         when the grid is first used, among torch.distributed's ranks or, where it is not initialised by then, the
@@ -80,6 +84,9 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         Order of the axes as stored, such as ``DHWC``, for files that do not say so themselves; a mapping from field
         names where fields differ. ``N`` is an axis of samples, ``T`` one of time steps; without D, planes are volumes
         one voxel deep.
+    coarser
+        Fields on a coarser grid, by name: how many voxels of the others, along each axis or along (d, h, w), one of
+        theirs stands for. Their blocks and halos are so much smaller. Not of patches and augmented samples.
     window
         What of a series of time steps makes a sample: an item then has a tensor ``(T, C, d, h, w)`` for each field with
         an axis T, and with a horizon further ones behind all fields, of the steps after; fields without T stay as they
@@ -97,7 +104,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     Raises
     ------
     NotFoundError
-        A path, glob, dataset or target that is not there.
+        A path, glob, dataset, target or column that is not there.
     UsageError
         Arguments that contradict each other.
     DataError
@@ -111,6 +118,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         *,
         fields: Fields = None,
         targets: str | Sequence[str] | None = None,
+        columns: str | Sequence[str] = (),
         grid: ProcessGrid | Sequence[int] | None = None,
         halo: int | Sequence[int] | Halo = 0,
         boundary: str | Boundary = Boundary.ZERO,
@@ -118,6 +126,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         decode: str | None = None,
         level: int | None = None,
         axes: Axes = None,
+        coarser: Mapping[str, int | Sequence[int]] | None = None,
         window: Window | None = None,
         patches: Patches | None = None,
         augment: Augment | None = None,
@@ -129,18 +138,22 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self.halo = Halo.parse(halo)
         self.boundary = Boundary.parse(boundary)
         self.target_names = (targets,) if isinstance(targets, str) else tuple(targets or ())
+        self.column_names = (columns,) if isinstance(columns, str) else tuple(columns)
         self.missing = Missing.parse(missing)
         self._handles = Handles(self.missing)
         how = Reading(Packed.parse(decode), level)
-        listed = list_samples(
-            source, fields=fields, targets=self.target_names, axes=axes, allow_outside=allow_outside, how=how
-        )
+        names = {"targets": self.target_names, "columns": self.column_names}
+        listed = list_samples(source, fields=fields, **names, axes=axes, allow_outside=allow_outside, how=how)
         self.parts = Parts(window, patches)
         """What of the stored volumes makes a sample."""
-        self.samples = self.parts.of(listed, self._handles)
+        self.samples = self.parts.of(listed, self._handles, self.column_names)
         """Where the samples are."""
         augment = augment if patches is None else patches.augment(augment)
-        self.volumes = SampleVolumes(self.field_names, self._handles, decodes=decode != "stored")
+        self.coarse = CoarseGrids.of(coarser, self.field_names)
+        """Which fields are on coarser grids."""
+        if self.coarse and (patches is not None or augment is not None):
+            raise UsageError("coarser", found="patches or augment besides", remedy="leave one of them out")
+        self.volumes = SampleVolumes(self.coarse, self._handles, decodes=decode != "stored")
         """Their open readers, and what is known of them."""
         self.parting = parting_of(window, self.samples)
         self.augment = augment
@@ -178,8 +191,14 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     @property
     def fingerprint(self) -> str:
         """Digest of what the indices mean; equal on all ranks that see the same data."""
-        made = [repr(made) for made in (self.augment, self.parts) if made not in (None, Parts())]
-        return digest_of(self.field_names, self.target_names, self.sample_ids, map(str, self.grid.spatial), made)
+        made = [repr(made) for made in (self.augment, self.parts, self.coarse or None) if made not in (None, Parts())]
+        return digest_of(
+            self.field_names,
+            (*self.target_names, *self.column_names),
+            self.sample_ids,
+            map(str, self.grid.spatial),
+            made,
+        )
 
     def __len__(self) -> int:
         return len(self.samples.ids)
@@ -220,8 +239,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         tensors = tuple(torch.from_numpy(volume) for volume in volumes)
         if self.volumes.are_packed:
             tensors = tuple(map(decoded, tensors, self.packing(index)))
-        tensors = tensors if self.parting is None else self.parting.item(tensors)
-        item = tensors if targets is None else (*tensors, targets)
+        tensors = tensors if self.parting is None else self.parting.at(self.epoch).item(tensors)
+        item: tuple[Any, ...] = (*tensors, *(() if targets is None else (targets,)), *self.row_values(index))
         return item if self.item_transform is None else self.item_transform(item)
 
     def _read(self, index: int) -> tuple[list[Volume], torch.Tensor | None]:
@@ -243,11 +262,12 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         Raises DataError when the fields of the sample differ in their spatial shape.
         """
         infos = self._describe(index)
-        return self.volumes.layouts(infos, self.box(self.cutter.extents(infos[0].spatial)))
+        spatial = self.cutter.extents(self.coarse.finest(infos[0].spatial))
+        return self.volumes.layouts(infos, self.boxes(spatial))
 
     def volume_shape(self, index: int) -> tuple[int, int, int]:
         """Return the extents (D, H, W) of a whole sample, of which this rank has a block; opens its files."""
-        return self.cutter.extents(self._describe(index)[0].spatial)
+        return self.cutter.extents(self.coarse.finest(self._describe(index)[0].spatial))
 
     def locations(self, index: int) -> tuple[Location, ...]:
         """Return where each field's volume of a sample is; opens nothing."""
@@ -259,16 +279,18 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         Opens its files, reads no voxel, and raises as `voxload.readers.generation.Dated.generation` does. Of a data set
         that is not augmented.
         """
-        found: list[Generation | None] = []
-        for location in self.locations(index):
-            with self._handles.lease(location) as reader:
-                box = self.box(reader.describe().spatial)
-                found.append(block_generation(reader, box, boundary=self.boundary))
-        return tuple(found)
+        return self.volumes.generations(self._sample(index), self.boxes, self.boundary)
 
     def box(self, spatial: tuple[int, ...]) -> Box:
-        """Return this rank's box of a sample of extents (D, H, W), halo included."""
-        return _block(self.grid, self.halo, tuple(spatial))
+        """Return this rank's box of a sample of extents (D, H, W), halo included; of a field on the finest grid."""
+        return next(box for box, ratio in zip(self.boxes(spatial), self.coarse.ratios, strict=True) if max(ratio) == 1)
+
+    def boxes(self, spatial: tuple[int, ...]) -> tuple[Box, ...]:
+        """Return this rank's box of each field of a sample of extents (D, H, W), halo included.
+
+        Raises UsageError where a block begins or ends within a voxel of a coarser field.
+        """
+        return self.coarse.blocks(self.grid, self.halo, tuple(spatial))
 
     def read_into(
         self, index: int, volumes: Sequence[Volume], *, epoch: int | None = None, repeat: int | None = None
@@ -288,16 +310,20 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         if earlier < 0:
             raise UsageError("repeat", found=str(earlier), expected="0 or more")
         with self.volumes.opened(sample) as readers:
-            spatial = self.volumes.described(self._place(index), sample, readers)[0].spatial
+            spatial = self.volumes.measured(self._place(index), sample, readers)
             placement, cost = self.cutter.place(
                 sample, self._number(index), epoch=number, repeat=earlier, spatial=spatial
             )
-            box = self.box(placement.extents)
-            return cost + self.cutter.read(sample, placement, box, volumes, readers=readers)
+            boxes = self.boxes(placement.extents)
+            return cost + self.cutter.read(sample, placement, boxes, volumes, readers=readers)
 
     def read_targets(self, index: int) -> torch.Tensor | None:
         """Return a sample's targets as a float32 vector, or None when none were asked for."""
         return read_targets(self._sample(index), self.target_names, self.samples.targets_in_file)
+
+    def row_values(self, index: int) -> tuple[Any, ...]:
+        """Return what the catalogue says of a sample in `columns`; raises DataError where it says nothing."""
+        return self._sample(index).parts(self.column_names) if self.column_names else ()
 
     def knows(self, indices: Sequence[int]) -> bool:
         """Tell whether samples were all read before, so that `read_again` may read them by one call."""
@@ -337,13 +363,13 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         if has_targets and sample.targets is None and not os.path.isfile(sample.locations[0].path):  # noqa: PTH113
             return None
         with self.volumes.opened(sample) as readers:
-            spatial = self.volumes.described(self._place(index), sample, readers)[0].spatial
+            spatial = self.volumes.measured(self._place(index), sample, readers)
             placement, _ = self.cutter.place(sample, self._number(index), epoch=0, repeat=0, spatial=spatial)
-            return self.cutter.made(placement, self.box(placement.extents), volumes, readers=readers)
+            return self.cutter.made(placement, self.boxes(placement.extents), volumes, readers=readers)
 
     def _may_repeat(self) -> bool:
         """Tell whether reads may be made again as they were: not where a subclass, or a setting, has its own way."""
-        return may_repeat() and reads_as_here(type(self)) and vars(self).keys().isdisjoint(_READING)
+        return may_repeat() and reads_as(type(self), VolumeDataset) and vars(self).keys().isdisjoint(READING)
 
     def close(self) -> None:
         """Close every open file, one that is being read after that; the next read opens anew."""
@@ -351,18 +377,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self._handles.close()
 
     def _sample(self, index: int) -> Sample:
-        # Nearly always it is an int, which needs no look at what else there might be: that costs as much as a file.
-        if type(index) is not int and not isinstance(index, SupportsIndex):
-            raise UsageError(
-                "index of a sample",
-                found=repr(index),
-                expected="an integer",
-                remedy="torch.utils.data.Subset(data, range(...)) holds several",
-            )
-        count = len(self.samples.ids)
-        if not -count <= index < count:
-            raise IndexError(f"sample {index} of a data set of {count}")
-        return self.samples.sample(index % count)
+        return sample_at(self.samples, index)
 
     def _number(self, index: int) -> int:
         """Return the number that what is drawn for a sample follows from."""
@@ -381,17 +396,3 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Return what is known of each field's volume."""
         sample = self._sample(index)
         return self.volumes.describe(self._place(index), sample)
-
-
-_READING = {name: getattr(VolumeDataset, name) for name in ("read_into", "read_targets", "layout")}
-
-
-def reads_as_here(kind: type[VolumeDataset]) -> bool:
-    """Tell whether a class reads samples as this one does: what is learnt goes past methods of its own."""
-    return all(getattr(kind, name) is method for name, method in _READING.items())
-
-
-@lru_cache(maxsize=1024)
-def _block(grid: ProcessGrid, halo: Halo, spatial: tuple[int, ...]) -> Box:
-    """Return a rank's box; remembered, for it is the same of all samples of one shape."""
-    return grid.block(spatial).expand(halo)

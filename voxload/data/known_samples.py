@@ -131,3 +131,12 @@ class KnownSamples:
     def clear(self) -> None:
         """Forget all samples."""
         self._known, self._shared, self._left = {}, {}, BUDGET
+
+
+READING = ("read_into", "read_targets", "layout")
+"""Methods by which a data set reads; what is learnt goes past those of a class that has its own."""
+
+
+def reads_as(kind: type, base: type) -> bool:
+    """Tell whether a class reads samples as `base` does."""
+    return all(getattr(kind, name) is getattr(base, name) for name in READING)

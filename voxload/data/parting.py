@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -25,6 +25,12 @@ class Parting:
     """Which steps are the input and which the target."""
     are_series: tuple[bool, ...]
     """Of each field, whether it has steps; one without is handed on as it is, and is never a target."""
+    horizon: int
+    """Steps of the target that are handed out, the first ones of those that are read."""
+
+    def at(self, epoch: int) -> Parting:
+        """Return what parts volumes in an epoch."""
+        return self if not self.window.first_horizons else replace(self, horizon=self.window.horizon_of(epoch))
 
     def item(self, volumes: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Return the inputs of all fields, and then, where there is a horizon, the targets of those with steps."""
@@ -51,7 +57,7 @@ class Parting:
         window, axis = self.window, volume.ndim - _VOLUME_AXES
         channels = volume.shape[axis] // (window.length + window.horizon)
         found = []
-        for first, count in ((0, window.length), (window.length, window.horizon)):
+        for first, count in ((0, window.length), (window.length, self.horizon)):
             if count:
                 part = volume.narrow(axis, first * channels, count * channels)
                 shape = (*part.shape[:axis], count, channels, *part.shape[axis + 1 :])
@@ -63,4 +69,5 @@ def parting_of(window: Window | None, samples: Samples) -> Parting | None:
     """Return how items are parted; None where they are handed on as they are read."""
     if window is None or (window.stack and not window.horizon):
         return None
-    return Parting(window, tuple(bool(one.lead and one.lead.steps) for one in samples.sample(0).locations))
+    are_series = tuple(bool(one.lead and one.lead.steps) for one in samples.sample(0).locations)
+    return Parting(window, are_series, window.horizon)

@@ -83,12 +83,19 @@ class SampleReader:
             raise error.within(f"sample {sample.id!r}", remedy="leave the sample out") from error
 
     def read(
-        self, sample: Sample, placement: Placement, box: Box, volumes: Sequence[Volume], *, readers: Sequence[Reader]
+        self,
+        sample: Sample,
+        placement: Placement,
+        boxes: Sequence[Box],
+        volumes: Sequence[Volume],
+        *,
+        readers: Sequence[Reader],
     ) -> ReadCost:
-        """Fill an array for each field with a box given in indices of the augmented sample; return what it cost."""
+        """Fill an array for each field with its box, in indices of the augmented sample; return what it cost."""
         total = NOTHING
         is_in_place = not any(placement.window.start) and placement.orientation == _UPRIGHT
-        for number, (location, reader, volume) in enumerate(zip(sample.locations, readers, volumes, strict=True)):
+        fields = zip(sample.locations, readers, boxes, volumes, strict=True)
+        for number, (location, reader, box, volume) in enumerate(fields):
             if is_in_place:
                 read_block(reader, box, volume, boundary=self._boundary)
                 total += block_cost(reader, box, boundary=self._boundary)
@@ -116,7 +123,7 @@ class SampleReader:
             raise error.within(f"{location}", remedy="leave the field's vectors out") from error
 
     def made(
-        self, placement: Placement, box: Box, volumes: Sequence[Volume], *, readers: Sequence[Reader]
+        self, placement: Placement, boxes: Sequence[Box], volumes: Sequence[Volume], *, readers: Sequence[Reader]
     ) -> tuple[list[MadeRead], bool] | None:
         """Return how each field's block, just read, is read again, and whether a part of it is not read but zero.
 
@@ -124,8 +131,9 @@ class SampleReader:
         """
         if self._augment is not None or placement.orientation != _UPRIGHT:
             return None
-        source, found, has_zeros = placement.source(box), list[MadeRead](), False
-        for reader, volume in zip(readers, volumes, strict=True):
+        found, has_zeros = list[MadeRead](), False
+        for reader, box, volume in zip(readers, boxes, volumes, strict=True):
+            source = placement.source(box)
             requests = block_requests(reader.describe(), source, volume, boundary=self._boundary)
             made = made_read(reader, requests, address(volume)) if requests else None
             if made is None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from voxload.data.coarse_grids import CoarseGrids
 from voxload.data.decoding import Packings
 from voxload.data.layout import FieldLayout
 from voxload.data.lists.samples import Sample
 from voxload.data.lists.shapes import spatial_of
-from voxload.errors import DataError, UsageError
-from voxload.geometry import Box
+from voxload.errors import UsageError
+from voxload.geometry import Boundary, Box
+from voxload.readers.generation import Generation, block_generation
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import Location, Reader, VolumeInfo
 
@@ -24,16 +26,16 @@ class SampleVolumes:
 
     Parameters
     ----------
-    names
-        Names of the fields.
+    coarse
+        Names of the fields, and which of them are on coarser grids.
     handles
         Open readers.
     decodes
         Whether numbers that stand for others by CF attributes are worked out.
     """
 
-    def __init__(self, names: Sequence[str], handles: Handles, *, decodes: bool) -> None:
-        self._names, self._handles = tuple(names), handles
+    def __init__(self, coarse: CoarseGrids, handles: Handles, *, decodes: bool) -> None:
+        self._coarse, self._handles = coarse, handles
         self.decodes = decodes
         self.are_packed = False
         """Whether a sample is known whose numbers stand for others, and are worked out."""
@@ -42,7 +44,7 @@ class SampleVolumes:
 
     def renewed(self) -> SampleVolumes:
         """Return one for other samples, which knows nothing of these."""
-        return SampleVolumes(self._names, self._handles, decodes=self.decodes)
+        return SampleVolumes(self._coarse, self._handles, decodes=self.decodes)
 
     @contextmanager
     def opened(self, sample: Sample) -> Iterator[list[Reader]]:
@@ -66,14 +68,9 @@ class SampleVolumes:
             return self.described(index, sample, readers)
 
     def described(self, index: int, sample: Sample, readers: Sequence[Reader]) -> list[VolumeInfo]:
-        """Return what open readers know; raises DataError at fields of unequal spatial shape."""
+        """Return what open readers know; raises DataError at fields whose spatial shapes do not fit each other."""
         found = [reader.describe() for reader in readers]
-        if len({info.spatial for info in found}) > 1:
-            raise DataError(
-                f"sample {sample.id!r}",
-                found=", ".join(f"{n} {i.spatial}" for n, i in zip(self._names, found, strict=True)),
-                expected="fields of one spatial shape",
-            )
+        self._coarse.check(sample.id, [info.spatial for info in found])
         for info, location in zip(found, sample.locations, strict=True):
             if info.samples * info.steps > 1 and location.lead is None:
                 raise UsageError(
@@ -91,12 +88,25 @@ class SampleVolumes:
             self.are_packed = True
         return found
 
-    def layouts(self, infos: Sequence[VolumeInfo], box: Box) -> tuple[FieldLayout, ...]:
-        """Return shape and type of each field's part in a box."""
+    def measured(self, index: int, sample: Sample, readers: Sequence[Reader]) -> tuple[int, int, int]:
+        """Return the extents (D, H, W) of a sample whose readers are open; refuses as `described` does."""
+        return self._coarse.finest(self.described(index, sample, readers)[0].spatial)
+
+    def layouts(self, infos: Sequence[VolumeInfo], boxes: Sequence[Box]) -> tuple[FieldLayout, ...]:
+        """Return shape and type of each field's part in its box."""
         return tuple(
             FieldLayout((info.shape[0], *box.shape), info.native_dtype, is_packed=self.decodes and bool(info.packing))
-            for info in infos
+            for info, box in zip(infos, boxes, strict=True)
         )
+
+    def generations(
+        self, sample: Sample, boxes: Callable[[tuple[int, ...]], Sequence[Box]], boundary: Boundary
+    ) -> tuple[Generation | None, ...]:
+        """Return the generation of each field's box of a sample; `boxes` gives these from its extents."""
+        with self.opened(sample) as readers:
+            wanted = boxes(self._coarse.finest(readers[0].describe().spatial))
+            parts = zip(readers, wanted, strict=True)
+            return tuple(block_generation(reader, box, boundary=boundary) for reader, box in parts)
 
     def packing(self, index: int, sample: Sample) -> tuple[Packings, ...]:
         """Return what the stored numbers of each field stand for; opens the sample's files where it is not known."""

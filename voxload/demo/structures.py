@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog, Entry
 from voxload.demo.universes import Universe, UniverseSpec
 from voxload.errors import UsageError
 from voxload.files.atomic import replacing

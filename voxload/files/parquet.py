@@ -13,6 +13,7 @@ Thrift, specification of the compact protocol.
 from __future__ import annotations
 
 import errno
+import io
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -37,10 +38,11 @@ _MOST_HEADER = 2**20
 _DICTIONARY, _DATA, _DATA_V2 = 2, 0, 3
 
 
-def read_table(path: Path, *, without: Collection[str] = ()) -> pa.Table:
+def read_table(path: Path | str, *, without: Collection[str] = (), data: bytes | None = None) -> pa.Table:
     """Return the table of a Parquet file, whose page checksums are compared where it has them.
 
-    Columns that are named in `without` are left out, and not looked at.
+    Columns that are named in `without` are left out, and not looked at. With `data`, the file's bytes, nothing is
+    opened, and `path` is its name for messages.
 
     The file is opened by Arrow, never by Python: Arrow's I/O threads outlive the call and let go of the file last.
     If that is a Python object while the interpreter shuts down, they wait for its lock, which ends the process
@@ -50,13 +52,14 @@ def read_table(path: Path, *, without: Collection[str] = ()) -> pa.Table:
     pyarrow.ArrowException and OSError for what is no Parquet, DataError for what claims more values than it has or
     would take more memory than a table may, UsageError for a pipe or a device.
     """
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    with open_regular(path):
-        pass
-    with pa.OSFile(str(path)) as file:
+    if data is None:
+        if Path(path).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        with open_regular(path):
+            pass
+    with pa.OSFile(str(path)) if data is None else pa.BufferReader(data) as file:
         metadata = pq.read_metadata(file)
-        check_size(path, metadata)
+        check_size(path, metadata, data=data)
         columns = [_column(metadata, number) for number in range(metadata.num_columns)]
         # As numbers into a dictionary: a text that comes a million times is in memory once.
         texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
@@ -71,7 +74,9 @@ def read_table(path: Path, *, without: Collection[str] = ()) -> pa.Table:
             return _in_full(path, columns_of.read(columns=kept.names).select(kept.names), kept)
 
 
-def check_size(path: Path | str, metadata: Any, *, groups: Iterable[int] | None = None) -> None:
+def check_size(
+    path: Path | str, metadata: Any, *, groups: Iterable[int] | None = None, data: bytes | None = None
+) -> None:
     """Refuse row groups of a file, all by default, that take more memory than a table may once they are decoded.
 
     Parameters
@@ -82,6 +87,8 @@ def check_size(path: Path | str, metadata: Any, *, groups: Iterable[int] | None 
         Its footer, as pyarrow has it.
     groups
         Numbers of the row groups.
+    data
+        The file's bytes, where they are in memory; else it is opened.
 
     Raises
     ------
@@ -96,7 +103,7 @@ def check_size(path: Path | str, metadata: Any, *, groups: Iterable[int] | None 
     for number, chunk in enumerate(chunks):
         total += _decoded_bytes(metadata, number % metadata.num_columns, chunk)
         TABLE.check(f"{path}", total, "a table, decoded,")
-    with open_regular(path, buffering=0) as file:
+    with open_regular(path, buffering=0) if data is None else io.BytesIO(data) as file:
         for chunk in chunks:
             _check_pages(file, chunk)
 
@@ -161,7 +168,7 @@ def _page(file: IO[bytes], place: int) -> tuple[_Page, int]:
             raise _damaged(f"other bytes at {place}", "the header of a page") from None
 
 
-def _in_full(path: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _in_full(path: Path | str, table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table with texts in full, as `schema` has them, unless these would take too much memory."""
     total = table.nbytes
     for column, field in zip(table.columns, schema, strict=True):

@@ -16,7 +16,7 @@ from voxload.data.dataset import VolumeDataset
 from voxload.errors import NotFoundError, UsageError
 from voxload.grid import ProcessGrid
 from voxload.inference.model import Extents, Trained
-from voxload.inference.patches import PatchBatch, Tile, check_tiles, patch_batches, tiles
+from voxload.inference.patches import PatchBatch, Tile, at_least_patch, check_tiles, cut, padded, patch_batches, tiles
 from voxload.inference.plan import InferencePlan
 from voxload.launch.devices import ON_HOST, loader_device
 from voxload.loader.dataloader import DataLoader
@@ -37,7 +37,9 @@ class Part:
     samples: tuple[str, ...]
     """Ids of the samples, as they are dealt."""
     tiles: tuple[Tile, ...] = ()
-    """What each batch is of, where it is of patches."""
+    """What each batch is of, where it is of patches; of samples smaller than a patch, what is cut out of each batch."""
+    is_small: bool = False
+    """Whether the samples are smaller than a patch, and read whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,33 +107,71 @@ class InferenceData:
                     expected="none: its targets are of whole samples",
                     remedy="leave out --patch",
                 )
-            check_tiles(self.tiling, self.extents, grid.spatial)
+            check_tiles(grid.spatial)
         there = {sample for sample, dataset in self.catalog.keys if labels and dataset == labels}
         self.labelled = tuple(sample for sample in self.samples if sample in there)
         others = tuple(sample for sample in self.samples if sample not in there)
         volumes = {VOLUME: self.dataset}
-        wanted = ((self.labelled, volumes | {LABELS: labels}), (others, volumes))
         place = loader_device(device)
         self._parts: list[Part] = []
-        for samples, fields in wanted:
-            if samples:
-                patches = None if self.tiling is None else tiles(self.tiling)
-                data = VolumeDataset(self.catalog.select(samples), fields=fields, grid=grid, patches=patches)
-                shapes = [self.extents[one] for one in samples]
-                batches = deal(shapes, grid, batch_size=plan.batch_size if patches is None else 1)
-                tiled: tuple[Tile, ...] = ()
-                if patches is not None:
-                    mine = [index for batch in batches for index in batch]
-                    tiled = tuple(patch_batches(patches, shapes, mine, batch_size=plan.batch_size))
-                    batches = tuple(tile.indices for tile in tiled)
-                loader = DataLoader(data, batch_sampler=batches, transform=trained.moments.transform, device=place)
-                self._parts.append(Part(data, batches, loader, samples, tiled))
+        for samples, fields in ((self.labelled, volumes | {LABELS: labels}), (others, volumes)):
+            small = tuple(sample for sample in samples if self._is_small(sample))
+            for some, is_small in ((tuple(one for one in samples if one not in set(small)), False), (small, True)):
+                if some:
+                    self._parts.append(
+                        self._part(plan, trained, some, fields, grid=grid, place=place, is_small=is_small)
+                    )
+
+    def _is_small(self, sample: str) -> bool:
+        """Tell whether a sample is smaller than a patch, where there are patches."""
+        whole = self.extents[sample]
+        return self.tiling is not None and at_least_patch(whole, self.tiling.patch) != whole
+
+    def _part(
+        self,
+        plan: InferencePlan,
+        trained: Trained,
+        samples: tuple[str, ...],
+        fields: dict[str, str],
+        *,
+        grid: ProcessGrid,
+        place: torch.device | None,
+        is_small: bool,
+    ) -> Part:
+        """Return what reads some samples, whole or by patches, and in which batches."""
+        patches = None if self.tiling is None else tiles(self.tiling)
+        data = VolumeDataset(
+            self.catalog.select(samples), fields=fields, grid=grid, patches=None if is_small else patches
+        )
+        shapes = [self.extents[one] for one in samples]
+        batches = deal(shapes, grid, batch_size=plan.batch_size if patches is None else 1)
+        tiled: tuple[Tile, ...] = ()
+        if patches is not None:
+            mine = [index for batch in batches for index in batch]
+            shapes = [at_least_patch(shape, patches.shape) for shape in shapes]
+            tiled = tuple(patch_batches(patches, shapes, mine, batch_size=plan.batch_size))
+            batches = batches if is_small else tuple(tile.indices for tile in tiled)
+        loader = DataLoader(data, batch_sampler=batches, transform=trained.moments.transform, device=place)
+        return Part(data, batches, loader, samples, tiled, is_small)
 
     def patches(self) -> Iterator[PatchBatch]:
         """Return this group's batches of patches: every patch is in one, those of a sample one behind the other."""
         for part in self._parts:
+            if part.is_small:
+                yield from self._padded_patches(part)
+                continue
             for tile, (volumes, *rest) in zip(part.tiles, part.loader, strict=True):
                 yield PatchBatch(part.samples[tile.sample], tile, volumes, rest[0] if rest else None)
+
+    def _padded_patches(self, part: Part) -> Iterator[PatchBatch]:
+        """Return the batches of patches of samples that are read whole and are smaller than one."""
+        patch = at_least_patch((0, 0, 0), self.tiling.patch) if self.tiling is not None else (0, 0, 0)
+        for (index,), batch in zip(part.batches, part.loader, strict=True):
+            wholes = [padded(one[0], patch) for one in batch]
+            for tile in part.tiles:
+                if tile.sample == index:
+                    volumes, *rest = (cut(tile, whole, patch) for whole in wholes)
+                    yield PatchBatch(part.samples[index], tile, volumes, rest[0] if rest else None)
 
     def __iter__(self) -> Iterator[Batch]:
         """Return this group's batches of whole samples: every sample is in one batch of one group."""

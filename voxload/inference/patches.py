@@ -1,5 +1,6 @@
 """Patches: predictions for parts of a sample, of one shape each, put together to those of the whole.
 
+A sample that is smaller than a part stands in the middle of one, with zeros of the standardised voxels around it.
 Where parts overlap, what the network says of a voxel is the mean of what it says in each, weighted by how far from the
 middle of the part the voxel lies: near its border a network sees less of what is around.
 
@@ -9,7 +10,7 @@ an eighth of the extent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, product
 from math import prod
@@ -38,7 +39,7 @@ class Tile:
     sample: int
     """Index of the sample."""
     starts: tuple[Extents, ...]
-    """First voxel of each patch."""
+    """First voxel of each patch, in the sample with what is around it."""
     is_last: bool
     """Whether no patch of the sample is left."""
 
@@ -67,7 +68,7 @@ def patch_batches(
 ) -> list[Tile]:
     """Return the batches of some samples' patches, sample by sample; pure.
 
-    `extents` are those of all samples, whose patches are numbered one behind the other.
+    `extents` are those of all samples, as `at_least_patch` gives them, whose patches are numbered one behind the other.
     """
     ends = [0, *accumulate(prod(map(len, patches.along(one))) for one in extents)]
     found = []
@@ -94,10 +95,11 @@ class Stitcher:
     """
 
     def __init__(self, extents: Extents, tiling: Tiling) -> None:
-        self._extents, self._patch = extents, tiling.patch
+        self._own, self._patch = extents, tiling.patch
+        self._extents = at_least_patch(extents, tiling.patch)
         self._weights = weights_of(tiling)
         self._sum: Tensor | None = None
-        self._total = torch.zeros(extents)
+        self._total = torch.zeros(self._extents)
         self._labels: Tensor | None = None
 
     def take(self, batch: PatchBatch, outputs: Tensor) -> None:
@@ -121,12 +123,19 @@ class Stitcher:
         """
         if self._sum is None or not bool((self._total > 0).all()):
             raise InternalError("patches of a sample", found="voxels in none", expected="each in one at least")
-        return self._sum.div_(self._total)[None]  # no second copy of all classes
+        return self._sum.div_(self._total)[(None, slice(None), *self._inner)]  # no second copy of all classes
 
     @property
     def labels(self) -> Tensor | None:
         """The labels of the whole sample, ``(1, 1, D, H, W)``, where there are any."""
-        return self._labels
+        return None if self._labels is None else self._labels[(..., *self._inner)]
+
+    @property
+    def _inner(self) -> tuple[slice, slice, slice]:
+        """The sample in what is around it."""
+        begins = (before(own, extent) for own, extent in zip(self._own, self._patch, strict=True))
+        d, h, w = (slice(begin, begin + own) for begin, own in zip(begins, self._own, strict=True))
+        return d, h, w
 
     def _part(self, start: Extents) -> tuple[slice, slice, slice]:
         d, h, w = (slice(first, first + extent) for first, extent in zip(start, self._patch, strict=True))
@@ -144,8 +153,41 @@ def weights_of(tiling: Tiling) -> Tensor:
     return weights.clamp_min(_LEAST).float()
 
 
-def check_tiles(tiling: Tiling, extents: Mapping[str, Extents], spatial: Sequence[int]) -> None:
-    """Refuse samples that are smaller than a patch, and patches parted over ranks: each is predicted whole by one."""
+def at_least_patch(extents: Sequence[int], patch: Extents) -> Extents:
+    """Return a sample's extents with what is around it where it is smaller than a patch; pure.
+
+    >>> at_least_patch((9, 5, 8), (8, 8, 8))
+    (9, 8, 8)
+    """
+    d, h, w = map(max, extents, patch)
+    return d, h, w
+
+
+def before(extent: int, patch: int) -> int:
+    """Return the voxels around a sample that lie before it, along one axis; pure."""
+    return max(patch - extent, 0) // 2
+
+
+def padded(volumes: Tensor, patch: Extents) -> Tensor:
+    """Return volumes ``(..., D, H, W)`` with zeros around them where they are smaller than a patch."""
+    widths: list[int] = []
+    for extent, size in zip(reversed(volumes.shape), reversed(patch), strict=False):
+        begin = before(extent, size)
+        widths += [begin, max(size - extent, 0) - begin]
+    return torch.nn.functional.pad(volumes, widths)
+
+
+def cut(tile: Tile, volumes: Tensor, patch: Extents) -> Tensor:
+    """Return the patches of a tile, ``(B, C, *patch)``, out of a padded sample ``(C, D, H, W)``."""
+    parts = []
+    for start in tile.starts:
+        d, h, w = (slice(first, first + extent) for first, extent in zip(start, patch, strict=True))
+        parts.append(volumes[:, d, h, w])
+    return torch.stack(parts)
+
+
+def check_tiles(spatial: Sequence[int]) -> None:
+    """Refuse patches parted over ranks: each is predicted whole by one."""
     if prod(spatial) > 1:
         raise UsageError(
             "--spatial",
@@ -153,11 +195,3 @@ def check_tiles(tiling: Tiling, extents: Mapping[str, Extents], spatial: Sequenc
             expected="1,1,1: a patch is predicted whole, by one process",
             remedy="leave out --spatial, or predict from whole samples with --patch 0,0,0",
         )
-    for sample, whole in extents.items():
-        if any(extent < size for extent, size in zip(whole, tiling.patch, strict=True)):
-            raise UsageError(
-                f"sample {sample!r}",
-                found=f"extents {whole}",
-                expected=f"{tiling.patch} or more, the extents of a patch",
-                remedy="choose smaller patches with --patch",
-            )

@@ -25,7 +25,8 @@ import zarr
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog, Entry
 from voxload.convert.manifest import stored_bytes
 from voxload.errors import InternalError, StorageError, UsageError, VoxloadError
 from voxload.files.atomic import publish, remove_partials, sync, temporary_beside

@@ -46,9 +46,13 @@ class Collation:
 
     def __post_init__(self) -> None:
         is_changed = any(change is not None for change in self.transforms) or self.item is not None
-        is_changed = is_changed or self.parting is not None
+        is_changed = is_changed or self.parting is not None or self._has_columns
         is_plain = self.is_batched and not is_changed and not self.pin_memory and is_torchs(self.collate)
         object.__setattr__(self, "is_plain", is_plain)
+
+    @property
+    def _has_columns(self) -> bool:
+        return self.data is not None and bool(self.data.column_names)
 
     def __call__(self, batch: Batch) -> Any:
         """Return what the loop sees.
@@ -71,7 +75,21 @@ class Collation:
         ]
         parts = volumes if self.parting is None else list(self.parting.item(volumes))
         parts += [] if batch.targets is None else [batch.targets]
-        return parts if self.is_batched else [part[0] for part in parts]
+        parts = parts if self.is_batched else [part[0] for part in parts]
+        return parts + self._columns(batch)
+
+    def _columns(self, batch: Batch) -> list[Any]:
+        """Return what the catalogue says of a batch's samples, as torch collates or converts it."""
+        rows = self._row_values(batch)
+        if not self.is_batched:
+            return [default_convert(value) for value in rows[0]]
+        return [default_collate(list(values)) for values in zip(*rows, strict=True)]
+
+    def _row_values(self, batch: Batch) -> list[tuple[Any, ...]]:
+        """Return what the catalogue says of each sample; nothing where no column was asked for."""
+        if self.data is None or not self.data.column_names:
+            return [()] * len(batch.indices)
+        return [self.data.row_values(index) for index in batch.indices]
 
     def _decoded(self, batch: Batch, data: VolumeDataset) -> Batch:
         """Return a batch of what its stored numbers stand for."""
@@ -94,6 +112,7 @@ class Collation:
         if self.parting is not None:
             count = len(batch.volumes)
             samples = [(*self.parting.item(sample[:count]), *sample[count:]) for sample in samples]
+        samples = [(*sample, *values) for sample, values in zip(samples, self._row_values(batch), strict=True)]
         items = samples if self.item is None else list(map(self.item, samples))
         return items if self.is_batched else items[0]
 

@@ -31,6 +31,7 @@ class EpochReader(Protocol):
 
     recorder: StatsRecorder
     transforms: tuple[Transform | None, ...]
+    epoch: int
 
     @property
     def agreement(self) -> GroupAgreement:
@@ -67,7 +68,7 @@ class VolumeIterator(_BaseDataLoaderIter):
             pin_memory_device=self._pin_memory_device,
             item=data.item_transform,
             data=data,
-            parting=data.parting,
+            parting=None if data.parting is None else data.parting.at(self._reader.epoch),
         )
         # Made by functions in C, which know no iterator: that would otherwise hold itself alive.
         drawn: Iterator[Sequence[int]] = (

@@ -63,6 +63,8 @@ def _whole(dataset: Any) -> tuple[VolumeDataset | None, str]:
 _DECISIVE = (
     "field_names",
     "target_names",
+    "column_names",
+    "coarse",
     "job",
     "halo",
     "boundary",

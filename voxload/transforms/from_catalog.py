@@ -19,7 +19,7 @@ def standardize_by(catalog: str | Path, dataset: str | None = None) -> Standardi
     Parameters
     ----------
     catalog
-        The catalogue, or its folder.
+        The catalogue, its folder, or the URL of either.
     dataset
         Name of the volume; None where the catalogue has one.
 

@@ -11,7 +11,8 @@ import zarr
 
 from voxload.benchmark.cold.datafiles import data_files
 from voxload.benchmark.workload.workload import Samples
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog, Entry
 from voxload.errors import NotFoundError
 
 VOLUME = np.zeros((4, 4, 4), np.int16)

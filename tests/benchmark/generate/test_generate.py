@@ -20,7 +20,8 @@ from voxload.benchmark.generate.generate import generate
 from voxload.benchmark.generate.generated import PLAN_NAME, Truth
 from voxload.benchmark.generate.plan import Contents, DatasetPlan, Kind
 from voxload.benchmark.generate.storage import Codec, Storage, StoreFormat
-from voxload.catalog.table import CATALOG_NAME, Catalog
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog
 from voxload.convert.options import Progress
 from voxload.convert.write.lock import locked
 from voxload.data.dataset import VolumeDataset

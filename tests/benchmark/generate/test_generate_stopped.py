@@ -21,7 +21,7 @@ from voxload.benchmark.generate.generated import PLAN_NAME
 from voxload.benchmark.generate.plan import DatasetPlan
 from voxload.benchmark.generate.storage import Extents, Storage, StoreFormat
 from voxload.benchmark.generate.stores import write_sample
-from voxload.catalog.table import CATALOG_NAME
+from voxload.catalog.places import CATALOG_NAME
 from voxload.convert.options import Progress
 from voxload.errors import InternalError, StorageError, UsageError
 from voxload.launch.worker_pool import worker_pool

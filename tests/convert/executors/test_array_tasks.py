@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from tests.support import scripts
-from voxload.catalog.table import CATALOG_NAME, Catalog
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, Packing, Share, convert
 from voxload.convert.write.lock import locked
 from voxload.errors import UsageError

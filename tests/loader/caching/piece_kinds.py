@@ -72,6 +72,18 @@ def opened(folder: Path | str, kind: str, halo: int = 0, grid: Any = None) -> vo
         case "random patches":
             words["patches"] = voxload.Patches((6, 4, 8), per_sample=5)
             return voxload.VolumeDataset(f"{folder}/scan*.h5", fields=FIELDS, axes=AXES, **words)
+        case "overlapping patches":
+            words["patches"] = voxload.Patches((6, 5, 6), overlap=(2, 1, 3))
+            return voxload.VolumeDataset(f"{folder}/scan*.h5", fields=FIELDS, axes=AXES, **words)
+        case "overlapping patches of windows":
+            return voxload.VolumeDataset(
+                f"{folder}/series.h5",
+                fields={"u": "u", "m": "mask"},
+                axes={"u": "TCDHW"},
+                window=voxload.Window(2, horizon=1),
+                patches=voxload.Patches(5, stride=3),
+                **words,
+            )
         case "flipped patches":
             words |= {"patches": voxload.Patches(6, stride=4), "augment": Augment(Flips(), seed=2)}
             return voxload.VolumeDataset(f"{folder}/scan*.h5", fields=FIELDS, axes=AXES, **words)
@@ -81,11 +93,14 @@ def opened(folder: Path | str, kind: str, halo: int = 0, grid: Any = None) -> vo
     return voxload.VolumeDataset(f"{folder}/{files}*.h5", fields=FIELDS, axes=AXES, augment=AUGMENTS[kind](), **words)
 
 
-KINDS = ("unequal scans", "windows", "turned windows", "random patches", "flipped patches", *AUGMENTS)
+PATCHED = ("random patches", "overlapping patches", "overlapping patches of windows", "flipped patches")
+KINDS = ("unequal scans", "windows", "turned windows", *PATCHED, *AUGMENTS)
 EVEN = (
     "windows",
     "turned windows",
     "random patches",
+    "overlapping patches",
+    "overlapping patches of windows",
     "crop",
     "turned crop",
     "centred crop",

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from zarr.codecs import BloscCodec, Crc32cCodec
 
 from voxload.catalog.checksums import recording, sum_volume
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog, Entry
 from voxload.errors import DataError, UsageError, VoxloadError
 from voxload.geometry import Box
 from voxload.readers import Handles, Location, open_reader

@@ -18,7 +18,8 @@ import zarr
 
 from tests.support.launches import fork_launches
 from voxload import VolumeDataset
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog, Entry
 from voxload.cli.main import run
 from voxload.convert import convert
 from voxload.convert.options import ConvertOptions

@@ -16,7 +16,8 @@ from voxload.benchmark.generate.generated import PLAN_NAME, read_plan, write_pla
 from voxload.benchmark.generate.plan import DatasetPlan
 from voxload.benchmark.generate.storage import StoreFormat
 from voxload.benchmark.generate.stores import check_filters, sample_path, stored_sample, write_sample
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog, Entry
 from voxload.convert.options import Progress
 from voxload.convert.write.lock import locked
 from voxload.convert.write.writer import writing

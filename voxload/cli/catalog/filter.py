@@ -19,7 +19,7 @@ EPILOG = "Example: voxload catalog filter universes/ sound.parquet --where 'stat
 
 
 def filter_catalog(
-    catalog: Annotated[Path, typer.Argument(help="A catalogue, or the folder that holds it.", show_default=False)],
+    catalog: Annotated[str, typer.Argument(help="A catalogue, its folder, or the URL of either.", show_default=False)],
     out: Annotated[Path, typer.Argument(help="The catalogue to write, or a folder for it.", show_default=False)],
     *,
     where: Annotated[

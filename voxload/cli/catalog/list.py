@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,7 +23,7 @@ _SHOWN = 40
 
 
 def list_catalog(
-    catalog: Annotated[Path, typer.Argument(help="A catalogue, or the folder that holds it.", show_default=False)],
+    catalog: Annotated[str, typer.Argument(help="A catalogue, its folder, or the URL of either.", show_default=False)],
     *,
     where: Annotated[str, typer.Option(help="Only rows for which this holds, such as 'sample != \"a\"'.")] = "",
     columns: Annotated[str, typer.Option(help="Columns to show, such as sample,path,statistics.mean.")] = "",

@@ -8,8 +8,9 @@ from typing import Any
 
 from rich.table import Table
 
+from voxload.catalog.places import CATALOG_NAME
 from voxload.catalog.statistics import Summary
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.table import Catalog, Entry
 from voxload.cli.inspect.stored import extents
 from voxload.data.lists.samples import location_of
 from voxload.errors import NotFoundError, UsageError

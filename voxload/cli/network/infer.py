@@ -11,8 +11,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from voxload.catalog.table import catalog_path
-from voxload.cli.options import AllowOutside, check_folder, parse_triple
+from voxload.cli.options import AllowOutside, catalog_at, check_folder, parse_triple
 from voxload.cli.terminal import Screen, count_bar
 from voxload.grid import ProcessGrid, is_launched
 from voxload.inference.plan import GAUSSIAN, MEAN, InferencePlan
@@ -26,7 +25,7 @@ EPILOG = "Example: voxload infer universes/ --checkpoint run --spatial 2,2,1 --n
 
 
 def infer(
-    catalog: Annotated[Path, typer.Argument(help="A catalogue, or the folder that holds it.", show_default=False)],
+    catalog: Annotated[str, typer.Argument(help="A catalogue, its folder, or the URL of either.", show_default=False)],
     *,
     checkpoint: Annotated[
         Path, typer.Option(help="The checkpoint.pt that voxload train wrote, or its folder.", show_default=False)
@@ -65,13 +64,13 @@ def infer(
     CosmoFlow's targets go to OUTPUT/predictions.csv and .parquet, in their own units.
 
     A U-Net that learnt from patches predicts patches that overlap, each by one process, which are put together; samples
-    may be of any extents that a patch fits into. One that learnt from whole samples can be told to with --patch.
+    may be of any extents. One that learnt from whole samples can be told to with --patch.
 
     A U-Net's classes go to OUTPUT/predictions, Zarr with a catalogue, and their Dice to OUTPUT/dice.csv.
     """
     check_folder("--output", output)
     plan = InferencePlan(
-        catalog=os.fspath(catalog_path(catalog)),
+        catalog=catalog_at(catalog),
         checkpoint=os.fspath(checkpoint),
         output=os.fspath(output),
         spatial=parse_triple("--spatial", spatial),

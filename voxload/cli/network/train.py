@@ -8,9 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from voxload.catalog.table import catalog_path
 from voxload.cli.network.report import report, train_as_rank
-from voxload.cli.options import AllowOutside, check_file, check_folder, parse_extents, parse_names, parse_triple
+from voxload.cli.options import (
+    AllowOutside,
+    catalog_at,
+    check_file,
+    check_folder,
+    parse_extents,
+    parse_names,
+    parse_triple,
+)
 from voxload.cli.terminal import Screen
 from voxload.errors import UsageError
 from voxload.launch.devices import DEVICES, HOST
@@ -24,7 +31,7 @@ EPILOG = "Example: voxload train universes/ --model cosmoflow --spatial 2,1,1 --
 
 
 def train(
-    catalog: Annotated[Path, typer.Argument(help="A catalogue, or the folder that holds it.", show_default=False)],
+    catalog: Annotated[str, typer.Argument(help="A catalogue, its folder, or the URL of either.", show_default=False)],
     *,
     model: Annotated[str, typer.Option(help=f"The network: {COSMOFLOW}, or {UNET3D} for labels.")] = COSMOFLOW,
     variant: Annotated[
@@ -134,7 +141,7 @@ def train(
     words |= {"codec": codec, "peers": peers, "policy": policy}
     given: dict[str, Any] = {name: value for name, value in words.items() if value}
     plan = TrainingPlan(
-        catalog=os.fspath(catalog_path(catalog)),
+        catalog=catalog_at(catalog),
         output=os.fspath(output),
         model=model,
         variant=variant,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import crc32c
 import numpy as np
@@ -95,12 +96,21 @@ class ZarrStorage:
         metadata = folder / "zarr.json"
         values = json.loads(metadata.read_bytes())
         values["attributes"] = {ATTRIBUTE: manifest.to_json()}
+        values["consolidated_metadata"] = self._consolidated(folder)
         # Under one name, so that nobody's is left: a process killed here is followed by one that begins here.
         temporary = folder / f".{metadata.name}{TEMPORARY_MARK}finish"
         temporary.write_text(json.dumps(values))
         sync(temporary)
         temporary.rename(metadata)
         return folder
+
+    def _consolidated(self, folder: Path) -> dict[str, Any]:
+        """Return copies of the documents below the group's, so that a storage that cannot list tells what is there.
+
+        As zarr-python 3 writes them. Its own function writes the document a second time, and not in one step.
+        """
+        array = json.loads((inside(folder, self.manifest.dataset) / "zarr.json").read_bytes())
+        return {"kind": "inline", "must_understand": False, "metadata": {self.manifest.dataset: array}}
 
     def size(self, folder: Path, chunks: Mapping[Place, StoredChunk]) -> int:
         """Return the bytes of the array's chunks, indices and metadata."""

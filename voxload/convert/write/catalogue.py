@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from voxload.catalog.places import CATALOG_NAME
 from voxload.catalog.statistics import VolumeSummary
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.table import Catalog, Entry
 from voxload.convert.manifest import AXES, Manifest, read_manifest
 from voxload.convert.options import StoredFormat
 from voxload.convert.write.writer import writing

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from voxload.catalog.checksums import checksums_name, recording, sum_volume
-from voxload.catalog.table import CATALOG_NAME
+from voxload.catalog.places import CATALOG_NAME
 from voxload.convert.manifest import AXES, read_manifest
 from voxload.convert.write.catalogue import Complete, volume_entries
 from voxload.convert.write.records import is_own

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from voxload.data.lists.patches import Patches, patches_of
+from voxload.data.lists.row_values import SAMPLE
 from voxload.data.lists.samples import Samples
 from voxload.data.lists.series import has_series, series_of
 from voxload.data.lists.window import Window
-from voxload.errors import UsageError
+from voxload.errors import NotFoundError, UsageError
 from voxload.readers.handles import Handles
 
 _SUCH_AS = {"window": "Window(8, horizon=4)", "patches": "Patches(64, per_sample=100)"}
@@ -29,12 +31,29 @@ class Parts:
                 expected = f"a {kind.__name__}, such as voxload.{_SUCH_AS[name]}"
                 raise UsageError(name, found=repr(given), expected=expected)
 
-    def of(self, stored: Samples, handles: Handles) -> Samples:
+    def of(self, stored: Samples, handles: Handles, columns: Sequence[str] = ()) -> Samples:
         """Return the samples that stored ones are parted into; opens files whose shapes have to be known and are not.
 
-        Raises UsageError or DataError where they cannot be parted so, and what opening files raises.
+        Columns that no catalogue has are those of time steps.
+
+        Raises UsageError or DataError where they cannot be parted so, NotFoundError for columns that nothing has, and
+        what opening files raises.
         """
-        found = stored
+        found, others = stored, _others(stored, columns)
         if self.window is not None or has_series(stored):
-            found = series_of(stored, self.window, handles)
+            found = series_of(stored, self.window, handles, others)
+        elif others:
+            raise NotFoundError(
+                f"column {others[0]!r}",
+                found="none in the catalogue" if stored.sample(0).values else "no catalogue that has it",
+                expected="a column, or with time steps a dataset that has a number for each",
+                remedy="name another; voxload catalog list shows those of a catalogue",
+            )
         return found if self.patches is None else patches_of(found, self.patches, handles)
+
+
+def _others(stored: Samples, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that no catalogue has."""
+    wanted = [name for name in columns if name != SAMPLE]
+    known = stored.sample(0).values if wanted and stored.ids else {}
+    return tuple(name for name in wanted if name not in known)

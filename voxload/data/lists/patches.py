@@ -102,6 +102,11 @@ class Patches:
         crop = RandomCrop(self.shape, centres=self.centres, pad=self.pad)
         return Augment(*parts, crop, seed=given.seed if given else self.seed, vectors=given.vectors if given else None)
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether patches of a grid have voxels in common, beside those at the end of a sample."""
+        return self.stride is not None and any(step < size for step, size in zip(self.stride, self.shape, strict=True))
+
     def along(self, extents: Sequence[int]) -> tuple[list[int], ...]:
         """Return the first voxels along (d, h, w) of the patches on a sample's grid, of which each triple is one; pure.
 

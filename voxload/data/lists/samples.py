@@ -9,18 +9,20 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, SupportsIndex
 
 import numpy as np
 import pyarrow.compute as pc
 
 from voxload.catalog.columns import numbers
+from voxload.catalog.places import CATALOG_NAME, Folder, place_of
 from voxload.catalog.query.conditions import Condition
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.table import Catalog, Entry
 from voxload.data.lists.names import ColumnNames
+from voxload.data.lists.row_values import SAMPLE, RowValues
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.readers.axes import AxisOrder
 from voxload.readers.cfpacking import Packed
@@ -70,6 +72,21 @@ class Sample:
     """Its index among so many samples of one array, whose targets stand one behind the other; None where it is one."""
     whole: int | None = None
     """Number of the sample that it is a patch of; None where it is none."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """What its row, or its file, says in the columns that an item has, but for the id; see `RowValues`."""
+
+    def parts(self, columns: Sequence[str]) -> tuple[Any, ...]:
+        """Return what an item has of some columns, its id among them; raises DataError where one has no value."""
+        found = tuple(self.id if name == SAMPLE else self.values[name] for name in columns)
+        if None in found:
+            name = columns[found.index(None)]
+            raise DataError(
+                f"column {name!r} of sample {self.id!r}",
+                found="no value",
+                expected="one",
+                remedy=f"choose samples that have one by subset(where='{name} != null'), or leave the column out",
+            )
+        return found
 
 
 class Samples(Protocol):
@@ -90,6 +107,25 @@ class Samples(Protocol):
         ...
 
 
+def sample_at(samples: Samples, index: int) -> Sample:
+    """Return the sample of an index, which counts from the end where it is negative; costs no I/O.
+
+    Raises UsageError for what is no whole number, IndexError where there is no such sample.
+    """
+    # Nearly always it is an int, which needs no look at what else there might be: that costs as much as a file.
+    if type(index) is not int and not isinstance(index, SupportsIndex):
+        raise UsageError(
+            "index of a sample",
+            found=repr(index),
+            expected="an integer",
+            remedy="torch.utils.data.Subset(data, range(...)) holds several",
+        )
+    count = len(samples.ids)
+    if not -count <= index < count:
+        raise IndexError(f"sample {index} of a data set of {count}")
+    return samples.sample(index % count)
+
+
 class CatalogSamples:
     """The samples of a catalogue.
 
@@ -104,6 +140,7 @@ class CatalogSamples:
         fields: Fields,
         targets: Sequence[str],
         *,
+        columns: Sequence[str] = (),
         allow_outside: bool = False,
         how: Reading = Reading(),
     ) -> None:
@@ -132,11 +169,13 @@ class CatalogSamples:
         self._catalog = catalog
         self._allow_outside = allow_outside or catalog.allow_outside
         self._targets = tuple(targets)
+        self._values = RowValues(catalog, columns)
 
     def sample(self, index: int) -> Sample:
         """Return one sample from its rows."""
         numbered = zip(self._datasets, self._numbers, strict=True)
-        entries = [[self._entry(index, *one) for one in zip(*each, strict=True)] for each in numbered]
+        rows = [[self._row(index, *one) for one in zip(*each, strict=True)] for each in numbered]
+        entries = [[self._catalog.entry_at(row) for row in own] for own in rows]
         locations = tuple(
             _stacked(
                 [location_of(entry, self._catalog.root, allow_outside=self._allow_outside) for entry in own],
@@ -145,7 +184,7 @@ class CatalogSamples:
             for own in entries
         )
         targets = tuple(entries[0][0].targets[name] for name in self._targets) if self._targets else None
-        return Sample(self.ids[index], locations, targets)
+        return Sample(self.ids[index], locations, targets, values=self._values.of(rows[0][0]))
 
     def where(self, condition: Condition) -> list[int]:
         """Return the indices of the samples for which a condition holds, on the row of their first field."""
@@ -154,10 +193,10 @@ class CatalogSamples:
         rows = rows[index.dataset_of_row[rows] == self._numbers[0][0]]
         return [int(number) for number in np.unique(index.sample_of_row[rows])]
 
-    def _entry(self, index: int, dataset: str, number: int | None) -> Entry:
+    def _row(self, index: int, dataset: str, number: int | None) -> int:
         """Return a sample's row of a dataset."""
         row = None if number is None else self._catalog.index.row(index, number)
-        return self._catalog.entry(self.ids[index], dataset) if row is None else self._catalog.entry_at(row)
+        return self._catalog.row(self.ids[index], dataset) if row is None else row
 
 
 class FileSamples:
@@ -211,21 +250,22 @@ def _stacked(locations: Sequence[Location], how: Reading) -> Location:
     return replace(first, also=tuple(other.stored for other in others)) if others else first
 
 
-def location_of(entry: Entry, root: Path, *, allow_outside: bool = False) -> Location:
-    """Return where the volume of a catalogue's row is, and its checksums; `root` is the catalogue's folder.
+def location_of(entry: Entry, root: Folder, *, allow_outside: bool = False) -> Location:
+    """Return where the volume of a catalogue's row is, and its checksums; `root` is the catalogue's folder or its URL.
 
     What is opened there has to lie in that folder, unless `allow_outside`; see `Catalog`.
     """
-    checksums = os.fspath(root / entry.checksums) if entry.checksums else None
+    checksums = place_of(root, entry.checksums) if entry.checksums else None
+    folder = "" if isinstance(root, str) else os.fspath(root)  # what lies below a URL was told by the names
     return Location(
-        entry.path if is_url(entry.path) else os.fspath(root / entry.path),
+        place_of(root, entry.path),
         entry.dataset,
         axes=entry.axes,
         shape=entry.shape if entry.window is None else None,
         dtype=entry.dtype,
         checksums=ChecksumSource(checksums, entry.summed_as, entry.dataset) if checksums else None,
         window=None if entry.window is None else Window(entry.window, _spatial(entry)),
-        within=None if allow_outside else os.fspath(root),
+        within=None if allow_outside else folder,
     )
 
 
@@ -241,6 +281,7 @@ def list_samples(
     fields: Fields,
     targets: Sequence[str],
     axes: Axes,
+    columns: Sequence[str] = (),
     allow_outside: bool = False,
     how: Reading = Reading(),
 ) -> Samples:
@@ -263,7 +304,7 @@ def list_samples(
         return FileSamples(_paths(named), fields, targets, axes=axes, allow_outside=allow_outside, how=how)
     if axes is not None:
         raise UsageError("axes", found=f"{axes!r} with a catalogue", remedy="leave axes out: the catalogue has them")
-    return CatalogSamples(catalog, fields, targets, allow_outside=allow_outside, how=how)
+    return CatalogSamples(catalog, fields, targets, columns=columns, allow_outside=allow_outside, how=how)
 
 
 def _named_stores(source: Any) -> Any:
@@ -281,16 +322,16 @@ def _check_fields(fields: Any) -> None:
     if fields is not None and (not isinstance(fields, Mapping) or not fields):
         found = "no field" if isinstance(fields, Mapping) else repr(fields)
         raise UsageError("fields", found=found, expected='a mapping of one name or more, such as {"x": "full"}')
-    for field, names in (fields or {}).items():
+    for key, names in (fields or {}).items():
         several = names if isinstance(names, Sequence) and not isinstance(names, bytes) else ()
         if not isinstance(names, str) and (not several or not all(isinstance(name, str) and name for name in several)):
             raise UsageError(
-                f"fields[{field!r}]",
+                f"fields[{key!r}]",
                 found=repr(names),
                 expected='the name of a dataset, or a list of them, such as ["vx", "vy", "vz"]',
             )
         if len(set(several)) < len(several) and not isinstance(names, str):
-            raise UsageError(f"fields[{field!r}]", found=repr(names), expected="each dataset once")
+            raise UsageError(f"fields[{key!r}]", found=repr(names), expected="each dataset once")
 
 
 def _check_source(source: Any) -> None:
@@ -311,8 +352,11 @@ def _check_source(source: Any) -> None:
 
 def _catalog_at(source: str | Path | Sequence[str | Path], *, allow_outside: bool) -> Catalog | None:
     """Return the catalogue that a path names, itself or by its folder; None when it names something else."""
-    if not isinstance(source, str | Path) or is_url(str(source)):
+    if not isinstance(source, str | Path):
         return None
+    if is_url(str(source)):
+        is_catalog = str(source).endswith(".parquet")
+        return Catalog.read(source, allow_outside=allow_outside, has_statistics=False) if is_catalog else None
     path = Path(source)
     if path.suffix == ".parquet":
         return Catalog.read(path, allow_outside=allow_outside, has_statistics=False)

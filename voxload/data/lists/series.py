@@ -7,9 +7,13 @@ list is made, for their shape.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+import torch
 
 from voxload.catalog.query.conditions import Condition
 from voxload.data.lists.names import Names
@@ -20,6 +24,9 @@ from voxload.data.lists.window import Window
 from voxload.errors import DataError, UsageError
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import Lead, Location
+from voxload.readers.registry import find_format
+
+Numbers = npt.NDArray[np.float64]
 
 
 def has_series(samples: Samples) -> bool:
@@ -50,6 +57,8 @@ class SeriesSamples:
         Of each of its samples.
     window
         What of a series of steps makes a sample; None where no array has an axis T.
+    columns
+        By name, for each stored sample a number for each of its steps.
 
     Raises
     ------
@@ -57,9 +66,17 @@ class SeriesSamples:
         When no series is as long as a window.
     """
 
-    def __init__(self, stored: Samples, extents: Sequence[Extents], window: Window | None) -> None:
+    def __init__(
+        self,
+        stored: Samples,
+        extents: Sequence[Extents],
+        window: Window | None,
+        *,
+        columns: Mapping[str, Sequence[Numbers]] | None = None,
+    ) -> None:
         self.fields, self.targets_in_file = stored.fields, stored.targets_in_file
         self._stored, self._window, self._extents = stored, window, tuple(extents)
+        self._columns = dict(columns or {})
         self._windows = [1 if window is None else window.count(one.steps) for one in extents]
         counts = [one.samples * windows for one, windows in zip(extents, self._windows, strict=True)]
         self._ends = list(accumulate(counts))
@@ -105,20 +122,27 @@ class SeriesSamples:
             for location, axes in zip(stored.locations, self._axes, strict=True)
         )
         row = (sample, self._extents[number].samples) if any("N" in axes for axes in self._axes) else None
-        return Sample(self.id(index), locations, stored.targets, row)
+        values = dict(stored.values)
+        for name, numbers in self._columns.items():
+            values[name] = torch.from_numpy(numbers[number][list(steps or (0,))])
+        return Sample(self.id(index), locations, stored.targets, row, values=values)
 
 
-def series_of(stored: Samples, window: Window | None, handles: Handles) -> SeriesSamples:
+def series_of(stored: Samples, window: Window | None, handles: Handles, columns: Sequence[str] = ()) -> SeriesSamples:
     """Return the samples and windows of arrays with axes N or T.
 
-    Without a `window`, each time step is a sample.
+    Without a `window`, each time step is a sample. `columns` name one-dimensional datasets of each file that have a
+    number for each time step.
 
     Raises
     ------
     UsageError
-        When a window is given and no array has an axis T.
+        When a window or columns are given and no array has an axis T.
+    NotFoundError
+        When a file has no such dataset.
     DataError
-        When the fields of a stored sample hold unequal numbers of samples or steps; what opening files raises.
+        When the fields of a stored sample hold unequal numbers of samples or steps, or a column another number of
+        values, or some that are not finite; what opening files raises.
     """
     has_steps = any("T" in _lead_axes(location) for location in stored.sample(0).locations)
     if window is not None and not has_steps:
@@ -129,8 +153,32 @@ def series_of(stored: Samples, window: Window | None, handles: Handles) -> Serie
             remedy='name it, such as axes="TCDHW" or, by field, axes={"x": "TCDHW"}',
         )
 
+    if columns and not has_steps:
+        raise UsageError(
+            "columns", found=f"{columns[0]!r} of arrays without a time axis", expected="columns of the catalogue"
+        )
     found = of_each(stored, lambda sample: _extents(sample, handles))
-    return SeriesSamples(stored, found, (window or Window(1)) if has_steps else None)
+    numbers = {name: _of_steps(stored, name, found) for name in columns}
+    return SeriesSamples(stored, found, (window or Window(1)) if has_steps else None, columns=numbers)
+
+
+def _of_steps(stored: Samples, name: str, extents: Sequence[Extents]) -> list[Numbers]:
+    """Return a number for each time step of each stored sample."""
+    found = []
+    for number, one in enumerate(extents):
+        sample = stored.sample(number)
+        path = sample.locations[0].path
+        values = np.asarray(find_format(path).read_vector(path, name), np.float64)
+        if values.shape != (one.steps,) or not np.isfinite(values).all():
+            what = f"{len(values)} values" if len(values) != one.steps else "values that are not finite"
+            raise DataError(
+                f"column {name!r} of sample {sample.id!r}",
+                found=what,
+                expected=f"{one.steps} finite numbers, one for each time step",
+                remedy="name a dataset that has them",
+            )
+        found.append(values)
+    return found
 
 
 def _lead_axes(location: Location) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from voxload.data.dataset import VolumeDataset, reads_as_here
+from voxload.data.dataset import VolumeDataset
+from voxload.data.known_samples import reads_as
 from voxload.errors import UsageError
 from voxload.loader.caching.items import Items, SampleItems
 from voxload.loader.caching.piece_items import PieceItems
@@ -35,7 +36,14 @@ def kept_of(data: VolumeDataset, batch_size: int) -> Kept:
     if data.augment is None and not _overlaps(data) and _are_equal(data):
         layout = data.layout(0)
         return Kept(SampleUnits(data, layout), SampleItems(data), BatchLayout(batch_size, layout))
-    if not reads_as_here(type(data)):
+    if data.coarse:
+        raise UsageError(
+            "cache of fields on coarser grids",
+            found="samples that are unequal or overlap, of which pieces are kept",
+            expected="samples of one shape that have no voxel in common",
+            remedy="leave out cache, or make windows that do not overlap",
+        )
+    if not reads_as(type(data), VolumeDataset):
         raise UsageError(
             f"cache of a {type(data).__name__}",
             found="a read_into, layout or read_targets of its own, and samples that are augmented, unequal or overlap",
@@ -48,8 +56,10 @@ def kept_of(data: VolumeDataset, batch_size: int) -> Kept:
 
 
 def _overlaps(data: VolumeDataset) -> bool:
-    """Tell whether windows in time have steps in common."""
-    window = data.parts.window
+    """Tell whether windows in time have steps in common, or patches voxels."""
+    window, patches = data.parts.window, data.parts.patches
+    if patches is not None and patches.overlaps:
+        return True
     if window is None:
         return False
     first = set(window.steps(0))

@@ -1,8 +1,8 @@
 """PieceUnits: pieces of stored volumes as units, of which turned, moved, cropped and unequal samples are made.
 
-A stored volume, or a time step of it, is a source. Where samples are augmented, a source is parted into pieces of whole
-chunks, and any sample is pasted from those that it touches. Where they are not, a source is kept as the one block that
-this rank has of it, so that a step is kept once, whatever windows overlap it.
+A stored volume, or a time step of it, is a source. Where samples are augmented, or patches that overlap, a source is
+parted into pieces of whole chunks, and any sample is pasted from those that it touches. Where they are not, a source is
+kept as the one block that this rank has of it, so that a step is kept once, whatever windows overlap it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ class PieceUnits:
     def __init__(self, data: VolumeDataset) -> None:
         self.data = data
         self._first = data.layout(0)
-        self._is_pasted = data.augment is not None
+        patches = data.parts.patches
+        self._is_pasted = data.augment is not None or (patches is not None and patches.overlaps)
         numbers: dict[Source, int] = {}
         self._sources_of: list[tuple[int, ...]] = []
         windows: set[tuple[int, Window | None]] = set()
@@ -168,7 +169,7 @@ class PieceUnits:
     def _read(self, number: int, box: Box, out: Sequence[Volume]) -> ReadCost:
         unit, total = self.unit(number), ReadCost()
         with self.data.volumes.opened(_as_sample(unit)) as readers:
-            layout = self.data.volumes.layouts([reader.describe() for reader in readers], unit.box)
+            layout = self.data.volumes.layouts([reader.describe() for reader in readers], [unit.box] * len(readers))
             if layout != unit.layout:
                 raise unequal_blocks(unit.sample, layout, unit.layout)
             for reader, volume in zip(readers, out, strict=True):
