@@ -127,6 +127,12 @@ def open_store(path: str) -> Store:
     return RemoteStore(path) if is_url(path) else LocalStore(path)
 
 
+def whole_object(url: str, limit: int) -> bytes | None:
+    """Return the object at a URL, or None when there is none; raises DataError, unread, when it has more bytes."""
+    part = RemoteStore(url).whole("", limit)
+    return None if part is None else part.data.tobytes()
+
+
 def _whole(data: bytes, path: str, start: int, length: int) -> bytes:
     if len(data) != length:
         raise DataError(

@@ -76,7 +76,7 @@ def test_a_split_parts_no_universe(catalog: Rows, weights: tuple[int, ...], seed
     assert {name: part.table for name, part in split(catalog, shares, seed=seed).items()} == {
         name: part.table for name, part in parts.items()
     }
-    assert lines(merge(list(parts.values()), catalog.folder)) == lines(catalog)
+    assert lines(merge(list(parts.values()), Path(catalog.folder))) == lines(catalog)
 
 
 @given(count=st.integers(3, 60), seed=st.integers(0, 3))

@@ -16,6 +16,7 @@ import zarr
 from monai.inferers.utils import sliding_window_inference
 
 from tests.training.stops import SEGMENTATION, segmentation, single_threaded, train
+from voxload.catalog.places import place_of
 from voxload.catalog.table import Catalog
 from voxload.convert import convert
 from voxload.data.dataset import VolumeDataset
@@ -127,7 +128,7 @@ def test_classes_are_those_of_monais_sliding_window(
                     mode="gaussian" if stitch == GAUSSIAN else "constant",
                 )
                 entry = found.entry(sample, "predictions")
-                stored = np.asarray(zarr.open_array(found.root / entry.path / entry.dataset, mode="r")[:])
+                stored = np.asarray(zarr.open_array(f"{place_of(found.root, entry.path)}/{entry.dataset}", mode="r")[:])
                 expected = torch.as_tensor(expected)
                 clear = (expected[0, 0] - expected[0, 1]).abs() > 1e-3
                 assert clear.float().mean() > 0.99

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -27,6 +26,7 @@ from tests.training.stops import (
     stopped,
     train,
 )
+from voxload.catalog.places import place_of
 from voxload.catalog.table import Catalog
 from voxload.cli.main import run
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
@@ -225,7 +225,7 @@ def test_other_data_are_not_gone_on_with(whole: Whole, tmp_path: Path) -> None:
 def _moved(listed: Catalog, sample: str, dataset: str, *, scale: float) -> Any:
     entry = listed.entry(sample, dataset)
     targets = {name: value * scale for name, value in entry.targets.items()}
-    return replace(entry, path=os.fspath(listed.root / entry.path), targets=targets)
+    return replace(entry, path=place_of(listed.root, entry.path), targets=targets)
 
 
 def test_what_differs_on_other_groups_is_said(labelled: Path, tmp_path: Path) -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from voxload.errors import NotFoundError, UsageError
 from voxload.files.limits import TABLE
-from voxload.readers.remote import RemoteStore
 from voxload.readers.storage.traversal import is_within, leaves
-from voxload.readers.store import is_url
+from voxload.readers.store import is_url, whole_object
 
 Folder = Path | str
 """A folder, or a URL without a slash at its end."""
@@ -52,10 +51,10 @@ def fetched(url: str) -> bytes:
     StorageError
         When the storage does not give it.
     """
-    part = RemoteStore(url).whole("", TABLE.allowed)
-    if part is None:
+    data = whole_object(url, TABLE.allowed)
+    if data is None:
         raise NotFoundError(f"catalogue {url}", found="no such object", remedy="check the URL")
-    return part.data.tobytes()
+    return data
 
 
 def place_of(root: Folder, path: str) -> str:

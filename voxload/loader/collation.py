@@ -82,7 +82,7 @@ class Collation:
         """Return what the catalogue says of a batch's samples, as torch collates or converts it."""
         rows = self._row_values(batch)
         if not self.is_batched:
-            return [default_convert(value) for value in rows[0]]
+            return [default_convert(value) for value in rows[0]]  # type: ignore[no-untyped-call] # torch's
         return [default_collate(list(values)) for values in zip(*rows, strict=True)]
 
     def _row_values(self, batch: Batch) -> list[tuple[Any, ...]]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from voxload.catalog.checksums import checksums_name, recording
+from voxload.catalog.places import Folder, place_of
 from voxload.catalog.table import Catalog, Entry, catalog_path
 from voxload.convert.manifest import read_manifest
 from voxload.convert.write.lock import locked
@@ -143,9 +144,10 @@ def _record(run: _Run, path: Path) -> None:
     run.report.recorded = len(fresh)
 
 
-def _origin(entry: Entry, root: Path) -> str:
+def _origin(entry: Entry, root: Folder) -> str:
     """Return what a converted sample was made of, by which a later conversion knows its checksums again."""
-    manifest = None if is_url(entry.path) else read_manifest(root / entry.path)
+    place = place_of(root, entry.path)
+    manifest = None if is_url(place) else read_manifest(Path(place))
     return manifest.origin if manifest is not None and manifest.dataset == entry.dataset else ""
 
 
