@@ -38,7 +38,7 @@ def field(number: int, shape: tuple[int, ...] = (12, 8, 10), dtype: str = "f4") 
     return np.random.default_rng(number).integers(0, 120, shape).astype(dtype)
 
 
-def write(path: Path, *, targets: Sequence[float] = (), **volumes: Array) -> Path:
+def write(path: Path, targets: Sequence[float] = (), /, **volumes: Array) -> Path:
     """Write an HDF5 file of volumes (D, H, W), or (C, D, H, W) with labels that say so."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with h5py.File(path, "w") as file:
@@ -78,7 +78,7 @@ def raw(tmp_path: Path) -> Path:
     """Give a folder of two files, each with three components of a velocity and a density."""
     for number in range(2):
         fields = {name: field(10 * number + place) for place, name in enumerate((*VELOCITY, "density"))}
-        write(tmp_path / f"raw/u{number}.h5", targets=(number, 2.0), **fields)
+        write(tmp_path / f"raw/u{number}.h5", (number, 2.0), **fields)
     return tmp_path / "raw"
 
 
@@ -241,7 +241,7 @@ def test_several_stacks_and_a_new_name(tmp_path: Path, raw: Path) -> None:
     """Each stack is a volume; one of a single variable gives it another name, all of its channels included."""
     write(
         raw / "u2.h5",
-        targets=(2, 2),
+        (2, 2),
         density=field(1),
         vx=field(2),
         vy=field(3),

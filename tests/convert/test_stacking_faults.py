@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -196,6 +197,20 @@ def test_a_difference_names_the_file_of_the_variable(tmp_path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     with pytest.raises(DataError, match=r"voxel \(c, d, h, w\) = \(1, 3, 2, 1\).* as in .*vy\.npy"):
         convert(tmp_path / "u", tmp_path / "out", options=ConvertOptions(stack={"v": VELOCITY}, verify=True))
+
+
+@pytest.mark.parametrize("variables", ["vx", [{}], [{"name": "vx", "files": []}], 7])
+def test_a_manifest_that_is_none_is_not_believed(tmp_path: Path, variables: Any) -> None:
+    """What somebody else wrote of variables is an error that says what to do, and no crash."""
+    src = write(tmp_path / "u.h5", **cubes(*VELOCITY))
+    options = ConvertOptions(stack={"v": VELOCITY})
+    convert(src, tmp_path / "out", options=options)
+    metadata = tmp_path / "out/u.zarr/zarr.json"
+    values = json.loads(metadata.read_text())
+    values["attributes"]["voxload"]["parts"][0]["variables"] = variables
+    metadata.write_text(json.dumps(values))
+    with pytest.raises(DataError, match=r"u\.zarr: found a damaged manifest .*; remove it and convert again"):
+        convert(src, tmp_path / "out", options=options)
 
 
 CHILD = """

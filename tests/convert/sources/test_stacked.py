@@ -45,8 +45,10 @@ def stored(path: Path, kind: str, volume: Array, axes: str) -> Source:
     else:
         path = path.with_suffix(".zarr")
         chunks = tuple(max(1, extent // 2) for extent in turned.shape)
-        config = {"write_empty_chunks": True}
-        zarr.create_array(path, shape=turned.shape, dtype=turned.dtype, chunks=chunks, config=config)[...] = turned
+        made = zarr.create_array(
+            path, shape=turned.shape, dtype=turned.dtype, chunks=chunks, config={"write_empty_chunks": True}
+        )
+        made[...] = turned
     (source,) = open_sources(path, Hints(axes=axes))
     return source
 
@@ -70,7 +72,9 @@ def test_no_voxel_moves(
     folder = tmp_path_factory.mktemp("stacked")
     slowest = {axes.replace("C", "")[0] for kind, axes, _ in parts if kind.startswith("npz")}
     counts = [count if "C" in axes else 1 for _, axes, count in parts]
-    draw, variables, volumes = np.random.default_rng(len(parts)), {}, []
+    draw = np.random.default_rng(len(parts))
+    variables: dict[str, Source] = {}
+    volumes: list[Array] = []
     for number, ((kind, axes, _), count) in enumerate(zip(parts, counts, strict=True)):
         volume = draw.integers(0, 100, (count, *spatial)).astype(dtype)
         if kind == "zarr":
