@@ -71,9 +71,9 @@ def test_stacks(app: typer.Typer, tmp_path: Path) -> None:
     report = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout)
     catalog = Catalog.read(report["catalog"])
     assert set(catalog.keys) == {("u", "velocity"), ("u", "bx_by"), ("u", "rho")}
-    statistics = catalog.entry("u", "velocity").statistics
-    assert statistics is not None
-    assert [channel.mean for channel in statistics.channels] == [1, 0]
+    summary = catalog.summary("u", "velocity")
+    assert summary is not None
+    assert [channel.mean for channel in summary.channels] == [1, 0]
 
 
 @pytest.mark.parametrize(

@@ -99,11 +99,11 @@ def test_one_volume_of_three_variables(tmp_path: Path, raw: Path, stored: Stored
             np.testing.assert_array_equal(volume_of(report.catalog, sample, "density"), file["density"][...][None])
         assert catalog.entry(sample, "velocity").path == f"{sample}.velocity{stored.suffix}"
         assert catalog.entry(sample, "velocity").targets == {"t0": float(sample[-1]), "t1": 2.0}
-    channels = catalog.entry("u0", "velocity").statistics
-    assert channels is not None
+    summary = catalog.summary("u0", "velocity")
+    assert summary is not None
     with h5py.File(raw / "u0.h5") as file:
         means = [float(file[name][...].mean(dtype="f8")) for name in order]
-    assert [one.mean for one in channels.channels] == pytest.approx(means)
+    assert [one.mean for one in summary.channels] == pytest.approx(means)
     assert verify(report.catalog).damaged == 0
     data = voxload.VolumeDataset(report.catalog, fields={"x": "velocity"})
     assert tuple(data[0][0].shape) == (3, 12, 8, 10)

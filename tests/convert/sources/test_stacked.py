@@ -36,7 +36,7 @@ def stored(path: Path, kind: str, volume: Array, axes: str) -> Source:
         np.save(path, np.asarray(turned, order="F" if "Fortran" in kind else "C"))
     elif kind.startswith("npz"):
         path = path.with_suffix(".npz")
-        np.savez_compressed(path, x=turned)
+        np.savez_compressed(path, x=np.ascontiguousarray(turned))  # else numpy turns the axes of some round
     elif kind.startswith("hdf5"):
         path = path.with_suffix(".h5")
         chunks = tuple(max(1, extent // 2) for extent in turned.shape) if "chunked" in kind else None
