@@ -57,9 +57,33 @@ def test_headerless_options(app: typer.Typer, tmp_path: Path) -> None:
     assert (entry.path, entry.shape, entry.dtype) == ("x.h5", (2, 4, 5, 6), "<i4")
 
 
+def test_stacks(app: typer.Typer, tmp_path: Path) -> None:
+    """--stack makes channels of variables, in this order, and may be given again; a name comes before =."""
+    volumes = {name: np.full((4, 4, 4), number, "i2") for number, name in enumerate(("vx", "vy", "bx", "by", "rho"))}
+    np.savez(tmp_path / "u.npz", **volumes)
+    call = [str(tmp_path / "u.npz"), str(tmp_path / "out"), "--stack", "velocity=vy,vx", "--stack", "bx, by"]
+    plan = json.loads(CliRunner().invoke(app, [*call, "--dry-run", "--json"]).stdout)
+    assert {Path(one["path"]).name: one["variables"] for one in plan["volumes"]} == {
+        "u.bx_by.zarr": ["bx", "by"],
+        "u.rho.zarr": [],
+        "u.velocity.zarr": ["vy", "vx"],
+    }
+    report = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout)
+    catalog = Catalog.read(report["catalog"])
+    assert set(catalog.keys) == {("u", "velocity"), ("u", "bx_by"), ("u", "rho")}
+    summary = catalog.summary("u", "velocity")
+    assert summary is not None
+    assert [channel.mean for channel in summary.channels] == [1, 0]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ("--stack vx,vx", "variable 'vx' a second time"),
+        ("--stack v=", "names of variables"),
+        ("--stack ,", "names of variables"),
+        ("--stack =vx,vy", "the name ''"),
+        ("--stack v=a,b --stack v=c,d", "two volumes 'v'"),
         ("--shape 2,2", "three or four extents"),
         ("--shape 2,2,2", "no --dtype"),
         ("--dtype <f4", "no --shape"),

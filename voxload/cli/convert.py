@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,6 +37,7 @@ from voxload.convert import (
 )
 from voxload.convert import convert as run_convert
 from voxload.errors import UsageError
+from voxload.files.names import safe_dataset
 from voxload.geometry import Boundary, Halo
 from voxload.readers import Missing
 from voxload.units import format_bytes, parse_bytes
@@ -73,6 +75,10 @@ def convert(
     ] = "",
     box_size: Annotated[
         float | None, typer.Option(help="Particles: edge of the box, if the file does not say.")
+    ] = None,
+    stack: Annotated[
+        list[str] | None,
+        typer.Option(help="Variables that become channels of one volume, in this order: NAME=a,b,c; repeatable."),
     ] = None,
     targets: Annotated[
         Path | None, typer.Option(help="Table of targets beside the sources: CSV, text, YAML, JSON or Parquet.")
@@ -115,6 +121,7 @@ def convert(
         hints=Hints(axes or None, binary, parse_names(datasets), kind, allow_outside),
         missing=missing,
         gridding=_gridding(grid, assign, unit, grid_points, ParticleChoice(_types(particle_types), box_size)),
+        stack=_stacks(stack or []),
         targets=targets,
         chunks=parse_triple("--chunks", chunks) if chunks else None,
         readers=_readers(spatial, halo, boundary),
@@ -168,6 +175,21 @@ def _readers(spatial: str, halo: int, boundary: Boundary) -> Readers | None:
     if not spatial and not halo:
         return None
     return Readers(parse_triple("--spatial", spatial or "2,2,2"), Halo.parse(halo), boundary)
+
+
+def _stacks(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return volumes and their variables; without a name before ``=`` a volume is called by all of them."""
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, equals, names = text.partition("=")
+        variables = parse_names(names if equals else text)
+        name = name.strip() if equals else safe_dataset("_".join(variables))
+        if name in found:
+            raise UsageError(
+                "--stack", found=f"two volumes {name!r}", expected="a name for each", remedy="write NAME=vx,vy,vz"
+            )
+        found[name] = variables
+    return found
 
 
 def _split(text: str) -> tuple[int, int, int] | None:
@@ -225,6 +247,7 @@ def plan_figures(plan: PlannedConversion) -> dict[str, Any]:
                 "decoded_bytes": volume.decoded_bytes,
                 "stored_bytes_estimated": volume.stored_bytes,
                 "complete": volume.is_complete,
+                "variables": list(volume.variables),
             }
             for volume in plan.volumes
         ],

@@ -39,6 +39,8 @@ class PlannedVolume:
     """Bytes in storage, estimated from a few chunks."""
     is_complete: bool
     """Whether it is there already."""
+    variables: tuple[str, ...] = ()
+    """The variables that its channels are made of, in their order; empty where it is one cube as it was."""
 
     @property
     def files(self) -> int:
@@ -102,4 +104,5 @@ def _planned(volume: VolumePlan, measured: Measured) -> PlannedVolume:
         decoded_bytes=volume.decoded_bytes,
         stored_bytes=round(volume.decoded_bytes / measured.ratio),
         is_complete=is_complete(volume),
+        variables=tuple(variable.name for variable in manifest.parts[0].variables),
     )

@@ -52,11 +52,33 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One raw cube, and where it lies in the volume."""
+class Variable:
+    """One raw cube that became channels of a volume, beside others."""
 
+    name: str
+    """What the caller calls it."""
     files: tuple[SourceFile, ...]
     """The file, and others that belong to it."""
+    dataset: str
+    """Name of the cube in the file."""
+    part: str
+    """Which of several samples in the file it is."""
+    axes: str
+    """Order of the axes in the source's bytes."""
+    first: int
+    """Its first channel in the volume."""
+    channels: int
+    """How many it has."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """What else the file says of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One raw cube, or several that are its channels, and where it lies in the volume."""
+
+    files: tuple[SourceFile, ...]
+    """The file, and others that belong to it; all files of variables."""
     dataset: str
     """Name of the cube in the file."""
     part: str
@@ -67,6 +89,18 @@ class Part:
     """First plane along D in the volume."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """What else the file says of it."""
+    variables: tuple[Variable, ...] = ()
+    """What its channels were made of, in their order; empty where that is one cube as it was."""
+
+    @property
+    def cubes(self) -> frozenset[tuple[str, str, str]]:
+        """The raw cubes: file, name in it, and which of several samples in it."""
+        return frozenset((one.files[0].path, one.dataset, one.part) for one in self.variables or (self,))
+
+    def path_of(self, channel: int) -> str:
+        """Return the file that a channel's voxels come from."""
+        later = (one for one in reversed(self.variables) if one.first <= channel)
+        return next(later, self).files[0].path
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +166,9 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """Return plain values; floats keep every bit."""
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        for part in plain["parts"]:
+            if not part["variables"]:  # as it was written before there were any
+                del part["variables"]
         return plain
 
     @classmethod
@@ -176,8 +213,9 @@ class Manifest:
         """Return what decides over the stored bytes, in plain values."""
         plain = self.to_json()
         for part in plain["parts"]:
-            for file in part["files"]:
-                del file["path"]
+            for one in (part, *part.get("variables", ())):
+                for file in one["files"]:
+                    del file["path"]
         del plain["results"], plain["stored_bytes"]
         return plain
 
@@ -224,7 +262,15 @@ def stored_bytes(path: Path, dataset: str) -> int:
 
 
 def _part(values: Mapping[str, Any]) -> Part:
-    return Part(**{**values, "files": tuple(SourceFile(**file) for file in values["files"])})
+    variables = tuple(Variable(**{**one, "files": _files(one)}) for one in values.get("variables", ()))
+    return Part(**{**values, "files": _files(values), "variables": variables})
+
+
+def _files(values: Mapping[str, Any]) -> tuple[SourceFile, ...]:
+    found = tuple(SourceFile(**file) for file in values["files"])
+    if not found:
+        raise ValueError("a part without files")
+    return found
 
 
 def _member(values: Mapping[str, Any]) -> Member:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from voxload.convert.layout import Extents, Readers
 from voxload.convert.sources.hints import Hints
 from voxload.convert.storage.compression import Compression
 from voxload.errors import UsageError
+from voxload.files.names import safe_dataset
 from voxload.readers.protocol import Missing
 
 _TASK, _COUNT = "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT"
@@ -115,6 +116,8 @@ class ConvertOptions:
     """What to do about voxels that were never written: refuse them, or give them the source's fill value."""
     gridding: Gridding | None = None
     """How particles become cubes; None refuses them."""
+    stack: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Volumes whose channels are variables of a sample: name to variables, in the order of the channels."""
     targets: Path | Mapping[str, Mapping[str, float]] | None = None
     """Targets that are not in the sources: a table's file, or sample id to target name to value."""
     chunks: Extents | None = None
@@ -142,6 +145,7 @@ class ConvertOptions:
 
     def __post_init__(self) -> None:
         Missing.parse(self.missing)
+        _check_stacks(self.stack)
         for option, extents in (("--chunks", self.chunks), ("--split", self.split)):
             if extents is not None and min(extents) < 1:
                 raise UsageError(option, found=str(extents), expected="three extents of 1 or more, d,h,w")
@@ -166,6 +170,28 @@ class ConvertOptions:
     def source_hints(self) -> Hints:
         """What a source is opened with."""
         return replace(self.hints, missing=Missing.parse(self.missing))
+
+
+def _check_stacks(stacks: Mapping[str, Sequence[str]]) -> None:
+    """Refuse names that no volume can have, stacks of nothing, and variables in more than one place."""
+    seen: set[str] = set()
+    for name, variables in stacks.items():
+        if safe_dataset(name) != name:
+            remedy = f"call it {safe_dataset(name)!r}"
+            raise UsageError("--stack", found=f"the name {name!r}", expected="a name of a volume", remedy=remedy)
+        if isinstance(variables, str) or not variables or not all(variables):
+            raise UsageError(
+                f"--stack {name}", found=repr(variables), expected="names of variables", remedy="write vx,vy,vz"
+            )
+        twice = next((one for number, one in enumerate(variables) if one in seen or one in variables[:number]), None)
+        if twice is not None:
+            raise UsageError(
+                f"--stack {name}",
+                found=f"variable {twice!r} a second time",
+                expected="each in one place",
+                remedy="convert into two folders to have it in two volumes",
+            )
+        seen.update(variables)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,7 @@ def _digest(volumes: Sequence[VolumePlan]) -> str:
     for volume in volumes:
         manifest = volume.manifest
         files = [(file.name, file.size, file.mtime_ns) for part in manifest.parts for file in part.files]
+        files += [(one.name, one.first, one.channels) for part in manifest.parts for one in part.variables]
         stored = (manifest.dtype, manifest.shape, manifest.chunks, manifest.shards, manifest.compression)
         digest.update(repr((volume.final.name, manifest.dataset, stored, files, manifest.members)).encode())
     return digest.hexdigest()

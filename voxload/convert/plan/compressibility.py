@@ -69,9 +69,8 @@ def measure(source: Source, stored: StoredFormat, wanted: Compression, *, extent
 
 def tried_bytes(cube: RawCube, wanted: Compression, extent: int) -> int:
     """Return the bytes of the voxels that `measure` tries of a cube, with what it encodes of them; pure."""
-    return (
-        2 * sum(cube.volume_shape[0] * box.size for box in _boxes(cube, _probes(wanted), extent)) * cube.dtype.itemsize
-    )
+    voxel = 2 * cube.volume_shape[0] * cube.dtype.itemsize + cube.turned_bytes
+    return voxel * sum(box.size for box in _boxes(cube, _probes(wanted), extent))
 
 
 def fitting_extent(cube: RawCube, wanted: Compression, room: int) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from voxload.convert.manifest import SourceFile
+from voxload.convert.manifest import SourceFile, Variable
+from voxload.convert.plan.variables import Variables, without_variable
 from voxload.convert.sources import Source
 from voxload.convert.sources.protocol import RawCube
 from voxload.errors import DataError, NotFoundError, UsageError
@@ -40,30 +41,41 @@ class FoundCube:
     """Where it is read."""
     files: tuple[SourceFile, ...]
     """State of its files."""
+    variable: str = ""
+    """Which of the variables that the caller named it is; empty where it is none."""
+    variables: tuple[Variable, ...] = ()
+    """What its channels are made of, where they are variables."""
 
     @property
     def number(self) -> int | None:
         """Number of the sample in its file, or at the end of its folder's or file's name; None where there is none."""
         if self.cube.part:
             return int(self.cube.part) if self.cube.part.isdigit() else None
-        for name in (Path(self.files[0].name).parent.name, _SUFFIX.sub("", self.files[0].name)):
+        names = [Path(self.files[0].name).parent.name, without_suffix(self.files[0].name)]
+        if self.variable:
+            names.append(self.sample)  # the end of the file's name may be the variable
+        for name in names:
             found = _NUMBER.search(name)
             if found:
                 return int(found[1])
         return None
 
 
-def find_cubes(src: Path, dst: Path, open_: Open, *, allow_outside: bool = False) -> tuple[list[FoundCube], list[str]]:
+def find_cubes(
+    src: Path, dst: Path, open_: Open, *, allow_outside: bool = False, variables: Sequence[str] = ()
+) -> tuple[list[FoundCube], list[str]]:
     """Look at every file under `src`, or at the file `src`; return its cubes by sample id, and files that are none.
 
-    A file that belongs to another one, such as the data file of a header, is not looked at by itself.
+    A file that belongs to another one, such as the data file of a header, is not looked at by itself. Cubes that are
+    one of the `variables` are called so, and samples whose files have these names by what else their names say.
 
     Raises
     ------
     NotFoundError
         When there is no such path, or no raw cube under it.
     UsageError
-        When a single file is of no known format, hints do not fit, or two cubes would be one volume.
+        When a single file is of no known format, hints do not fit, two cubes would be one volume, or a file might be
+        two of the variables.
     DataError
         When a file is damaged.
     """
@@ -82,8 +94,10 @@ def find_cubes(src: Path, dst: Path, open_: Open, *, allow_outside: bool = False
         if not sources:
             ignored.append(name)
             continue
+        is_alone = bool(variables) and len({source.describe().dataset for source in sources}) == 1
+        naming = _Naming(Variables(tuple(variables)), is_alone)
         for source in sources:
-            cube = _cube(name, source, root)
+            cube = _cube(name, source, root, naming)
             if not allow_outside:
                 _check_within(cube.cube, src)
             described.update(companion.resolve() for companion in cube.cube.companions)
@@ -108,30 +122,43 @@ def find_cubes(src: Path, dst: Path, open_: Open, *, allow_outside: bool = False
     return [found[key] for key in sorted(found)], ignored
 
 
-def sample_id(name: str) -> str:
-    """Return the sample id of a source: its relative path without suffix, with ``_`` for ``/``.
+def without_suffix(name: str) -> str:
+    """Return a source's relative path without suffix, which is its sample's id, with ``_`` for ``/``.
 
-    >>> sample_id("21688988/universe_7.hdf5"), sample_id("density_z=0.5"), sample_id("ct/case.nii.gz")
-    ('21688988_universe_7', 'density_z=0.5', 'ct_case')
+    >>> without_suffix("21688988/universe_7.hdf5"), without_suffix("density_z=0.5"), without_suffix("ct/case.nii.gz")
+    ('21688988/universe_7', 'density_z=0.5', 'ct/case')
     """
-    return _SUFFIX.sub("", name).replace("/", "_")
+    return _SUFFIX.sub("", name)
 
 
-def _cube(name: str, source: Source, root: Path) -> FoundCube:
-    cube = source.describe()
+@dataclass(frozen=True, slots=True)
+class _Naming:
+    """What is known of a file's cubes before they are named."""
+
+    variables: Variables
+    """What the caller calls some cubes."""
+    is_alone: bool
+    """Whether all cubes of the file have one name."""
+
+
+def _cube(name: str, source: Source, root: Path, naming: _Naming) -> FoundCube:
+    cube, path = source.describe(), without_suffix(name)
+    variable = naming.variables.of_cube(path, cube.dataset, is_alone=naming.is_alone)
+    below = path
     if cube.sample:
         below = posixpath.normpath(posixpath.join(posixpath.dirname(name), cube.sample))
         while below.startswith("../"):  # the folder that is converted lies below the sample's
             below = below.removeprefix("../")
-        # The folder that is converted is a sample itself where nothing else names it.
-        sample = root.resolve().name if below in (".", "..") else below.replace("/", "_")
-    else:
-        sample = sample_id(name)
+    if variable and naming.is_alone:
+        below = without_variable(below, variable) or "."
+    # The folder that is converted is a sample itself where nothing else names it.
+    sample = root.resolve().name if below in (".", "..") else below.replace("/", "_")
     with translated(f"{cube.path}"):
         files = tuple(SourceFile.of(path, _relative(path, root)) for path in (cube.path, *cube.companions))
     # Here every name of every format becomes one: what the file calls them may lead anywhere, or be no text.
-    named = replace(cube, dataset=safe_dataset(cube.dataset))
-    return FoundCube(safe_name(f"{sample}_{cube.part}" if cube.part else sample), named, source, files)
+    named = replace(cube, dataset=safe_dataset(variable or cube.dataset))
+    sample = safe_name(f"{sample}_{cube.part}" if cube.part else sample)
+    return FoundCube(sample, named, source, files, variable)
 
 
 def _check_within(cube: RawCube, src: Path) -> None:

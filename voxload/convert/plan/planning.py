@@ -19,12 +19,14 @@ from voxload.convert.manifest import Manifest, Member, Part
 from voxload.convert.options import ConvertOptions, Packing, StoredFormat
 from voxload.convert.plan.compressibility import Measured, assumed, fitting_extent, measure, tried_bytes
 from voxload.convert.plan.finding import FoundCube, find_cubes
+from voxload.convert.plan.stacking import stack_cubes
 from voxload.convert.plan.tiles import DECODING, LIBRARY_BYTES, TABLE, Budget, Demand, check_room, plan_tiling
 from voxload.convert.plan.volumeplan import VolumePlan
 from voxload.convert.sources import Source, open_sources
 from voxload.convert.sources.medicine.images import check_alignment
 from voxload.convert.sources.names import check_extents
 from voxload.convert.sources.protocol import RawCube
+from voxload.convert.sources.stacked import StackedSource
 from voxload.convert.targets.files import SideCars
 from voxload.errors import DataError, UsageError
 from voxload.files.names import inside, safe_name
@@ -73,16 +75,24 @@ def plan_volumes(src: Path, dst: Path, options: ConvertOptions) -> Plan:
     Raises
     ------
     NotFoundError
-        When there is no such path, or no raw cube under it.
+        When there is no such path, or no raw cube under it, or a sample lacks a variable of a stack.
     UsageError
         When options do not fit the cubes, two files would be one volume, volumes of one sample differ in their
-        extents or in where their voxels lie, or the memory does not suffice.
+        extents or in where their voxels lie, variables of a stack in their type, or the memory does not suffice.
     DataError
         When a file is damaged, a target is not a finite number, or samples have different targets.
     """
-    cubes, ignored = find_cubes(src, dst, partial(_open, options=options), allow_outside=options.hints.allow_outside)
-    _check_extents(cubes)
-    targets = _targets(cubes, None if options.targets is None else SideCars(options.targets, src))
+    found_cubes, ignored = find_cubes(
+        src,
+        dst,
+        partial(_open, options=options),
+        allow_outside=options.hints.allow_outside,
+        variables=[variable for variables in options.stack.values() for variable in variables],
+    )
+    cubes = stack_cubes(found_cubes, options.stack)
+    # Variables of one volume, too, must not lie elsewhere or have other targets.
+    _check_extents(found_cubes)
+    targets = _targets(found_cubes, None if options.targets is None else SideCars(options.targets, src))
     measured: dict[str, Measured] = {}
     for found in cubes:
         if _voxels_name(found) not in measured:
@@ -127,7 +137,8 @@ def _check_extents(cubes: Sequence[FoundCube]) -> None:
 
 def _measured(found: FoundCube, options: ConvertOptions) -> Measured:
     # Each look at a grid costs a pass over its particles.
-    if isinstance(found.source, GriddedSource):
+    sources = found.source.sources if isinstance(found.source, StackedSource) else (found.source,)
+    if any(isinstance(source, GriddedSource) for source in sources):
         return assumed(options.format, options.compression)
     # Looking at a cube takes memory before there is a plan of it: one chunk of it may be a claim of any size.
     cube, wanted = found.cube, options.compression
@@ -245,6 +256,7 @@ def _plan_volume(
             cube.spatial_order,
             scratch_bytes=max(one.cube.scratch_bytes for one in group),
             table_bytes=max(one.cube.table_bytes for one in group),
+            turned_bytes=max(one.cube.turned_bytes for one in group),
             is_sequential=cube.is_sequential,
         ),
         budget=Budget(options.max_memory, options.workers or 1),
@@ -258,13 +270,15 @@ def _plan_volume(
         chunks=layout.chunks,
         shards=layout.shards,
         compression=measured.compression.value,
-        parts=tuple(
-            Part(one.files, one.cube.dataset, one.cube.part, one.cube.order.axes, number * depth, one.cube.attributes)
-            for number, one in enumerate(group)
-        ),
+        parts=tuple(_part(one, number * depth) for number, one in enumerate(group)),
         members=tuple(_members(group, targets, window)),
     )
     return VolumePlan(manifest, tuple(one.source for one in group), tiling, Path())
+
+
+def _part(found: FoundCube, first: int) -> Part:
+    cube = found.cube
+    return Part(found.files, cube.dataset, cube.part, cube.order.axes, first, cube.attributes, found.variables)
 
 
 def _window(group: Sequence[FoundCube], options: ConvertOptions) -> Extents | None:

@@ -51,6 +51,8 @@ class Demand:
     """Memory that reading the source takes beside the tile and its table of chunks."""
     table_bytes: int = 0
     """Memory of the table of the source's chunks."""
+    turned_bytes: int = 0
+    """Memory that reading takes beside the tile for each voxel of it, all of its channels."""
     is_sequential: bool = False
     """Whether tiles must be whole planes of the slowest axis."""
 
@@ -111,7 +113,7 @@ def plan_tiling(layout: Layout, itemsize: int, *, demand: Demand, budget: Budget
         gives projected and allowed bytes and the culprit.
     """
     spatial, chunk = demand.spatial, layout.chunks[1:]
-    voxel = layout.shape[0] * itemsize
+    voxel, turned = layout.shape[0] * itemsize, demand.turned_bytes
     encoding = jobs_in_memory(budget.workers) * prod(layout.chunks) * itemsize
     fixed = {
         _LIBRARIES: LIBRARY_BYTES,
@@ -126,21 +128,22 @@ def plan_tiling(layout: Layout, itemsize: int, *, demand: Demand, budget: Budget
     room = budget.max_memory - sum(fixed.values())
     is_flat = not demand.scratch_bytes and not demand.is_sequential
     ahead = _FLAT_AHEAD if is_flat else READ_AHEAD
-    buffers = next((count for count in range(ahead, 0, -1) if count * _held(least, spatial) * voxel <= room), 0)
+    smallest = _held(least, spatial)
+    buffers = next((count for count in range(ahead, 0, -1) if smallest * (count * voxel + turned) <= room), 0)
     if not buffers:
-        _refuse({**fixed, "the voxels read at once": _held(least, spatial) * voxel}, budget.max_memory)
+        _refuse({**fixed, "the voxels read at once": smallest * (voxel + turned)}, budget.max_memory)
     # A chunk of the source that reached beyond a tile would be decoded for each of the tiles that it is in.
     most = min(room, buffers * TILE_BYTES) if is_flat else room
     tile = least
     for axis in reversed(demand.slowest_first[1:]):
-        across = _held(tile, spatial) // min(tile[axis], spatial[axis]) * voxel * buffers
+        across = _held(tile, spatial) // min(tile[axis], spatial[axis]) * (buffers * voxel + turned)
         whole = -(-spatial[axis] // chunk[axis])
         count = max(1, min(whole, most // (across * chunk[axis])))
         tile[axis] = max(tile[axis], count * chunk[axis])
         if tile[axis] < spatial[axis]:
             break
     read = _held(tile, spatial) * voxel
-    projected = sum(fixed.values()) + buffers * read
+    projected = sum(fixed.values()) + buffers * read + _held(tile, spatial) * turned
     wanted = _job_bytes((buffers - 1) * read, budget.workers) // (prod(layout.chunks) * itemsize)
     job = max(1, min(wanted, 1 + (budget.max_memory - projected) // encoding))
     projected += (job - 1) * encoding

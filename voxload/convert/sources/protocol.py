@@ -47,6 +47,9 @@ class RawCube:
     """Memory that reading takes beside the array it reads into, such as a decompressed chunk."""
     table_bytes: int = 0
     """Memory that knowing where its chunks lie takes, which may be more than a chunk where these are small."""
+    turned_bytes: int = 0
+    """Memory that reading takes beside the array for each voxel of a box, all of its channels, because a part of what
+    is read lies in another order on disk."""
     sample: str = ""
     """Name of the sample below the file's folder, where it is not the file's own without suffix; ``.`` for the
     folder's. Volumes of one sample in several files have one name and a dataset each."""

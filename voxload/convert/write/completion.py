@@ -67,12 +67,11 @@ def outdated(folder: Path, planned: Sequence[VolumePlan]) -> list[Path]:
         if mine <= cubes:
             found.append(path)
         elif shared or mine & cubes:
-            others = sorted({part.files[0].path for part in manifest.parts} - {cube[0] for cube in cubes})
+            file, dataset, _ = min(mine - cubes)
+            other = f"{dataset!r} of {file}"
             raise UsageError(
                 f"{path}",
-                found=f"sample {min(shared)[0]!r}, and others of {others[0]}"
-                if shared
-                else f"cubes of {others[0]}, too",
+                found=f"sample {min(shared)[0]!r}, and others of {file}" if shared else f"cubes of {other}, too",
                 expected="samples of this conversion alone",
                 remedy="convert all of them again, move it away, or convert into another folder",
             )
@@ -118,4 +117,4 @@ def _paths(manifest: Manifest) -> set[str]:
 
 def _cubes(manifest: Manifest) -> set[tuple[str, str, str]]:
     """Return which raw cubes a volume was made of."""
-    return {(part.files[0].path, part.dataset, part.part) for part in manifest.parts}
+    return {cube for part in manifest.parts for cube in part.cubes}

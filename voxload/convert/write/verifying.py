@@ -145,7 +145,7 @@ class _PartCheck:
         return DataError(
             f"sample {sample.member.sample!r} in {sample.location}, voxel (c, d, h, w) = {voxel}",
             found=_shown(found),
-            expected=f"{_shown(expected)} as in {self.cube.path}",
+            expected=f"{_shown(expected)} as in {self.part.path_of(voxel[0])}",
             remedy=f"one of them changed since it was converted: remove {self.plan.final} to convert it again",
         )
 
