@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -67,6 +68,10 @@ class Part:
     """First plane along D in the volume."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """What else the file says of it."""
+    spacing: tuple[float, ...] | None = None
+    """Distance of neighbouring voxels along (D, H, W) in mm; None where it is not known."""
+    affine: tuple[float, ...] | None = None
+    """Rows of the 4 x 4 matrix from the cube's voxel indices (d, h, w, 1) to RAS in mm; None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,10 @@ class Manifest:
         """Bytes of all voxels."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
+    def part_of(self, member: Member) -> Part:
+        """Return the raw cube that a sample lies in, or is."""
+        return self.parts[bisect_right(self.parts, member.start[0], key=lambda part: part.first) - 1]
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values; floats keep every bit."""
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
@@ -140,6 +149,8 @@ class Manifest:
         try:
             if values["version"] != VERSION:
                 raise ValueError(f"version {values['version']}, not {VERSION}")  # noqa: TRY301 - as below
+            if not values["parts"]:
+                raise ValueError("no parts")  # noqa: TRY301 - as below
             if not stays_inside(values["dataset"]):
                 raise ValueError(f"dataset {values['dataset']!r}")  # noqa: TRY301 - as below
             shards = values["shards"]
@@ -178,6 +189,8 @@ class Manifest:
         for part in plain["parts"]:
             for file in part["files"]:
                 del file["path"]
+            # They say where the voxels lie, not what they are, and earlier versions did not keep them.
+            del part["spacing"], part["affine"]
         del plain["results"], plain["stored_bytes"]
         return plain
 
@@ -224,7 +237,18 @@ def stored_bytes(path: Path, dataset: str) -> int:
 
 
 def _part(values: Mapping[str, Any]) -> Part:
-    return Part(**{**values, "files": tuple(SourceFile(**file) for file in values["files"])})
+    lists = {"spacing": _finite(values.get("spacing"), 3), "affine": _finite(values.get("affine"), 16)}
+    return Part(**{**values, **lists, "files": tuple(SourceFile(**file) for file in values["files"])})
+
+
+def _finite(values: Any, count: int) -> tuple[float, ...] | None:
+    """Return so many finite numbers, None of none; raises TypeError or ValueError on anything else."""
+    if values is None:
+        return None
+    found = tuple(map(float, values))
+    if len(found) != count or not np.isfinite(found).all():
+        raise ValueError(f"{values}, not {count} finite numbers")
+    return found
 
 
 def _member(values: Mapping[str, Any]) -> Member:

@@ -259,7 +259,16 @@ def _plan_volume(
         shards=layout.shards,
         compression=measured.compression.value,
         parts=tuple(
-            Part(one.files, one.cube.dataset, one.cube.part, one.cube.order.axes, number * depth, one.cube.attributes)
+            Part(
+                one.files,
+                one.cube.dataset,
+                one.cube.part,
+                one.cube.order.axes,
+                number * depth,
+                one.cube.attributes,
+                one.cube.spacing,
+                one.cube.patient_affine,
+            )
             for number, one in enumerate(group)
         ),
         members=tuple(_members(group, targets, window)),
