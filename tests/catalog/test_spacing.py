@@ -11,7 +11,7 @@ import pytest
 from tests.catalog.tables import lines, rows, table, written
 from voxload.catalog import Rows, filter_rows, merge, parse, split
 from voxload.catalog.table import Catalog, Entry
-from voxload.errors import DataError
+from voxload.errors import DataError, UsageError
 
 FINE, COARSE = [1.0, 0.5, 0.5], [5.0, 0.5, 0.5]
 AFFINE = [1.0, 0, 0, -7, 0, 0.5, 0, 3, 0, 0, 0.5, 0.1, 0, 0, 0, 1]
@@ -84,4 +84,25 @@ def test_operations_keep_them(tmp_path: Path) -> None:
     assert left("spacing != null") == ["a", "b"]
     assert left("affine == null") == ["b", "c", "d"]
     assert left("spacing == [5, 0.5, 0.5]") == ["b"]
+    assert left("spacing[0] <= 3") == ["a"]
+    assert left("not spacing[0] <= 3") == ["b"]
+    assert left("spacing[0] > spacing[1] and affine[3] == -7") == ["a"]
+    assert left("spacing[3] == null and spacing[0] in [1, 5.0]") == ["a", "b"]
     assert isinstance(merged, Rows)
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ("spacing[-1] > 1", "a place in a list, counted from 0"),
+        ("spacing[1.5] > 1", "a place in a list, counted from 0"),
+        ("spacing[9999999999] > 1", "a place in a list, counted from 0"),
+        ("spacing[0 > 1", "found '>', expected ]"),
+        ("sample[0] == 'a'", "no list but of type string"),
+        ("spacing[0] == 'a'", "expected a number"),
+    ],
+)
+def test_places_that_are_none(condition: str, words: str) -> None:
+    """What is no place in a list is named with its character."""
+    with pytest.raises(UsageError, match=words):
+        filter_rows(rows(["a", "b", "c"], **PLACED), where=parse(condition))

@@ -251,6 +251,18 @@ def test_a_folder_of_an_earlier_version(tmp_path: Path) -> None:
     assert is_catalogued(tmp_path / "out", complete_volumes(tmp_path / "out"), **facts)
 
 
+@pytest.mark.parametrize("stored", list(StoredFormat))
+def test_a_volume_that_is_converted_again(tmp_path: Path, stored: StoredFormat) -> None:
+    """It lies where it lay; where the caller calls its axes otherwise, nobody knows."""
+    nifti(tmp_path / "a")
+    first = only(tmp_path / "a.nii", tmp_path / "once", format=stored)
+    again = only(tmp_path / "once" / f"a{stored.suffix}", tmp_path / "twice", chunks=(2, 3, 4))
+    assert first.affine is not None
+    assert (again.spacing, again.affine) == (first.spacing, first.affine)
+    turned = only(tmp_path / "once" / f"a{stored.suffix}", tmp_path / "turned", hints=Hints("CWHD"))
+    assert (turned.spacing, turned.affine) == (None, None)
+
+
 @pytest.mark.parametrize(
     "wrong", [{"affine": [1.0] * 12}, {"affine": "far"}, {"spacing": [1.0, 1.0]}, {"spacing": [1, 1, float("inf")]}]
 )

@@ -92,6 +92,12 @@ class Affine:
             frame, whole = PATIENT, whole * np.array(signs)[:, None] + 0.0
         return cls(frame, _rows(whole))
 
+    @classmethod
+    def of_voxels(cls, matrix: Sequence[float], axes: Sequence[int]) -> Self:
+        """Return the map that `from_voxels` turned into a matrix, for the same axes."""
+        whole = np.reshape(matrix, (_AXES + 1, _AXES + 1))[:_AXES]
+        return cls(PATIENT, _rows(np.column_stack([whole[:, list(axes[::-1])], whole[:, _AXES]])))
+
     def from_voxels(self, axes: Sequence[int]) -> tuple[float, ...] | None:
         """Return the 4 x 4 matrix from indices (d, h, w, 1) to mm to the patient's right, front and top, row by row.
 

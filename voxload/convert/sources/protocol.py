@@ -124,7 +124,7 @@ class RawFormat(Protocol):
         ...
 
     def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:
-        """Return the raw cubes of a file that `claims` knows, in a fixed order, at least one."""
+        """Return the raw cubes of a file that `claims` knows, in a fixed order; none where it holds none."""
         ...
 
 

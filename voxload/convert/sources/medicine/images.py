@@ -114,14 +114,14 @@ def medical_source(
         is_sequential=is_stream,
         companions=() if file.path == path else (file.path,),
         attributes=attributes,
-        **_geometry(file.order, affine, spacing),
+        **geometry(file.order, affine, spacing),
     )
     if isinstance(file, FlatFile):
         file.check_size()
     return StoredSource(cube, file, decode)
 
 
-def _geometry(order: AxisOrder, affine: Affine | None, spacing: Sequence[float]) -> dict[str, Any]:
+def geometry(order: AxisOrder, affine: Affine | None, spacing: Sequence[float]) -> dict[str, Any]:
     """Return where the voxels lie, and how far apart: by the affine where it is one of the patient's.
 
     So that the two never contradict each other, whatever a header says twice. Where the caller names another axis for
