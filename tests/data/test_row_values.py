@@ -20,7 +20,7 @@ import voxload
 from voxload.errors import DataError, NotFoundError, UsageError
 
 COUNT, SHAPE = 7, (6, 5, 8)
-NAMES = ("sample", "dose", "visit", "site", "spacing", "grid", "is_child", "day")
+NAMES = ("sample", "dose", "visit", "site", "widths", "grid", "is_child", "day")
 
 
 def _others() -> dict[str, pa.Array]:
@@ -30,7 +30,7 @@ def _others() -> dict[str, pa.Array]:
         "dose": pa.array([0.1 * number for number in numbers], pa.float64()),
         "visit": pa.array(list(numbers), pa.int32()),
         "site": pa.array([f"s{number % 3}" for number in numbers], pa.string()).dictionary_encode(),
-        "spacing": pa.array([[1.5, 0.5, 0.1 * number] for number in numbers], pa.list_(pa.float64())),
+        "widths": pa.array([[1.5, 0.5, 0.1 * number] for number in numbers], pa.list_(pa.float64())),
         "grid": pa.array([[number, 2] for number in numbers], pa.list_(pa.int64(), 2)),
         "is_child": pa.array([number % 2 == 0 for number in numbers], pa.bool_()),
         "day": pa.array([dt.date(2026, 1, 1 + number) for number in numbers], pa.date32()),
@@ -95,7 +95,7 @@ def test_an_item_says_what_its_row_says(catalog: Path) -> None:
 
 def _negated(item: tuple[Any, ...]) -> dict[str, Any]:
     """Return an item as a dictionary, as transforms of other libraries do."""
-    return {"x": -item[0], "name": item[-2], "spacing": item[-1]}
+    return {"x": -item[0], "name": item[-2], "widths": item[-1]}
 
 
 def _seconds(items: list[Any]) -> list[Any]:
@@ -123,7 +123,7 @@ LOADED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("made", MADE)
 def test_batches_are_those_of_torchs_loader(catalog: Path, made: str, loaded: str) -> None:
     """Text comes as lists, numbers and lists of them as tensors, in the order of the samples."""
-    data = voxload.VolumeDataset(catalog, columns=["sample", "spacing"], **MADE[made])
+    data = voxload.VolumeDataset(catalog, columns=["sample", "widths"], **MADE[made])
     options = LOADED[loaded]
     plain = {name: value for name, value in options.items() if name in ("batch_size", "collate_fn")}
     if made == "an item transform" and loaded == "a collate_fn":
@@ -172,7 +172,7 @@ def test_files_without_a_catalogue_have_ids(catalog: Path) -> None:
 def test_columns_that_cannot_be_handed_out(tmp_path: Path) -> None:
     """A column that is not there, of another kind, or without a value is an error that names it."""
     others = _others() | {
-        "spacing": pa.array([None, *[[1.0]] * (COUNT - 1)], pa.list_(pa.float64())),
+        "widths": pa.array([None, *[[1.0]] * (COUNT - 1)], pa.list_(pa.float64())),
         "note": pa.array([{"a": 1}] * COUNT),
         "part": pa.array([[1.0, None]] * COUNT, pa.list_(pa.float64())),
     }
@@ -181,13 +181,13 @@ def test_columns_that_cannot_be_handed_out(tmp_path: Path) -> None:
         voxload.VolumeDataset(catalog, columns="dosage")
     with pytest.raises(UsageError, match="column 'note'"):
         voxload.VolumeDataset(catalog, columns="note")
-    data = voxload.VolumeDataset(catalog, columns="spacing")
+    data = voxload.VolumeDataset(catalog, columns="widths")
     with pytest.raises(DataError, match="sample 'p0'"):
         data[0]
     assert data[1][1].tolist() == [1.0]
-    some = data.subset(where="spacing != null")
+    some = data.subset(where="widths != null")
     assert len(some) == COUNT - 1
-    with closing(voxload.DataLoader(data, 2)) as loader, pytest.raises(DataError, match="column 'spacing'"):
+    with closing(voxload.DataLoader(data, 2)) as loader, pytest.raises(DataError, match="column 'widths'"):
         list(loader)
     with closing(voxload.DataLoader(some, 2)) as loader:
         assert len(list(loader)) == 3

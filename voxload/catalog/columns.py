@@ -32,12 +32,16 @@ COLUMNS: dict[str, pa.DataType] = {
     "window": pa.list_(pa.int64()),
     "universe": pa.string(),
     "origin": pa.list_(pa.int64()),
+    "spacing": pa.list_(pa.float64()),
+    "affine": pa.list_(pa.float64()),
     "statistics": SUMMARY_TYPE,
 }
 _MAY_BE_EMPTY = frozenset({"dataset", "checksums", "universe"})
 """Columns in which a null means an empty string."""
-_MAY_BE_NULL = frozenset({"window", "origin", "statistics"})
+_MAY_BE_NULL = frozenset({"window", "origin", "spacing", "affine", "statistics"})
 """Columns in which a null means that there is none."""
+_LENGTHS = {"spacing": 3, "affine": 16}
+"""Numbers in each list of a column where they must be so many, and finite."""
 _MAY_LEAVE = r"^/|\.\.|://"
 """Paths that are worth a closer look: few are in a catalogue of 262,144 rows."""
 _OPTIONAL = frozenset({"checksums", "universe"}) | _MAY_BE_NULL
@@ -104,7 +108,22 @@ def conform(column: pa.ChunkedArray, name: str, kind: pa.DataType, root: Folder)
     has_nulls = found.null_count and name not in _MAY_BE_NULL
     if has_nulls or (pa.types.is_list(kind) and _has_null_items(found)):
         raise DataError(f"catalogue in {root}", found=f"a null in column {name!r}", expected="a value in every row")
+    if name in _LENGTHS and found.null_count < len(found):
+        _check_numbers(found, name, root)
     return found
+
+
+def _check_numbers(column: pa.ChunkedArray, name: str, root: Folder) -> None:
+    """Refuse lists of another length than the column's, numbers that are not finite, and distances of 0 or less."""
+    length, flat = _LENGTHS[name], pc.list_flatten(column)
+    is_wrong = pc.any(pc.not_equal(pc.list_value_length(column), length)).as_py()
+    is_wrong = is_wrong or not pc.all(pc.is_finite(flat)).as_py()
+    if is_wrong or (name == "spacing" and pc.any(pc.less_equal(flat, 0.0)).as_py()):
+        raise DataError(
+            f"catalogue in {root}",
+            found=f"a list in column {name!r} that is none of {length} numbers",
+            expected=f"{length} finite numbers" + (" above 0" if name == "spacing" else "") + ", or a null",
+        )
 
 
 def _has_null_items(column: pa.ChunkedArray) -> bool:

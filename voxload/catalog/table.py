@@ -17,6 +17,9 @@ column             type            meaning
 ``universe``       string          what the sample was cut from; empty where it is whole. Samples of one universe are
                                    never parted by a split into training and test
 ``origin``         list of int64   first voxel (d, h, w) of the sample in its universe; null where it is whole
+``spacing``        list of double  distance of neighbouring voxels along (D, H, W) in mm; null where it is not known
+``affine``         list of double  16 numbers: rows of the 4 x 4 matrix from voxel indices (d, h, w, 1) of the sample to
+                                   mm to the patient's right, front and top (RAS); null where it is not known
 ``statistics``     struct          figures of the voxels for normalisation, see `statistics`; may be null
 any other number   float64         one target a column; equal in all rows of a sample
 =================  ==============  ==============================================================
@@ -58,6 +61,9 @@ from voxload.files.atomic import replacing
 from voxload.files.parquet import read_table
 from voxload.readers.store import is_url
 
+_TUPLES = ("shape", "window", "origin", "spacing", "affine")
+"""Columns of lists, which an entry has as tuples."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -87,6 +93,10 @@ class Entry:
     """What the sample was cut from; empty where it is whole."""
     origin: tuple[int, int, int] | None = None
     """First voxel (d, h, w) in the universe; None where the sample is whole."""
+    spacing: tuple[float, float, float] | None = None
+    """Distance of neighbouring voxels along (D, H, W) in mm; None where it is not known."""
+    affine: tuple[float, ...] | None = None
+    """Rows of the 4 x 4 matrix from the sample's voxel indices (d, h, w, 1) to RAS in mm; None where not known."""
     statistics: VolumeSummary | None = None
     """Figures of the voxels, to write; `Catalog.summary` reads them."""
 
@@ -258,7 +268,7 @@ class Catalog:
         plain = [name for name in COLUMNS if name != "statistics"]
         values = {name: self.table.column(name)[row].as_py() for name in (*plain, *self.target_names)}
         targets = {name: _number(values.pop(name)) for name in self.target_names}
-        lists = {name: values[name] and tuple(values[name]) for name in ("shape", "window", "origin")}
+        lists = {name: values[name] and tuple(values[name]) for name in _TUPLES}
         return Entry(**{**values, **lists}, targets=targets)
 
     def row(self, sample: str, dataset: str) -> int:

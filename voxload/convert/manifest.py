@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -91,6 +92,10 @@ class Part:
     """What else the file says of it."""
     variables: tuple[Variable, ...] = ()
     """What its channels were made of, in their order; empty where that is one cube as it was."""
+    spacing: tuple[float, ...] | None = None
+    """Distance of neighbouring voxels along (D, H, W) in mm; None where it is not known."""
+    affine: tuple[float, ...] | None = None
+    """Rows of the 4 x 4 matrix from the cube's voxel indices (d, h, w, 1) to RAS in mm; None where it is not known."""
 
     @property
     def cubes(self) -> frozenset[tuple[str, str, str]]:
@@ -163,6 +168,10 @@ class Manifest:
         """Bytes of all voxels."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
+    def part_of(self, member: Member) -> Part:
+        """Return the raw cube that a sample lies in, or is."""
+        return self.parts[bisect_right(self.parts, member.start[0], key=lambda part: part.first) - 1]
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values; floats keep every bit."""
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
@@ -177,6 +186,8 @@ class Manifest:
         try:
             if values["version"] != VERSION:
                 raise ValueError(f"version {values['version']}, not {VERSION}")  # noqa: TRY301 - as below
+            if not values["parts"]:
+                raise ValueError("no parts")  # noqa: TRY301 - as below
             if not stays_inside(values["dataset"]):
                 raise ValueError(f"dataset {values['dataset']!r}")  # noqa: TRY301 - as below
             shards = values["shards"]
@@ -216,6 +227,8 @@ class Manifest:
             for one in (part, *part.get("variables", ())):
                 for file in one["files"]:
                     del file["path"]
+            # They say where the voxels lie, not what they are, and earlier versions did not keep them.
+            del part["spacing"], part["affine"]
         del plain["results"], plain["stored_bytes"]
         return plain
 
@@ -263,7 +276,18 @@ def stored_bytes(path: Path, dataset: str) -> int:
 
 def _part(values: Mapping[str, Any]) -> Part:
     variables = tuple(Variable(**{**one, "files": _files(one)}) for one in values.get("variables", ()))
-    return Part(**{**values, "files": _files(values), "variables": variables})
+    lists = {"spacing": _finite(values.get("spacing"), 3), "affine": _finite(values.get("affine"), 16)}
+    return Part(**{**values, **lists, "files": _files(values), "variables": variables})
+
+
+def _finite(values: Any, count: int) -> tuple[float, ...] | None:
+    """Return so many finite numbers, None of none; raises TypeError or ValueError on anything else."""
+    if values is None:
+        return None
+    found = tuple(map(float, values))
+    if len(found) != count or not np.isfinite(found).all():
+        raise ValueError(f"{values}, not {count} finite numbers")
+    return found
 
 
 def _files(values: Mapping[str, Any]) -> tuple[SourceFile, ...]:

@@ -75,5 +75,7 @@ DOCUMENT = Limit("VOXLOAD_MAX_DOCUMENT", 2**26, "bytes")
 """JSON, YAML, TOML or another header that is parsed whole: as Python's objects it takes twenty times as much."""
 MEMBERS = Limit("VOXLOAD_MAX_MEMBERS", 2**20, "members")
 """Datasets of an HDF5 file, arrays of a Zarr hierarchy, arrays of an archive, records of a file."""
+FRAME = Limit("VOXLOAD_MAX_FRAME", 2**30, "bytes")
+"""A compressed slice of DICOM, decoded, which is done whole. One of 16,384 x 16,384 pixels of CT takes a half of it."""
 OBJECTS = Limit("VOXLOAD_MAX_OBJECTS", 2**20, "objects")
 """Chunks or shards that a storage is asked about one by one, where it cannot list them."""

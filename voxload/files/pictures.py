@@ -39,14 +39,33 @@ def write_png(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, format="png", dpi=130)
 
 
-def draw_slices(planes: Sequence[Plane], path: Path, *, title: str) -> None:
-    """Draw the three central planes of a volume, normal to D, H and W."""
+_LONGEST = 100.0
+"""Edge of a voxel over another one beyond which a picture in its true proportions would be a line."""
+
+
+def draw_slices(planes: Sequence[Plane], path: Path, *, title: str, spacing: Sequence[float] = (1.0, 1.0, 1.0)) -> None:
+    """Draw the three central planes of a volume, normal to D, H and W.
+
+    Parameters
+    ----------
+    planes
+        ``(H, W)``, ``(D, W)`` and ``(D, H)``.
+    path
+        The PNG file.
+    title
+        Above them.
+    spacing
+        Distances between neighbouring voxels along D, H and W, in any unit: the proportions in which they are drawn.
+    """
+    edges = spacing if max(spacing) <= _LONGEST * min(spacing) else (1.0, 1.0, 1.0)
     figure = blank(12.5, 4.6)
     panels = figure.subplots(1, len(planes))
     figure.suptitle(drawn(title), fontsize=11)
     for axis, (panel, plane) in enumerate(zip(np.atleast_1d(panels), planes, strict=True)):
         rows, columns = (letter for letter in SPATIAL_AXES if letter != SPATIAL_AXES[axis])
         image = show_plane(panel, plane)
+        high, wide = (edge for number, edge in enumerate(edges) if number != axis)
+        panel.set_aspect(high / wide)
         panel.set(title=f"centre of {SPATIAL_AXES[axis]}", xlabel=f"{columns} (voxels)", ylabel=f"{rows} (voxels)")
         figure.colorbar(image, ax=panel, shrink=0.85, label=scale_label(plane))
     write_png(figure, path)

@@ -5,7 +5,7 @@
     condition:   condition or condition | condition and condition | not condition | (condition) | comparison
     comparison:  value == value, with != < <= > >= too | column in [...] | column not in [...]
     value:       column | number | "string" | 'string' | true | false | null | [value, ...]
-    column:      name | name.name, a field of a struct | `any name`
+    column:      name | name.name, a field of a struct | name[0], a value of a list | `any name`
 
 ``not`` binds closer than ``and``, and that closer than ``or``. Where a compared value is missing a comparison holds
 as little as its negation, as in SQL; ``== null`` and ``!= null`` ask for that. Nothing is ever run as a program.
@@ -21,6 +21,8 @@ from voxload.catalog.query.terms import Column, Kind, Literal, Operand, Token, V
 _OPERATORS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 _DEEPEST = 100
 """Conditions inside each other at most."""
+_DIGITS = 9
+"""Digits of a place in a list at most."""
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -132,7 +134,16 @@ class _Parser:
         names = [self._name("a column")]
         while self._skip("."):
             names.append(self._name("the name of a field"))
-        return Column(tuple(names))
+        return Column(tuple(names), self._place() if self._skip("[") else None)
+
+    def _place(self) -> int:
+        """Return which value of a list is meant."""
+        word = self._word
+        if word.kind is not Kind.NUMBER or not word.text.isdecimal() or len(word.text) > _DIGITS:
+            raise word.wrong(expected="a place in a list, counted from 0")
+        self._next += 1
+        self._need("]")
+        return int(word.text)
 
     def _name(self, expected: str) -> Token:
         if self._word.kind is not Kind.NAME:

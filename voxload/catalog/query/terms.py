@@ -104,6 +104,8 @@ class Column:
 
     names: tuple[Token, ...]
     """The column's name, and those of fields inside each other."""
+    place: int | None = None
+    """Which value of a list, counted from 0; None for all of what the column holds."""
 
     @property
     def token(self) -> Token:
@@ -126,7 +128,14 @@ class Column:
         if pa.types.is_struct(found.type):
             fields = [field.name for field in found.type]
             raise self.token.wrong(expected=f"one of its fields, such as {self.token.text}.{fields[0]}")
-        return found
+        return found if self.place is None else self._value(found, self.place)
+
+    def _value(self, found: pa.ChunkedArray, place: int) -> pa.ChunkedArray:
+        """Return one value of each list; null of a shorter one."""
+        if not (pa.types.is_list(found.type) or pa.types.is_large_list(found.type)):
+            raise self.names[-1].wrong(expected=f"no place, for it is no list but of type {found.type}")
+        values = [None if there is None or len(there) <= place else there[place] for there in found.to_pylist()]
+        return pa.chunked_array([pa.array(values, found.type.value_type)])
 
 
 @dataclass(frozen=True, slots=True)

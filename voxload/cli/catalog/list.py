@@ -54,8 +54,9 @@ def list_catalog(
 def _shown(rows: Rows, names: tuple[str, ...], *, is_short: bool) -> dict[str, Column]:
     """Return the columns to show, by how they are written."""
     if not names and is_short:
-        has_universes = any(rows.strings("universe"))
-        names = ("sample", "dataset", "shape", "dtype", "stored_bytes", *rows.targets, *["universe"] * has_universes)
+        more = ["universe"] * any(rows.strings("universe"))
+        spacing = ["spacing"] * (rows.table.column("spacing").null_count < len(rows))
+        names = ("sample", "dataset", "shape", *spacing, "dtype", "stored_bytes", *rows.targets, *more)
     elif not names:
         names = tuple(name for name in rows.table.column_names if name != "statistics")
     return {name: parse_column(name) for name in names}

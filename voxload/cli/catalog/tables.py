@@ -106,7 +106,7 @@ def _cell(name: str, value: Any) -> str:
     if name == "stored_bytes":
         return format_bytes(value)
     if isinstance(value, list):
-        return visible(",".join(map(str, value)))
+        return visible(",".join(f"{part:.6g}" if isinstance(part, float) else str(part) for part in value))
     return f"{value:.6g}" if isinstance(value, float) else visible(str(value))
 
 

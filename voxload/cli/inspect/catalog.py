@@ -11,6 +11,7 @@ from rich.table import Table
 from voxload.catalog.places import CATALOG_NAME
 from voxload.catalog.statistics import Summary
 from voxload.catalog.table import Catalog, Entry
+from voxload.cli.inspect.planes import millimetres
 from voxload.cli.inspect.stored import extents
 from voxload.data.lists.samples import location_of
 from voxload.errors import NotFoundError, UsageError
@@ -104,6 +105,8 @@ class CatalogRow:
             "sample": entry.sample,
             "universe": entry.universe,
             "origin": None if entry.origin is None else list(entry.origin),
+            "spacing": entry.spacing and list(entry.spacing),
+            "affine": entry.affine and list(entry.affine),
             "targets": dict(entry.targets),
         }
 
@@ -115,6 +118,8 @@ class CatalogRow:
         rows = {"sample": entry.sample}
         if entry.universe:
             rows["cut from"] = f"universe {entry.universe}{origin}"
+        if entry.spacing is not None:
+            rows["spacing (D, H, W)"] = millimetres(entry.spacing)
         rows["targets"] = ", ".join(f"{name}={value:.6g}" for name, value in entry.targets.items()) or "none"
         if summary is not None:
             rows["voxels"] = _said(summary.whole)

@@ -13,6 +13,7 @@ from rich.console import RenderableType
 
 from voxload.catalog.table import Catalog
 from voxload.cli.inspect.catalog import CatalogRow, catalog_figures, catalog_table, is_catalog, read_catalog
+from voxload.cli.inspect.planes import millimetres
 from voxload.cli.inspect.raw import LISTED, Choice, RawListing, listing_tables, names_table
 from voxload.cli.inspect.stored import Ranks, advice_line, cost_table, plot_volume, volume_figures, volume_table
 from voxload.cli.inspect.subject import Given, Subject, find_subject
@@ -90,7 +91,7 @@ class Answer:
 
     def add_row(self, row: CatalogRow) -> None:
         """Add one volume of one sample of a catalogue."""
-        self._add_volume(row.location, row.rows(), sample=row.entry.sample)
+        self._add_volume(row.location, row.rows(), sample=row.entry.sample, spacing=row.entry.spacing)
         self.figures |= row.figures()
 
     def add_subject(self, subject: Subject) -> None:
@@ -100,7 +101,9 @@ class Answer:
             self._add_many(subject)
         if subject.stored is not None:
             packed = subject.packed
-            self._add_volume(subject.stored, {} if packed is None else packed.rows())
+            rows = {"spacing (D, H, W)": millimetres(subject.spacing)} if subject.spacing else {}
+            rows = rows if packed is None else packed.rows() | rows
+            self._add_volume(subject.stored, rows, spacing=subject.spacing)
             if packed is not None:
                 self.figures |= {"sample": packed.sample, "packed_samples": packed.samples}
         elif listing is not None:
@@ -121,11 +124,19 @@ class Answer:
         for table in self.tables:
             console.print(table)
 
-    def _add_volume(self, location: Location, rows: dict[str, str], *, sample: str = "") -> None:
+    def _add_volume(
+        self,
+        location: Location,
+        rows: dict[str, str],
+        *,
+        sample: str = "",
+        spacing: tuple[float, ...] | None,
+    ) -> None:
         with closing(open_reader(location, missing=Missing.FILL)) as reader:
             costs, advice = self.ranks.costs(reader), self.ranks.advice(reader)
             figures = volume_figures(reader)
             self.figures |= figures | {
+                "spacing": spacing and list(spacing),
                 "ranks": [cost.figures() for cost in costs],
                 "advice": asdict(advice) if advice is not None else None,
             }
@@ -133,7 +144,7 @@ class Answer:
             if advice is not None:
                 self.tables += [cost_table(costs), advice_line(advice, costs)]
             if self.plot is not None:
-                plot_volume(reader, self.plot, sample=sample)
+                plot_volume(reader, self.plot, sample=sample, spacing=spacing)
 
     def _add_many(self, subject: Subject) -> None:
         if self.ranks.spatial or self.plot is not None:

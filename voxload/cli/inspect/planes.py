@@ -35,16 +35,18 @@ class Cube:
     """Axes in the order in which they are read fastest."""
     is_sequential: bool = False
     """Whether voxels can only be read in the order of the bytes, whole planes of the slowest axis at once."""
+    spacing: tuple[float, ...] | None = None
+    """Distance of neighbouring voxels along (D, H, W) in mm; None where it is not known."""
 
     @classmethod
     def of_source(cls, cube: RawCube) -> Cube:
         """Return what planes need to know of a raw cube."""
-        return cls(cube.volume_shape, cube.dtype, cube.order, cube.is_sequential)
+        return cls(cube.volume_shape, cube.dtype, cube.order, cube.is_sequential, cube.spacing)
 
     @classmethod
-    def of_volume(cls, info: VolumeInfo) -> Cube:
-        """Return what planes need to know of a stored volume."""
-        return cls(info.shape, info.native_dtype, AxisOrder("CDHW"))
+    def of_volume(cls, info: VolumeInfo, spacing: tuple[float, ...] | None = None) -> Cube:
+        """Return what planes need to know of a stored volume; the file itself does not say its `spacing`."""
+        return cls(info.shape, info.native_dtype, AxisOrder("CDHW"), spacing=spacing)
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -71,10 +73,20 @@ def central_planes(cube: Cube, read_into: ReadInto) -> list[Volume]:
 
 
 def draw_planes(planes: Sequence[Volume], path: Path, *, cube: Cube, name: str) -> None:
-    """Draw the central planes of a cube; the title says where not every voxel is shown."""
+    """Draw the central planes of a cube in their true proportions, where these are known.
+
+    The title says how large a voxel is, and where not every one is shown.
+    """
     steps = ",".join(map(str, cube.steps))
     thinned = f"; every {steps}-th voxel along D,H,W, which the axes count" if max(cube.steps) > 1 else ""
-    draw_slices(planes, path, title=f"{name}, channel 0 of {cube.shape[0]}{thinned}")
+    voxel = f"; voxels of {millimetres(cube.spacing)}" if cube.spacing else ""
+    edges = [edge * step for edge, step in zip(cube.spacing or (1.0, 1.0, 1.0), cube.steps, strict=True)]
+    draw_slices(planes, path, title=f"{name}, channel 0 of {cube.shape[0]}{voxel}{thinned}", spacing=edges)
+
+
+def millimetres(spacing: Sequence[float]) -> str:
+    """Return the spacing along D, H and W as people write it."""
+    return " x ".join(f"{edge:.6g}" for edge in spacing) + " mm"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from voxload.cli.inspect.planes import Cube, central_planes, draw_planes
+from voxload.cli.inspect.planes import Cube, central_planes, draw_planes, millimetres
 from voxload.convert.gridding import open_cubes
 from voxload.convert.plan.finding import FoundCube, find_cubes
 from voxload.convert.sources.hints import Hints
@@ -122,6 +122,8 @@ def _figures(found: FoundCube) -> dict[str, Any]:
         "dtype": cube.dtype.str,
         "decoded_bytes": prod(cube.shape) * cube.dtype.itemsize,
         "is_sequential": cube.is_sequential,
+        "spacing": cube.spacing and list(cube.spacing),
+        "affine": cube.patient_affine and list(cube.patient_affine),
         "targets": dict(cube.targets),
         "attributes": dict(cube.attributes),
     }
@@ -187,6 +189,7 @@ def _add_cube(table: Table, found: FoundCube) -> None:
         "shape (C, D, H, W)": _extents(cube.volume_shape),
         "axes as stored": cube.order.axes,
         "dtype": cube.dtype.str,
+        **({"spacing (D, H, W)": millimetres(cube.spacing)} if cube.spacing else {}),
         "read": "in the order of the bytes only" if cube.is_sequential else "in any order",
         "targets": _values(cube.targets) or "none",
         "attributes": _values(cube.attributes) or "none",

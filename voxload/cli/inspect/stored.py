@@ -114,10 +114,10 @@ def volume_figures(reader: Reader) -> dict[str, Any]:
     }
 
 
-def plot_volume(reader: Reader, path: Path, *, sample: str = "") -> None:
+def plot_volume(reader: Reader, path: Path, *, sample: str = "", spacing: tuple[float, ...] | None = None) -> None:
     """Draw the three central planes of the first channel; only the chunks that hold them are read."""
     found = reader.describe()
-    cube = Cube.of_volume(found)
+    cube = Cube.of_volume(found, spacing)
     name = f"{found.location}, sample {sample}" if sample else f"{found.location}"
     draw_planes(central_planes(cube, reader.read_into), path, cube=cube, name=name)
 

@@ -78,6 +78,8 @@ class Subject:
     """The names of its volumes, where these are too many to look at."""
     format: str = ""
     """Format of these."""
+    spacing: tuple[float, ...] | None = None
+    """Distance of the voxels of `stored` along (D, H, W) in mm; None where it is not known."""
 
 
 def find_subject(given: Given) -> Subject:
@@ -166,8 +168,10 @@ def _converted(given: Given, dataset: str) -> Subject:
         manifest = read_manifest(Path(given.path))
     except DataError:  # of another version; what is stored is described as it is
         manifest = None
-    if manifest is None or dataset not in ("", manifest.dataset) or len(manifest.members) < 2:
+    if manifest is None or dataset not in ("", manifest.dataset):
         return Subject(stored=stored)
+    if len(manifest.members) < 2:
+        return Subject(stored=stored, spacing=manifest.parts[0].spacing)
     wanted = given.choice.sample
     member = next((one for one in manifest.members if wanted in ("", one.sample)), None)
     if member is None:
@@ -175,7 +179,7 @@ def _converted(given: Given, dataset: str) -> Subject:
         raise NotFoundError(given.path, found=f"no sample {wanted!r}", expected=f"one of {some} and others")
     window = Window(member.start, member.shape)
     packed = Packed(member.sample, len(manifest.members), extents(manifest.shape[1:]))
-    return Subject(stored=replace(stored, window=window), packed=packed)
+    return Subject(stored=replace(stored, window=window), packed=packed, spacing=manifest.part_of(member).spacing)
 
 
 def _is_converted(path: Path) -> bool:

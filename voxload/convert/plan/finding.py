@@ -12,6 +12,9 @@ from pathlib import Path
 from voxload.convert.manifest import SourceFile, Variable
 from voxload.convert.plan.variables import Variables, without_variable
 from voxload.convert.sources import Source
+from voxload.convert.sources.medicine.dicom import DicomSeries
+from voxload.convert.sources.medicine.series import is_dicom
+from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import RawCube
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.files.names import safe_dataset, safe_name
@@ -21,7 +24,9 @@ from voxload.readers.foreign import foreign_error, member_error
 from voxload.readers.storage.traversal import check_links, check_within
 
 _SUFFIX = re.compile(r"(\.nii)?\.[A-Za-z][A-Za-z0-9]*$")
-_PROMISING = frozenset({".h5", ".hdf5", ".npy", ".npz", ".nii", ".fits", ".nrrd", ".mha", ".mhd", ".asdf", ".tfrecord"})
+_PROMISING = frozenset(
+    {".h5", ".hdf5", ".npy", ".npz", ".nii", ".fits", ".nrrd", ".mha", ".mhd", ".dcm", ".DCM", ".asdf", ".tfrecord"}
+)
 """Suffixes that promise a format: a file with one that is not of that format is damaged, not foreign."""
 _ZARR_METADATA = ("zarr.json", ".zgroup", ".zarray")
 Open = Callable[[Path], tuple[Source, ...]]
@@ -109,6 +114,7 @@ def find_cubes(
                     expected="one",
                     remedy="rename one, or convert them into two folders",
                 )
+    _check_series(list(found.values()))
     ignored = [name for name in ignored if (root / name).resolve() not in described]
     for name in ignored:
         _check_foreign(root / name, is_named=root / name == src)
@@ -120,6 +126,20 @@ def find_cubes(
             remedy="describe headerless files with --shape, --dtype and --order",
         )
     return [found[key] for key in sorted(found)], ignored
+
+
+def _check_series(found: Sequence[FoundCube]) -> None:
+    """Refuse a DICOM series in two folders: each would be a volume of a part of its slices, or the same one twice."""
+    first: dict[str, FoundCube] = {}
+    for cube in found:
+        if isinstance(cube.source, DicomSeries) and first.setdefault(cube.source.uid, cube) is not cube:
+            raise UsageError(
+                f"series {cube.source.uid}",
+                found=f"slices in two folders, that of {first[cube.source.uid].files[0].name} and that of "
+                f"{cube.files[0].name}",
+                expected="one",
+                remedy="put all of its slices into one folder, and copies out of the way",
+            )
 
 
 def without_suffix(name: str) -> str:
@@ -206,6 +226,10 @@ def _check_foreign(path: Path, *, is_named: bool) -> None:
     known = foreign_error(f"{path}") or member_error(f"{path}")
     if known is not None:
         raise known
+    if is_dicom(Probe(path)):
+        if is_named:
+            raise UsageError(f"{path}", found="DICOM without an image", expected="a slice of a series")
+        return
     if path.suffix in _PROMISING:
         raise DataError(
             f"{path}",

@@ -278,7 +278,17 @@ def _plan_volume(
 
 def _part(found: FoundCube, first: int) -> Part:
     cube = found.cube
-    return Part(found.files, cube.dataset, cube.part, cube.order.axes, first, cube.attributes, found.variables)
+    return Part(
+        found.files,
+        cube.dataset,
+        cube.part,
+        cube.order.axes,
+        first,
+        cube.attributes,
+        found.variables,
+        cube.spacing,
+        cube.patient_affine,
+    )
 
 
 def _window(group: Sequence[FoundCube], options: ConvertOptions) -> Extents | None:

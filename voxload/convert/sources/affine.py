@@ -25,9 +25,33 @@ _TURNS = {
     "lps": (-1, -1, 1),
 }
 """Signs that turn a frame of the patient to the first; those of NRRD may end in ``-time``."""
-_MILLIMETRES = {"m": 1e3, "meter": 1e3, "cm": 10.0, "um": 1e-3, "µm": 1e-3, "micron": 1e-3}
-"""Millimetres in a unit; any other one is taken for millimetres, as by all programs."""
+_MILLIMETRES = {
+    **dict.fromkeys(("", "unknown", "mm", "millimeter", "millimeters", "millimetre", "millimetres"), 1.0),
+    **dict.fromkeys(("m", "meter", "meters", "metre", "metres"), 1e3),
+    **dict.fromkeys(("cm", "centimeter", "centimeters", "centimetre", "centimetres"), 10.0),
+    **dict.fromkeys(("um", "\u00b5m", "\u03bcm", "micron", "microns", "micrometer", "micrometre"), 1e-3),
+    **dict.fromkeys(("nm", "nanometer", "nanometre"), 1e-6),
+}
+"""Millimetres in a unit. A header without one is taken for millimetres, as by all programs."""
 _AXES = 3
+_REACH = 1e-9, 1e9
+"""mm that a voxel may measure at least, and a place may be away at most; what is beyond is no place in a patient."""
+
+
+def millimetres(unit: str) -> float:
+    """Return the millimetres in a unit, 1 where it is not named; NaN in one that is no length known here."""
+    return _MILLIMETRES.get(unit.strip().lower(), np.nan)
+
+
+def plain_spacing(values: Sequence[float]) -> tuple[float, float, float] | None:
+    """Return distances (D, H, W) in mm; None where one is not known or no distance.
+
+    >>> plain_spacing([3, 0.7, 0.7]), plain_spacing([float("nan"), 1, 1]), plain_spacing([0, 1, 1])
+    ((3.0, 0.7, 0.7), None, None)
+    """
+    depth, height, width = map(float, values)
+    least, most = _REACH
+    return (depth, height, width) if all(least <= value <= most for value in (depth, height, width)) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +81,42 @@ class Affine:
         moves, start = np.asarray(steps, np.float64), np.asarray(origin, np.float64)
         if moves.shape != (_AXES, _AXES) or start.shape != (_AXES,):
             return None
-        whole = np.column_stack([moves.T, start]) * _MILLIMETRES.get(unit.strip().lower(), 1.0)
+        scale = millimetres(unit)
+        whole = np.column_stack([moves.T, start]) * (1.0 if np.isnan(scale) else scale)
         if not np.isfinite(whole).all():
             return None
+        if np.isnan(scale):  # only comparable with what is counted in the same unit
+            return cls(f"{frame} in {unit}", _rows(whole))
         signs = _TURNS.get(frame.lower().removesuffix("-time"))
         if signs is not None:
             frame, whole = PATIENT, whole * np.array(signs)[:, None] + 0.0
-        return cls(frame, tuple((row[0], row[1], row[2], row[3]) for row in whole.tolist()))
+        return cls(frame, _rows(whole))
+
+    @classmethod
+    def of_voxels(cls, matrix: Sequence[float], axes: Sequence[int]) -> Self:
+        """Return the map that `from_voxels` turned into a matrix, for the same axes."""
+        whole = np.reshape(matrix, (_AXES + 1, _AXES + 1))[:_AXES]
+        return cls(PATIENT, _rows(np.column_stack([whole[:, list(axes[::-1])], whole[:, _AXES]])))
+
+    def from_voxels(self, axes: Sequence[int]) -> tuple[float, ...] | None:
+        """Return the 4 x 4 matrix from indices (d, h, w, 1) to mm to the patient's right, front and top, row by row.
+
+        None where the frame is not the patient's, or the axes do not span a space.
+
+        Parameters
+        ----------
+        axes
+            Spatial axes (0 for D, 1 for H, 2 for W) in the order of the file, slowest first.
+        """
+        rows = np.array(self.rows)
+        if self.frame != PATIENT or np.abs(rows).max() > _REACH[1]:
+            return None
+        found = np.eye(_AXES + 1)
+        found[:_AXES, _AXES] = rows[:, _AXES]
+        found[:_AXES, list(axes[::-1])] = rows[:, :_AXES]
+        if plain_spacing(spacing_of(found)) is None or np.linalg.matrix_rank(found[:_AXES, :_AXES]) < _AXES:
+            return None
+        return tuple(found.ravel().tolist())
 
     @property
     def voxel(self) -> float:
@@ -79,3 +132,13 @@ class Affine:
 
     def __str__(self) -> str:
         return "[" + ", ".join("[" + ", ".join(f"{value:.7g}" for value in row) + "]" for row in self.rows) + "]"
+
+
+def spacing_of(matrix: Any) -> tuple[float, float, float]:
+    """Return the lengths of the steps along the axes of a 4 x 4 matrix, or of its 16 numbers."""
+    first, second, third = np.linalg.norm(np.reshape(matrix, (_AXES + 1, _AXES + 1))[:_AXES, :_AXES], axis=0).tolist()
+    return first, second, third
+
+
+def _rows(whole: Any) -> tuple[tuple[float, float, float, float], ...]:
+    return tuple((row[0], row[1], row[2], row[3]) for row in whole.tolist())

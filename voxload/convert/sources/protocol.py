@@ -64,6 +64,8 @@ class RawCube:
     """What else the file says of the cube, in plain JSON values: units, spacing, box size, redshift."""
     affine: Affine | None = None
     """Where its voxels lie, by which the volumes of a sample are compared; None where the file does not say."""
+    spacing: tuple[float, float, float] | None = None
+    """Distance of neighbouring voxels along D, H and W in mm; None where it is not known."""
 
     def __post_init__(self) -> None:
         if self.dtype.kind not in "biuf" or self.dtype.itemsize > 8:
@@ -77,6 +79,11 @@ class RawCube:
     def volume_shape(self) -> tuple[int, int, int, int]:
         """Extents as (C, D, H, W)."""
         return self.order.to_volume(self.shape, 1)
+
+    @property
+    def patient_affine(self) -> tuple[float, ...] | None:
+        """The 4 x 4 matrix from indices (d, h, w, 1) to mm of the patient (RAS), row by row; None where not known."""
+        return None if self.affine is None else self.affine.from_voxels(self.spatial_order)
 
     @property
     def spatial_order(self) -> tuple[int, int, int]:
@@ -120,7 +127,7 @@ class RawFormat(Protocol):
         ...
 
     def sources(self, probe: Probe, hints: Hints) -> tuple[Source, ...]:
-        """Return the raw cubes of a file that `claims` knows, in a fixed order, at least one."""
+        """Return the raw cubes of a file that `claims` knows, in a fixed order; none where it holds none."""
         ...
 
 

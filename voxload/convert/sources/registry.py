@@ -15,6 +15,7 @@ from voxload.convert.sources.cosmology.grids import CamelsGrids, PyColaGrid, PyC
 from voxload.convert.sources.cosmology.nyx import NyxHdf5, NyxRaw
 from voxload.convert.sources.cosmology.particles import GadgetHdf5
 from voxload.convert.sources.hints import Hints
+from voxload.convert.sources.medicine.dicom import Dicom
 from voxload.convert.sources.medicine.metaimage import MetaImage
 from voxload.convert.sources.medicine.nifti import Nifti
 from voxload.convert.sources.medicine.nrrd import Nrrd
@@ -50,6 +51,7 @@ FORMATS: tuple[RawFormat, ...] = (
     Nifti(),
     Nrrd(),
     MetaImage(),
+    Dicom(),
     Asdf(),
     Hdf5(),
     ZarrFolder(),

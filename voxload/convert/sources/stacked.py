@@ -57,6 +57,9 @@ class StackedSource:
         first = next((cube for cube in cubes if cube.is_sequential), cubes[0])
         order = AxisOrder(f"C{_spatial(first)}")
         channels = sum(cube.volume_shape[0] for cube in cubes)
+        # An affine is of the axes of its own file; these of the stack are those of `first`.
+        placed = next((one for one in cubes if one.affine is not None and _spatial(one) == _spatial(first)), None)
+        measured = next((one for one in (placed, *cubes) if one is not None and one.spacing is not None), None)
         files = dict.fromkeys(path for cube in cubes for path in (cube.path, *cube.companions))
         cube = RawCube(
             cubes[0].path,
@@ -73,7 +76,8 @@ class StackedSource:
             part=cubes[0].part,
             is_sequential=first.is_sequential,
             companions=tuple(path for path in files if path != cubes[0].path),
-            affine=next((one.affine for one in cubes if one.affine is not None), None),
+            affine=None if placed is None else placed.affine,
+            spacing=None if measured is None else measured.spacing,
         )
         return cls(cube, sources)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from voxload.catalog.places import CATALOG_NAME
 from voxload.catalog.statistics import VolumeSummary
 from voxload.catalog.table import Catalog, Entry
@@ -81,6 +83,7 @@ def volume_entries(path: Path, manifest: Manifest, folder: Path, *, checksums: s
     entries = []
     for member, result in zip(manifest.members, manifest.results, strict=True):
         is_whole = member.shape == manifest.shape[1:]
+        part = manifest.part_of(member)
         entries.append(
             Entry(
                 sample=member.sample,
@@ -95,7 +98,16 @@ def volume_entries(path: Path, manifest: Manifest, folder: Path, *, checksums: s
                 window=None if is_whole else member.start,
                 universe="" if member.universe == member.sample else member.universe,
                 origin=member.origin,
+                spacing=part.spacing,
+                affine=part.affine and _moved(part.affine, member.origin or (0, 0, 0)),
                 statistics=VolumeSummary.of(result.statistics),
             )
         )
     return entries
+
+
+def _moved(affine: Sequence[float], origin: Sequence[int]) -> tuple[float, ...]:
+    """Return the map of a sample whose first voxel (d, h, w) is at `origin` of the cube that `affine` is of."""
+    matrix = np.reshape(affine, (4, 4)).astype(np.float64)
+    matrix[:, 3] = matrix @ [*origin, 1]
+    return tuple(matrix.ravel().tolist())

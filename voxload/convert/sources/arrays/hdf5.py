@@ -8,6 +8,7 @@ from dataclasses import replace
 import h5py
 
 from voxload.convert.manifest import only_member
+from voxload.convert.sources.arrays.converted import placed
 from voxload.convert.sources.arrays.hdf5cube import Hdf5Cube, describe_dataset
 from voxload.convert.sources.arrays.hdf5targets import read_targets
 from voxload.convert.sources.axes import axes_by_count, cube_axes
@@ -51,7 +52,7 @@ class Hdf5:
             When axes have no names, volumes have different extents, or several samples share one.
         """
         tree = hdf5_tree(probe)
-        _check_one_sample(probe, tree)
+        manifest = _manifest(probe, tree)
         if not hints.datasets:
             tree.datasets.values()  # in one pass
         names = sorted(
@@ -69,21 +70,25 @@ class Hdf5:
         for name, volume in wanted.items():
             stored = tree.datasets[name]
             cube = _describe(probe, name, stored, given=axes.get(len(stored.shape)))
-            cubes[name] = replace(cube, dataset=volume, targets=targets)
+            cubes[name] = placed(replace(cube, dataset=volume, targets=targets), manifest)
         check_extents(f"{probe.path}", list(cubes.values()))
         return tuple(Hdf5Cube(name, cube, hints) for name, cube in cubes.items())
 
 
-def _check_one_sample(probe: Probe, tree: Hdf5Tree) -> None:
-    """Refuse a file that voxload converted and several samples share; what else has that name is the caller's."""
+def _manifest(probe: Probe, tree: Hdf5Tree) -> object:
+    """Return the manifest of a file that voxload converted; what else has that name is the caller's.
+
+    Raises UsageError when several samples share the file.
+    """
     if _MANIFEST not in tree.datasets:
-        return
+        return None
     with translated(f"{probe.path}"), h5py.File(probe.path, "r") as file:
         stored = file[_MANIFEST][()]
     manifest = None
     with suppress(ValueError, TypeError):
         manifest = parse_json(stored)
     only_member(probe.path, manifest)
+    return manifest
 
 
 def _is_volume(item: Hdf5Dataset) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from voxload.convert.manifest import only_member
+from voxload.convert.sources.arrays.converted import placed
 from voxload.convert.sources.axes import axes_by_count, cube_axes
 from voxload.convert.sources.binary.flat import DEFAULT_DATASET
 from voxload.convert.sources.hints import Hints
@@ -191,7 +192,8 @@ class ZarrFolder:
         UsageError
             When axes have no names, or volumes have different extents.
         """
-        targets = _targets(ZarrNode.read(probe.path), probe.path)
+        root = ZarrNode.read(probe.path)
+        targets = _targets(root, probe.path)
         names = ZarrFormat().datasets(str(probe.path))
         nodes = {name: ZarrNode.read(probe.path / name) for name in names}
         if not any(len(node.shape) in (3, 4) for node in nodes.values()):
@@ -209,7 +211,8 @@ class ZarrFolder:
             node, subject = nodes[name], f"{probe.path}:{name}".removesuffix(":")
             given, declared = axes.get(len(node.shape)), declared_axes(node.dimensions)
             cube = describe_array(probe.path, name, cube_axes(subject, node.shape, given=given, declared=declared))
-            cubes[name] = replace(cube, dataset=volume, targets=targets, attributes=plain_values(node.attributes))
+            cube = replace(cube, dataset=volume, targets=targets, attributes=plain_values(node.attributes))
+            cubes[name] = placed(cube, root.attributes.get(_MANIFEST))
         check_extents(f"{probe.path}", list(cubes.values()))
         return tuple(ZarrCube(name, cube, missing=hints.missing) for name, cube in cubes.items())
 

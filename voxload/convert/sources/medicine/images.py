@@ -11,15 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
-from voxload.convert.sources.affine import Affine
+from voxload.convert.sources.affine import Affine, plain_spacing, spacing_of
 from voxload.convert.sources.binary.flat import FlatFile
 from voxload.convert.sources.binary.stored import InflatedFile, Scaling, StoredSource, scratch_bytes
 from voxload.convert.sources.names import IMAGE
 from voxload.convert.sources.protocol import RawCube
 from voxload.errors import UsageError
+from voxload.readers.axes import AxisOrder
 
 _KITS_CASE = re.compile(r"case_\d+")
 _KITS_NAMES = ("imaging", "segmentation")
@@ -70,9 +72,26 @@ def medical_source(
     *,
     attributes: Mapping[str, Any],
     affine: Affine | None,
+    spacing: Sequence[float],
     scaling: Scaling | None = None,
 ) -> StoredSource:
     """Return the source of one image, whose voxels lie in `file`, the header's own or another.
+
+    Parameters
+    ----------
+    path
+        The header.
+    file
+        The voxels.
+    attributes
+        What the header says, in its own words.
+    affine
+        Where its three spatial axes lie; None where it does not say that.
+    spacing
+        mm between neighbouring voxels along the file's axes, slowest first: NaN where it is not known, infinite along
+        an axis that is none of space.
+    scaling
+        What makes voxels of stored numbers.
 
     Raises
     ------
@@ -95,11 +114,28 @@ def medical_source(
         is_sequential=is_stream,
         companions=() if file.path == path else (file.path,),
         attributes=attributes,
-        affine=affine,
+        **geometry(file.order, affine, spacing),
     )
     if isinstance(file, FlatFile):
         file.check_size()
     return StoredSource(cube, file, decode)
+
+
+def geometry(order: AxisOrder, affine: Affine | None, spacing: Sequence[float]) -> dict[str, Any]:
+    """Return where the voxels lie, and how far apart: by the affine where it is one of the patient's.
+
+    So that the two never contradict each other, whatever a header says twice. Where the caller names another axis for
+    that of the channels than the header does, it says nothing of the caller's axes.
+    """
+    of_channels = [axis == "C" for axis in order.axes]
+    if [value == inf for value in spacing] != of_channels:
+        affine = None
+    axes = [axis for axis in order.axes if axis != "C"]
+    matrix = None if affine is None else affine.from_voxels(["DHW".index(axis) for axis in axes])
+    if matrix is not None:
+        return {"affine": affine, "spacing": spacing_of(matrix)}
+    along = dict(zip(order.axes, spacing, strict=True))
+    return {"affine": affine, "spacing": plain_spacing([along[axis] for axis in "DHW"])}
 
 
 _TOLERANCE = 0.05

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from math import inf, nan, prod
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,14 @@ class MetaHeader:
     """Spacing along D, H and W, and place and direction in the file's own order of axes."""
     affine: Affine | None
     """Where the voxels lie; None where the header names neither origin nor directions."""
+
+    @property
+    def spacing(self) -> list[float]:
+        """Distance in mm between voxels along the axes of `shape`; NaN where nothing says, infinite along channels."""
+        known = self.attributes.get("spacing", ())
+        found = list(known) if len(known) == _SPATIAL else [nan] * _SPATIAL
+        ranks = len(self.shape) - (self.channels > 1)
+        return [*[inf] * (ranks - _SPATIAL), *found, *[inf] * (self.channels > 1)]
 
 
 def has_meta_header(head: bytes) -> bool:
@@ -236,7 +244,8 @@ class MetaImage:
             file: FlatFile | InflatedFile = InflatedFile(data, offset, 0, **facts)
         else:
             file = FlatFile(data, offset, **facts)
-        return (medical_source(path, file, attributes=header.attributes, affine=header.affine),)
+        spacing = header.spacing
+        return (medical_source(path, file, attributes=header.attributes, affine=header.affine, spacing=spacing),)
 
 
 def _data(path: Path, header: MetaHeader) -> tuple[Path, int]:

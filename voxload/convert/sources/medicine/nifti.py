@@ -8,12 +8,13 @@ position. Source: nifti1.h and nifti2.h of the NIfTI Data Format Working Group.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from voxload.convert.sources.affine import PATIENT, Affine
+from voxload.convert.sources.affine import PATIENT, Affine, millimetres
 from voxload.convert.sources.binary.flat import FlatFile
 from voxload.convert.sources.binary.inflater import inflated_head
 from voxload.convert.sources.binary.stored import InflatedFile, Scaling
@@ -50,6 +51,8 @@ class NiftiHeader:
     """Spacing along D, H and W, affine, orientation and units."""
     affine: Affine | None
     """Where the voxels lie; None where neither sform nor qform says it."""
+    spacing: tuple[float, ...]
+    """mm between voxels along the axes of `shape`; infinite along the channels."""
 
     @property
     def axes(self) -> str:
@@ -73,14 +76,16 @@ def read_nifti_header(subject: str, head: bytes) -> NiftiHeader:
                 raise DataError(subject, found=f"dim {header['dim'].tolist()}", expected="1 to 7 extents of 1 or more")
             slope, intercept = header.get_slope_inter()
             magic = bytes(header["magic"])
+            shape = _shape(subject, header.get_data_shape())
             return NiftiHeader(
-                shape=_shape(subject, header.get_data_shape()),
+                shape=shape,
                 dtype=_dtype(subject, header.get_data_dtype()),
                 offset=_offset(subject, header["vox_offset"], is_single=magic[1:2] == b"+", least=length + 4),
                 scaling=Scaling(1.0, 0.0) if slope is None else Scaling(float(slope), float(intercept)),
                 is_single=magic[1:2] == b"+",
                 attributes=_attributes(nibabel, header),
                 affine=_affine(header),
+                spacing=(*[inf] * (len(shape) - _SPATIAL), *_spacing(header)),
             )
     except nibabel.spatialimages.HeaderDataError as error:
         raise DataError(subject, found=str(error), expected="a NIfTI header") from error
@@ -141,6 +146,12 @@ def _affine(header: Any) -> Affine | None:
     )
 
 
+def _spacing(header: Any) -> list[float]:
+    """Return pixdim in mm, the slowest axis first; NaN where an axis has none."""
+    scale = millimetres(header.get_xyzt_units()[0])
+    return [float(width) * scale for width in header.get_zooms()[_SPATIAL - 1 :: -1]]
+
+
 _MAGICS = {344: (b"n+1\0", b"ni1\0"), 4: (b"n+2\0\r\n\x1a\n", b"ni2\0\r\n\x1a\n")}
 """Signatures by their place in the header; the second of two is that of a header whose voxels lie in another file."""
 
@@ -185,7 +196,8 @@ class Nifti:
         file = (
             InflatedFile(data, 0, header.offset, **facts) if is_compressed else FlatFile(data, header.offset, **facts)
         )
-        return (medical_source(path, file, attributes=header.attributes, affine=header.affine, scaling=header.scaling),)
+        placed: dict[str, Any] = {"affine": header.affine, "spacing": header.spacing}
+        return (medical_source(path, file, attributes=header.attributes, scaling=header.scaling, **placed),)
 
 
 def _image_of(path: Path) -> Path:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from math import inf, nan, prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from voxload.convert.sources.affine import Affine
+from voxload.convert.sources.affine import Affine, millimetres
 from voxload.convert.sources.binary.flat import FlatFile
 from voxload.convert.sources.binary.stored import InflatedFile
 from voxload.convert.sources.hints import Hints
@@ -74,6 +74,19 @@ class NrrdHeader:
         else:
             spatial = [True] * len(self.shape)
         return spatial[::-1]
+
+    @property
+    def spacing(self) -> list[float]:
+        """The same in mm, infinite along an axis that is none of space."""
+        directions, units = self.field("space directions", default=None), self.field("units", default=None)
+        if directions is not None:
+            units = [(self.field("space units", default=None) or ["mm"])[0]] * len(self.shape)
+        scales = [millimetres(str(unit)) for unit in units or ["mm"] * len(self.shape)][::-1]
+        scales = scales if len(scales) == len(self.shape) else [nan] * len(self.shape)
+        return [
+            length * scale if is_spatial else inf
+            for length, scale, is_spatial in zip(self.spacings, scales, self.is_spatial, strict=True)
+        ]
 
     @property
     def spacings(self) -> list[float]:
@@ -189,7 +202,8 @@ class Nrrd:
             file: FlatFile | InflatedFile = InflatedFile(data, offset, skipped, **facts)
         else:
             file = FlatFile(data, _raw_offset(data, header, offset=offset, skipped=skipped), **facts)
-        return (medical_source(path, file, attributes=_attributes(header, order.axes), affine=_affine(header)),)
+        placed: dict[str, Any] = {"affine": _affine(header), "spacing": header.spacing}
+        return (medical_source(path, file, attributes=_attributes(header, order.axes), **placed),)
 
 
 def _declared(path: Path, header: NrrdHeader, hints: Hints) -> str | None:
