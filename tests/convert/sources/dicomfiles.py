@@ -21,6 +21,11 @@ TILTED = tuple(np.linalg.qr([[0.9, 0.2], [-0.3, 0.85], [0.1, -0.4]])[0].T.ravel(
 """Of a scan whose axes are nobody's."""
 
 
+def _text(value: float) -> str:
+    """Return a number in the 16 letters that DICOM has for one."""
+    return f"{round(value, 9):.10g}"
+
+
 @dataclass
 class Study:
     """How slices are written; each of them may be changed before it is."""
@@ -52,7 +57,7 @@ class Study:
     def dataset(self, plane: Array, place: int, **values: Any) -> FileDataset:
         """Return one slice; `values` change its elements, None takes one out."""
         meta = FileMetaDataset()
-        meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = self.kind, generate_uid()
+        meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = self.kind, f"1.2.3.{place + 1}"
         meta.TransferSyntaxUID = pydicom.uid.UID(self.syntax)
         syntax = meta.TransferSyntaxUID
         encoding = {"is_implicit_VR": syntax.is_implicit_VR, "is_little_endian": syntax.is_little_endian}
@@ -67,9 +72,9 @@ class Study:
             "SeriesInstanceUID": self.series,
             "FrameOfReferenceUID": "1.2.3",
             "InstanceNumber": place + 1,
-            "ImagePositionPatient": [f"{value:.10g}" for value in np.array(self.origin) + place * self.steps[0]],
-            "ImageOrientationPatient": [f"{value:.10f}" for value in self.orientation],
-            "PixelSpacing": [f"{value:.10g}" for value in self.pixel_spacing],
+            "ImagePositionPatient": list(map(_text, np.array(self.origin) + place * self.steps[0])),
+            "ImageOrientationPatient": list(map(_text, self.orientation)),
+            "PixelSpacing": list(map(_text, self.pixel_spacing)),
             "SamplesPerPixel": 1,
             "PhotometricInterpretation": "MONOCHROME2",
             "Rows": plane.shape[0],

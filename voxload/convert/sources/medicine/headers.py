@@ -52,6 +52,10 @@ _LAST_GROUP, _GROUP_OF_FRAMES, _GROUP_OF_FOLDERS = 0x0028, 0x5200, 0x0004
 """The last group that is looked at; those of the places of many frames, and of a folder's table of contents."""
 _MOST_HEADER = 2**22
 """Bytes that are read of a header, those passed over not counted; most take a few thousand."""
+_ROOT = "1.2.840.10008."
+"""With which the standard's own identifiers begin."""
+_SHOWN = 80
+"""Characters of a message of pydicom's, which may go on with the bytes of a file."""
 _MOST = 1e30
 """Largest number that is one: with it, and not with ones of float64's reach, can be reckoned."""
 _PLAIN_HEAD, _TYPED_HEAD = 8, 12
@@ -128,21 +132,33 @@ def read_header(path: Path) -> Header | None:
         bounded: Any = _Bounded(file, path)
         try:
             found = pydicom.filereader.read_partial(bounded, _is_behind, specific_tags=list(_TAGS.values()))
-        except pydicom.errors.InvalidDicomError as error:
-            raise DataError(f"{path}", found="no DICM signature", expected="a DICOM file") from error
+        except (pydicom.errors.InvalidDicomError, pydicom.errors.BytesLengthException) as error:
+            found = str(error).splitlines()[0][:_SHOWN]
+            raise DataError(f"{path}", found=found, expected="a DICOM file", remedy="copy it again") from error
         meta = found.file_meta
         syntax, kind = str(meta.get("TransferSyntaxUID") or ""), str(meta.get("MediaStorageSOPClassUID") or "")
         raw = {name: found.get_item(tag) for name, tag in _TAGS.items() if tag in found}
         values = {name: item.value if isinstance(item.value, bytes) else b"" for name, item in raw.items()}
-        if not values.get("rows") and kind and "Image Storage" not in pydicom.uid.UID(kind).name:
+        if not values.get("rows") and _is_other(pydicom.uid.UID(kind)):
             return None
-        if not syntax:
-            raise DataError(f"{path}", found="no TransferSyntaxUID", expected="one", remedy="copy it again: it is cut")
+        if not pydicom.uid.UID(syntax).is_valid:
+            raise DataError(
+                f"{path}", found=f"TransferSyntaxUID {syntax!r}", expected="one", remedy="copy it again: it is damaged"
+            )
         is_implicit, is_big = syntax == IMPLICIT, syntax == BIG
         pydicom.filereader.read_dataset(bounded, is_implicit, not is_big, stop_when=_is_last, specific_tags=[_PIXELS])
         start = bounded.tell()
         pixels = _pixels(bounded.read(_TYPED_HEAD), start, is_implicit=is_implicit, is_big=is_big)
         return Header(path, syntax, values, is_big, pixels)
+
+
+def _is_other(kind: Any) -> bool:
+    """Tell whether an object's class says that it is no image: one of the standard's others, or a maker's own.
+
+    What has the standard's root and is none of its classes is damaged.
+    """
+    is_known = kind.name != kind or not kind.startswith(_ROOT)
+    return bool(kind.is_valid and is_known and "Image Storage" not in kind.name)
 
 
 class _Bounded:
@@ -178,12 +194,13 @@ class _Bounded:
 
 def _is_behind(tag: Any, _kind: str | None, _length: int) -> bool:
     """Tell whether an element is behind all that is looked at, or the first of a table of contents."""
-    return tag >> 16 > _LAST_GROUP or tag >> 16 == _GROUP_OF_FOLDERS
+    group = int(tag) >> 16
+    return group > _LAST_GROUP or group == _GROUP_OF_FOLDERS
 
 
 def _is_last(tag: Any, _kind: str | None, _length: int) -> bool:
     """Tell whether an element is the pixels, or the places of frames, of which none is a slice."""
-    return tag in (_PIXELS, *_FLOATS) or tag >> 16 == _GROUP_OF_FRAMES
+    return int(tag) in (_PIXELS, *_FLOATS) or int(tag) >> 16 == _GROUP_OF_FRAMES
 
 
 def _pixels(head: bytes, start: int, *, is_implicit: bool, is_big: bool) -> tuple[str, int, int] | None:

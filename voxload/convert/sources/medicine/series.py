@@ -193,7 +193,7 @@ def _check_places(found: Sequence[Slice], along: Any, voxels: Any) -> None:
     if apart.max() <= _TOLERANCE:
         return
     gaps = np.diff(along)
-    usual = float(np.median(gaps))
+    usual = float(np.sort(gaps)[(len(gaps) - 1) // 2])  # one that is there, and not a mean of two
     worst = int(gaps.argmax() if gaps.max() - usual > _TOLERANCE * usual else gaps.argmin())
     if abs(gaps[worst] - usual) > _TOLERANCE * usual:
         one, other = found[worst], found[worst + 1]
