@@ -323,7 +323,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
 
     def row_values(self, index: int) -> tuple[Any, ...]:
         """Return what the catalogue says of a sample in `columns`; raises DataError where it says nothing."""
-        return self._sample(index).parts(self.column_names) if self.column_names else ()
+        values = self._sample(index).parts(self.column_names) if self.column_names else ()
+        return tuple(torch.from_numpy(one) if isinstance(one, np.ndarray) else one for one in values)
 
     def knows(self, indices: Sequence[int]) -> bool:
         """Tell whether samples were all read before, so that `read_again` may read them by one call."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import torch
 
 from voxload.catalog.table import Catalog
 from voxload.errors import UsageError
@@ -44,7 +44,7 @@ class RowValues:
                 )
 
     def of(self, row: int) -> dict[str, Any]:
-        """Return a row's values: numbers and truths of Python's, texts, lists as tensors, None for a null.
+        """Return a row's values: numbers and truths of Python's, texts, lists as arrays, None for a null.
 
         Whole numbers in lists become int64, others float64.
         """
@@ -57,7 +57,7 @@ def _value(column: pa.ChunkedArray, row: int) -> Any:
         if any(one is None for one in value):
             return None
         is_whole = pa.types.is_integer(column.type.value_type)
-        return torch.tensor(value, dtype=torch.int64 if is_whole else torch.float64)
+        return np.array(value, np.int64 if is_whole else np.float64)
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 

@@ -76,10 +76,10 @@ class Sample:
     """What its row, or its file, says in the columns that an item has, but for the id; see `RowValues`."""
 
     def parts(self, columns: Sequence[str]) -> tuple[Any, ...]:
-        """Return what an item has of some columns, its id among them; raises DataError where one has no value."""
+        """Return what an item has of some columns, its id among them, lists as arrays; DataError where one is null."""
         found = tuple(self.id if name == SAMPLE else self.values[name] for name in columns)
-        if None in found:
-            name = columns[found.index(None)]
+        name = next((name for name, value in zip(columns, found, strict=True) if value is None), None)
+        if name is not None:
             raise DataError(
                 f"column {name!r} of sample {self.id!r}",
                 found="no value",

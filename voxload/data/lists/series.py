@@ -13,7 +13,6 @@ from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from voxload.catalog.query.conditions import Condition
 from voxload.data.lists.names import Names
@@ -124,7 +123,7 @@ class SeriesSamples:
         row = (sample, self._extents[number].samples) if any("N" in axes for axes in self._axes) else None
         values = dict(stored.values)
         for name, numbers in self._columns.items():
-            values[name] = torch.from_numpy(numbers[number][list(steps or (0,))])
+            values[name] = numbers[number][list(steps or (0,))]
         return Sample(self.id(index), locations, stored.targets, row, values=values)
 
 
