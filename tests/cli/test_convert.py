@@ -59,8 +59,8 @@ def test_headerless_options(app: typer.Typer, tmp_path: Path) -> None:
 
 def test_stacks(app: typer.Typer, tmp_path: Path) -> None:
     """--stack makes channels of variables, in this order, and may be given again; a name comes before =."""
-    volumes = {name: np.full((4, 4, 4), number, "i2") for number, name in enumerate(("vx", "vy", "bx", "by", "rho"))}
-    np.savez(tmp_path / "u.npz", **volumes)
+    vx, vy, bx, by, rho = (np.full((4, 4, 4), number, "i2") for number in range(5))
+    np.savez(tmp_path / "u.npz", vx=vx, vy=vy, bx=bx, by=by, rho=rho)
     call = [str(tmp_path / "u.npz"), str(tmp_path / "out"), "--stack", "velocity=vy,vx", "--stack", "bx, by"]
     plan = json.loads(CliRunner().invoke(app, [*call, "--dry-run", "--json"]).stdout)
     assert {Path(one["path"]).name: one["variables"] for one in plan["volumes"]} == {
