@@ -68,7 +68,7 @@ class Part:
     """First plane along D in the volume."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """What else the file says of it."""
-    spacing: tuple[float, ...] | None = None
+    spacing: tuple[float, float, float] | None = None
     """Distance of neighbouring voxels along (D, H, W) in mm; None where it is not known."""
     affine: tuple[float, ...] | None = None
     """Rows of the 4 x 4 matrix from the cube's voxel indices (d, h, w, 1) to RAS in mm; None where it is not known."""
@@ -237,7 +237,7 @@ def stored_bytes(path: Path, dataset: str) -> int:
 
 
 def _part(values: Mapping[str, Any]) -> Part:
-    lists = {"spacing": _finite(values.get("spacing"), 3), "affine": _finite(values.get("affine"), 16)}
+    lists: dict[str, Any] = {"spacing": _finite(values.get("spacing"), 3), "affine": _finite(values.get("affine"), 16)}
     return Part(**{**values, **lists, "files": tuple(SourceFile(**file) for file in values["files"])})
 
 
