@@ -19,6 +19,7 @@ WRONG = {
     "no checkpoint": ([], "'--checkpoint'"),
     "world and grid": (["--checkpoint", "run", "--spatial", "2,2,2", "--nproc", "12"], "world size 12"),
     "no grid": (["--checkpoint", "run", "--spatial", "2x2"], "--spatial: found '2x2'"),
+    "no format": (["--checkpoint", "run", "--format", "png"], "--format: found 'png', expected zarr or nifti"),
     "no batches": (["--checkpoint", "run", "--batch-size", "0"], "batch size: found 0, expected 1 or more"),
 }
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import nibabel
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -34,7 +35,7 @@ from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.geometry import Box
 from voxload.grid import ProcessGrid
 from voxload.inference.data import deal
-from voxload.inference.plan import InferencePlan
+from voxload.inference.plan import NIFTI, ZARR, InferencePlan
 from voxload.inference.result import InferenceResult
 from voxload.inference.store import Chunking
 from voxload.inference.worker import Inference
@@ -43,8 +44,12 @@ from voxload.models import CosmoFlow, UNet3D
 from voxload.training.checkpoint import CHECKPOINT, Checkpoint
 from voxload.training.data import split_samples
 
+nib: Any = nibabel
+"""Not all of it is annotated."""
 ROOT = Path(__file__).parents[2]
 RANKS = 4
+SPACING, AFFINE = (3.0, 0.5, 0.75), (0.0, 0, 0.75, -7, 0, 0.5, 0, 33, -3.0, 0, 0, 0.5, 0, 0, 0, 1)
+"""Of all samples."""
 GRIDS = {"four": (2, 2, 1)} | ({"halves": (2, 1, 1)} if IS_THOROUGH else {})
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -80,7 +85,8 @@ def _part(catalog: Path, folder: Path, *, samples: int, without: str = "", targe
         if sample in whole.samples[:samples] and (sample, dataset) != (whole.samples[0], without):
             entry = whole.entry(sample, dataset)
             known = dict(list(entry.targets.items())[:targets])
-            entries.append(replace(entry, path=str(catalog.parent / entry.path), targets=known))
+            path = str(catalog.parent / entry.path)
+            entries.append(replace(entry, path=path, targets=known, spacing=SPACING, affine=AFFINE))
     Catalog.from_entries(entries, folder, allow_outside=True).write(folder / "part.parquet")
     return str(folder / "part.parquet")
 
@@ -115,6 +121,8 @@ def runs(numbers: InferencePlan, classes: InferencePlan, tmp_path_factory: pytes
         for plan in (numbers, classes)
         for name, spatial in GRIDS.items()
     ]
+    image = Path(classes.output).with_name("images")
+    plans.append(replace(classes, spatial=GRIDS["four"], output=str(image), format=NIFTI))
     path = tmp_path_factory.mktemp("plans") / "plans"
     path.write_text("\n".join(plan.to_json() for plan in plans), encoding="utf-8")
     done = printed_by_ranks("tests.inference.test_run", path, ranks=RANKS)
@@ -122,7 +130,7 @@ def runs(numbers: InferencePlan, classes: InferencePlan, tmp_path_factory: pytes
     with single_threaded():
         return {
             "numbers": Runs(numbers, {"one": _infer(numbers), **dict(zip(GRIDS, found[: len(GRIDS)], strict=True))}),
-            "classes": Runs(classes, {"one": _infer(classes), **dict(zip(GRIDS, found[len(GRIDS) :], strict=True))}),
+            "classes": Runs(classes, {"one": _infer(classes), **dict(zip(GRIDS, found[len(GRIDS) : -1], strict=True))}),
         }
 
 
@@ -203,6 +211,46 @@ def test_classes_are_those_of_the_plain_network(runs: dict[str, Runs]) -> None:
                 np.testing.assert_array_equal(stored, by_hand[sample], err_msg=f"{name} {sample}")
                 np.testing.assert_array_equal(data[index][0][0].numpy(), stored)
         assert {path.name for path in found.folder(name).iterdir()} == {"predictions", "dice.csv"}
+
+
+def test_images_are_the_classes_of_arrays(runs: dict[str, Runs]) -> None:
+    """Four ranks and one rank, NIfTI and Zarr: the same classes at the same place, which any tool can overlay."""
+    found = runs["classes"]
+    arrays, images = found.folder("one") / "predictions", found.folder("images") / "predictions"
+    catalog = Catalog.read(arrays)
+    assert sorted(path.name for path in images.iterdir()) == [f"{sample}.nii.gz" for sample in catalog.samples]
+    for sample in catalog.samples:
+        entry = catalog.entry(sample, "predictions")
+        assert (entry.spacing, entry.affine) == (SPACING, AFFINE)
+        image = nib.load(images / f"{sample}.nii.gz")
+        stored = np.asarray(zarr.open_array(arrays / f"{sample}.zarr" / "predictions", mode="r")[:])
+        np.testing.assert_array_equal(np.asarray(image.dataobj).T, stored)
+        assert image.get_data_dtype() == stored.dtype
+        np.testing.assert_array_equal(image.affine, np.reshape(AFFINE, (4, 4))[:, [2, 1, 0, 3]])
+        assert image.header.get_zooms() == SPACING[::-1]
+    assert {path.name for path in found.folder("images").iterdir()} == {"predictions", "dice.csv"}
+    dice = [(found.folder(name) / "dice.csv").read_text(encoding="utf-8") for name in ("one", "images")]
+    assert dice[0] == dice[1]
+
+
+def test_images_take_the_place_of_arrays(classes: InferencePlan, labelled: Path, tmp_path: Path) -> None:
+    """And arrays that of images; what is neither stays. Targets are no images."""
+    plan = replace(classes, catalog=_part(labelled, tmp_path, samples=2), output=str(tmp_path / "out"))
+    there = tmp_path / "out" / "predictions"
+    for form, suffix in ((ZARR, ".zarr"), (NIFTI, ".gz"), (NIFTI, ".gz"), (ZARR, ".zarr")):
+        _infer(replace(plan, format=form))
+        assert {path.suffix for path in there.iterdir()} - {".parquet"} == {suffix}
+    _infer(replace(plan, format=NIFTI))
+    drawn = there / "by_hand.nii.gz"
+    nib.save(nib.Nifti1Image(np.zeros((2, 2, 2), "u1"), np.eye(4)), drawn)
+    with pytest.raises(UsageError, match="predictions: found something else there"):
+        _infer(plan)
+    assert drawn.is_file()
+
+
+def test_targets_are_no_images(numbers: InferencePlan, tmp_path: Path) -> None:
+    """A regression has none."""
+    _refused(replace(numbers, output=str(tmp_path), format=NIFTI), UsageError, "--format: found nifti for cosmoflow")
 
 
 def test_dice_is_that_of_the_stored_classes(runs: dict[str, Runs], labelled: Path) -> None:

@@ -92,7 +92,7 @@ class Part:
     """What else the file says of it."""
     variables: tuple[Variable, ...] = ()
     """What its channels were made of, in their order; empty where that is one cube as it was."""
-    spacing: tuple[float, ...] | None = None
+    spacing: tuple[float, float, float] | None = None
     """Distance of neighbouring voxels along (D, H, W) in mm; None where it is not known."""
     affine: tuple[float, ...] | None = None
     """Rows of the 4 x 4 matrix from the cube's voxel indices (d, h, w, 1) to RAS in mm; None where it is not known."""
@@ -276,7 +276,7 @@ def stored_bytes(path: Path, dataset: str) -> int:
 
 def _part(values: Mapping[str, Any]) -> Part:
     variables = tuple(Variable(**{**one, "files": _files(one)}) for one in values.get("variables", ()))
-    lists = {"spacing": _finite(values.get("spacing"), 3), "affine": _finite(values.get("affine"), 16)}
+    lists: dict[str, Any] = {"spacing": _finite(values.get("spacing"), 3), "affine": _finite(values.get("affine"), 16)}
     return Part(**{**values, **lists, "files": _files(values), "variables": variables})
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from voxload.catalog.table import Catalog
+from voxload.catalog.table import Catalog, Entry
 from voxload.data.dataset import VolumeDataset
 from voxload.errors import NotFoundError, UsageError
 from voxload.grid import ProcessGrid
@@ -179,6 +179,11 @@ class InferenceData:
             for indices, (volumes, *rest) in zip(part.batches, part.loader, strict=True):
                 ids = tuple(part.data.sample_ids[index] for index in indices)
                 yield Batch(ids, volumes, rest[0] if rest else None)
+
+    @property
+    def sources(self) -> dict[str, Entry]:
+        """What the catalogue says of the volume that each sample is predicted from."""
+        return {sample: self.catalog.entry(sample, self.dataset) for sample in self.samples}
 
     def truth(self, sample: str, target: str) -> float:
         """Return a target that the catalogue has for a sample; NaN where it has none."""

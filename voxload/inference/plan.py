@@ -11,6 +11,8 @@ from voxload.errors import DataError, UsageError
 from voxload.files.regular import parse_json
 from voxload.launch.devices import HOST, check_device
 
+ZARR, NIFTI = "zarr", "nifti"
+"""How predicted volumes are stored."""
 GAUSSIAN, MEAN = "gaussian", "mean"
 """How predictions for overlapping patches are put together: weighted by the distance from the middle, or alike."""
 
@@ -63,6 +65,8 @@ class InferencePlan:
     """See `Tiling`."""
     stitch: str = GAUSSIAN
     """See `Tiling`."""
+    format: str = ZARR
+    """How classes of voxels are stored: `ZARR`, with a catalogue, or `NIFTI`, an image a sample."""
 
     def tiling(self, trained: tuple[int, ...]) -> Tiling | None:
         """Return how samples are parted, given the patches of the training; None where they are predicted whole."""
@@ -73,6 +77,8 @@ class InferencePlan:
         check_device(self.device)
         if self.batch_size < 1:
             raise UsageError("batch size", found=str(self.batch_size), expected="1 or more")
+        if self.format not in (ZARR, NIFTI):
+            raise UsageError("--format", found=repr(self.format), expected=f"{ZARR} or {NIFTI}")
 
     def to_json(self) -> str:
         """Return the plan as JSON."""

@@ -22,6 +22,7 @@ from voxload.files.atomic import replacing
 from voxload.grid import ProcessGrid
 from voxload.inference.data import InferenceData, Predicted
 from voxload.inference.model import Trained
+from voxload.inference.plan import ZARR
 from voxload.inference.result import InferenceResult
 from voxload.inference.store import PREDICTIONS, PredictionStore
 from voxload.launch.collectives import all_gathered
@@ -199,13 +200,15 @@ class SegmentationPredictor:
         How many classes there are, the background, 0, among them.
     output
         Folder for volumes and table; all ranks see it.
+    form
+        How volumes are stored: ``zarr`` or ``nifti``.
     """
 
-    def __init__(self, data: InferenceData, grid: ProcessGrid, *, classes: int, output: Path) -> None:
+    def __init__(self, data: InferenceData, grid: ProcessGrid, *, classes: int, output: Path, form: str = ZARR) -> None:
         self._data, self._grid, self._output = data, grid, output
         self._classes = classes
         self._dtype = np.min_scalar_type(classes - 1)
-        self._store = PredictionStore(output, data.extents, grid, dtype=self._dtype)
+        self._store = PredictionStore(output, data.extents, grid, dtype=self._dtype, sources=data.sources, form=form)
         self._noted: dict[str, Tensor] = {}
 
     def take(self, found: Predicted) -> None:

@@ -4,6 +4,8 @@ Chunking: how a volume of predictions is stored so that each rank writes files o
 shard, and a rank writes its own block alone. So every inner bound of the grid's blocks has to be a bound of shards
 too, and shards are as large as that allows: the greatest common divisor of the inner bounds.
 
+With NIfTI, the folder holds an image for each sample instead, which one rank makes of what all have written.
+
 One Zarr v3 group a sample, as `voxload convert` writes them, with one array of classes. Of each sample its own, and not
 one array for all: extents may differ, a catalogue's rows name one volume each, and a sample can be copied by itself.
 """
@@ -12,9 +14,10 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -34,6 +37,8 @@ from voxload.files.names import short_name
 from voxload.geometry import SPATIAL_AXES
 from voxload.grid import ProcessGrid
 from voxload.inference.model import Extents
+from voxload.inference.nifti import SUFFIX, is_prediction, nibabel, write_nifti
+from voxload.inference.plan import NIFTI, ZARR
 from voxload.launch.collectives import all_gathered
 
 _CHUNKS = range(16, 65)
@@ -93,28 +98,43 @@ class PredictionStore:
         The ranks.
     dtype
         Type of the stored classes.
+    sources
+        What the catalogue says of the volume that each sample is predicted from.
+    form
+        ``zarr``, or ``nifti``: one file a sample, made of the other when all ranks have written their blocks.
 
     Raises
     ------
     UsageError
-        When blocks are too uneven to be written by ranks that share no file, or a folder of another kind is in the way.
+        When blocks are too uneven to be written by ranks that share no file, a folder of another kind is in the way, or
+        there is no nibabel to write NIfTI.
     StorageError
         When the storage refuses.
     """
 
     def __init__(
-        self, output: Path, extents: Mapping[str, Extents], grid: ProcessGrid, *, dtype: np.dtype[Any]
+        self,
+        output: Path,
+        extents: Mapping[str, Extents],
+        grid: ProcessGrid,
+        *,
+        dtype: np.dtype[Any],
+        sources: Mapping[str, Entry],
+        form: str = ZARR,
     ) -> None:
         self._grid, self._dtype, self._extents = grid, dtype, dict(extents)
+        self._sources, self._form = dict(sources), form
+        if form == NIFTI:
+            nibabel()
         self._chunkings = {shape: Chunking.of(grid, shape) for shape in set(self._extents.values())}
         self._final = output / PREDICTIONS
-        if self._final.exists() and not (self._final / CATALOG_NAME).is_file():
+        if self._final.exists() and not _holds_predictions(self._final):
             raise UsageError(
                 f"{self._final}", found="something else there", expected="no folder, or one of earlier predictions"
             )
         self._temporary = self._begin()
         with _writing(self._temporary):
-            for sample in sorted(self._extents)[grid.rank :: grid.world_size]:
+            for sample in self._mine:
                 self._create(sample)
         _wait()
 
@@ -129,13 +149,19 @@ class PredictionStore:
             array[box.slices] = classes
 
     def publish(self) -> None:
-        """Give the folder its catalogue and its final name, once every rank has written its blocks."""
+        """Give the folder its catalogue, or images, and its final name, once every rank has written its blocks."""
         _wait()
+        if self._form == NIFTI:
+            with _writing(self._temporary):
+                for sample in self._mine:
+                    self._make_image(sample)
+            _wait()
         if self._grid.rank == 0:
             with _writing(self._final):
-                Catalog.from_entries(map(self._entry, self._extents), self._temporary).write(
-                    self._temporary / CATALOG_NAME
-                )
+                if self._form != NIFTI:
+                    Catalog.from_entries(map(self._entry, self._extents), self._temporary).write(
+                        self._temporary / CATALOG_NAME
+                    )
                 sync(self._temporary)
                 publish(self._temporary, self._final)
         _wait()
@@ -153,6 +179,24 @@ class PredictionStore:
         if told in {"", ".", ".."} or Path(told).name != told:
             raise InternalError("rank 0", found=f"{told!r}", expected="a name in its folder")
         return self._final.parent / told
+
+    @property
+    def _mine(self) -> list[str]:
+        """The samples whose files this rank begins and ends."""
+        return sorted(self._extents)[self._grid.rank :: self._grid.world_size]
+
+    def _make_image(self, sample: str) -> None:
+        """Put a file in the place of a sample's array."""
+        path = self._temporary / _name(sample)
+        array = zarr.open_array(path / PREDICTIONS, mode="r", zarr_format=3)
+        write_nifti(
+            path.with_suffix(SUFFIX),
+            lambda first, stop: np.asarray(array[first:stop]),
+            source=self._sources[sample],
+            dtype=self._dtype,
+            chunk=array.chunks[0],
+        )
+        shutil.rmtree(path)
 
     def _create(self, sample: str) -> None:
         """Make a sample's array, without voxels."""
@@ -175,12 +219,27 @@ class PredictionStore:
         """Return a sample's row of the catalogue."""
         name, shape = _name(sample), self._extents[sample]
         nbytes = stored_bytes(self._temporary / name, PREDICTIONS)
-        return Entry(sample, name, PREDICTIONS, shape, self._dtype.str, SPATIAL_AXES, nbytes)
+        found = Entry(sample, name, PREDICTIONS, shape, self._dtype.str, SPATIAL_AXES, nbytes)
+        source = self._sources[sample]
+        return replace(
+            found, universe=source.universe, origin=source.origin, spacing=source.spacing, affine=source.affine
+        )
 
 
 def remove_leftovers(output: Path) -> None:
     """Remove what runs that were killed left in an output folder: one run at a time writes there."""
     remove_partials(output / PREDICTIONS)
+
+
+def _holds_predictions(folder: Path) -> bool:
+    """Tell whether a folder is one of earlier predictions: with a catalogue, or of nothing but their images.
+
+    Images of others, such as what somebody drew by hand, are not to be replaced.
+    """
+    if (folder / CATALOG_NAME).is_file():
+        return True
+    there = list(folder.iterdir()) if folder.is_dir() else []
+    return bool(there) and all(map(is_prediction, there))
 
 
 def _name(sample: str) -> str:

@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
-from voxload.errors import InternalError
+from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid, launched_as
 from voxload.inference.data import InferenceData, Predicted
 from voxload.inference.model import Trained, read_together
 from voxload.inference.patches import Stitcher
-from voxload.inference.plan import InferencePlan
+from voxload.inference.plan import ZARR, InferencePlan
 from voxload.inference.predictors import Predictor, RegressionPredictor, SegmentationPredictor
 from voxload.inference.result import InferenceResult
 from voxload.inference.store import remove_leftovers
@@ -105,8 +105,16 @@ class Inference:
         self._data.close()
 
     def _predictor(self, trained: Trained, output: Path) -> Predictor:
+        form = self._plan.format
         if trained.plan.model == UNET3D:
-            return SegmentationPredictor(self._data, self._grid, classes=trained.plan.classes, output=output)
+            return SegmentationPredictor(self._data, self._grid, classes=trained.plan.classes, output=output, form=form)
+        if form != ZARR:
+            raise UsageError(
+                "--format",
+                found=f"{form} for {trained.plan.model}",
+                expected="none: its targets are a table",
+                remedy="leave out --format",
+            )
         return RegressionPredictor(trained, self._data, self._grid, output=output)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pydicom
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.encaps import encapsulate
-from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
+from pydicom.uid import UID, CTImageStorage, ExplicitVRLittleEndian, generate_uid
 
 from tests.laws.source import Array
 
@@ -57,9 +57,9 @@ class Study:
     def dataset(self, plane: Array, place: int, **values: Any) -> FileDataset:
         """Return one slice; `values` change its elements, None takes one out."""
         meta = FileMetaDataset()
-        meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = self.kind, f"1.2.3.{place + 1}"
-        meta.TransferSyntaxUID = pydicom.uid.UID(self.syntax)
-        syntax = meta.TransferSyntaxUID
+        syntax = UID(self.syntax)
+        meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = UID(self.kind), UID(f"1.2.3.{place + 1}")
+        meta.TransferSyntaxUID = syntax
         encoding = {"is_implicit_VR": syntax.is_implicit_VR, "is_little_endian": syntax.is_little_endian}
         if syntax.is_private:
             encoding = {"is_implicit_VR": False, "is_little_endian": True}
@@ -89,7 +89,9 @@ class Study:
                 setattr(found, name, value)
         return found
 
-    def write(self, path: str, plane: Array, place: int, *, stream: bytes | None = None, **values: Any) -> Path:
+    def write(
+        self, path: str, plane: Array, place: int, *, stream: bytes | bytearray | None = None, **values: Any
+    ) -> Path:
         """Write one slice; `stream` are its pixels, compressed."""
         target = self.folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +99,7 @@ class Study:
         big = found.file_meta.TransferSyntaxUID == pydicom.uid.ExplicitVRBigEndian
         pixels = plane.astype(plane.dtype.newbyteorder(">" if big else "<")).tobytes()
         if values.get("Rows", 1) is not None:
-            found.PixelData = pixels + bytes(len(pixels) % 2) if stream is None else encapsulate([stream])
+            found.PixelData = pixels + bytes(len(pixels) % 2) if stream is None else encapsulate([bytes(stream)])
             found["PixelData"].VR = "OB" if stream is not None or plane.dtype.itemsize == 1 else "OW"
         found.save_as(target, enforce_file_format=True)
         return target

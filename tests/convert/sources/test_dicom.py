@@ -12,7 +12,7 @@ import pytest
 import SimpleITK
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydicom.pixels import get_encoder
+from pydicom.pixels.encoders.base import RLELosslessEncoder
 from pydicom.uid import (
     ExplicitVRBigEndian,
     ExplicitVRLittleEndian,
@@ -29,6 +29,7 @@ from voxload.convert import ConvertOptions, convert
 from voxload.convert.sources import open_sources
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.medicine.dicom import Dicom
+from voxload.convert.sources.medicine.headers import Header, read_header
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import Source
 from voxload.errors import DataError, UsageError
@@ -129,9 +130,14 @@ def test_each_slice_has_its_own_scale(tmp_path: Path) -> None:
 
 def rle(plane: Array) -> bytes:
     """Compress a plane by run lengths, as pydicom does."""
-    facts = {"rows": plane.shape[0], "columns": plane.shape[1], "number_of_frames": 1, "samples_per_pixel": 1}
+    facts: dict[str, Any] = {
+        "rows": plane.shape[0],
+        "columns": plane.shape[1],
+        "photometric_interpretation": "MONOCHROME2",
+    }
+    facts |= {"number_of_frames": 1, "samples_per_pixel": 1}
     facts |= {"bits_allocated": 16, "bits_stored": 16, "pixel_representation": 1}
-    return get_encoder(RLELossless).encode(plane.tobytes(), photometric_interpretation="MONOCHROME2", **facts)  # type: ignore[arg-type] # as its page has it
+    return RLELosslessEncoder.encode(plane.tobytes(), **facts)
 
 
 @pytest.mark.parametrize("syntax", [RLELossless, JPEG2000Lossless])
@@ -202,7 +208,7 @@ def test_any_place_is_itks(
     turn = np.linalg.qr(np.vander(angles, 3) + np.eye(3) * 5)[0]
     across, down = turn[:, 0], turn[:, 1]
     step = np.cross(across, down) * edges[2]
-    study = Study(folder, [*across, *down], edges[:2], origin, step)
+    study = Study(folder, [*across, *down], edges[:2], origin, step.tolist())
     for place, name in enumerate(names):
         study.write(f"{name}.dcm", VOLUME[place], place)
     source = opened(folder)
@@ -280,12 +286,14 @@ def test_nothing_of_a_patient_is_kept(tmp_path: Path) -> None:
 
 def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planning looks at each header once, however many slices there are."""
-    import voxload.convert.sources.medicine.series as module  # noqa: PLC0415 - to count its calls
-
     folder = Study(tmp_path / "scan").write_all(coordinates((1, 20, 2, 2), "<i2")[0])
     calls: list[Path] = []
-    read = module.read_header
-    monkeypatch.setattr(module, "read_header", lambda path: calls.append(path) or read(path))
+
+    def counted(path: Path) -> Header | None:
+        calls.append(path)
+        return read_header(path)
+
+    monkeypatch.setattr("voxload.convert.sources.medicine.series.read_header", counted)
     convert(folder, tmp_path / "out")
     assert len(calls) == len(set(calls)) == 19
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from voxload.cli.options import AllowOutside, catalog_at, check_folder, parse_triple
 from voxload.cli.terminal import Screen, count_bar
 from voxload.grid import ProcessGrid, is_launched
-from voxload.inference.plan import GAUSSIAN, MEAN, InferencePlan
+from voxload.inference.plan import GAUSSIAN, MEAN, NIFTI, ZARR, InferencePlan
 from voxload.inference.result import InferenceResult
 from voxload.inference.worker import infer_rank, launch_inference
 from voxload.launch.devices import DEVICES, HOST
@@ -53,6 +53,9 @@ def infer(
     stitch: Annotated[
         str, typer.Option(help=f"How patches are put together: {GAUSSIAN}, by what lies in the middle, or {MEAN}.")
     ] = GAUSSIAN,
+    form: Annotated[
+        str, typer.Option("--format", help=f"How a U-Net's classes are stored: {ZARR}, or {NIFTI}, an image a sample.")
+    ] = ZARR,
     output: Annotated[Path, typer.Option(help="Folder for the predictions.")] = Path("infer-report"),
     allow_outside: AllowOutside = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
@@ -66,7 +69,8 @@ def infer(
     A U-Net that learnt from patches predicts patches that overlap, each by one process, which are put together; samples
     may be of any extents. One that learnt from whole samples can be told to with --patch.
 
-    A U-Net's classes go to OUTPUT/predictions, Zarr with a catalogue, and their Dice to OUTPUT/dice.csv.
+    A U-Net's classes go to OUTPUT/predictions, Zarr with a catalogue, and their Dice to OUTPUT/dice.csv. With --format
+    nifti they are compressed images, SAMPLE.nii.gz, which lie where the samples lie in the patient.
     """
     check_folder("--output", output)
     plan = InferencePlan(
@@ -82,6 +86,7 @@ def infer(
         patch=parse_triple("--patch", patch) if patch else (),
         overlap=overlap,
         stitch=stitch,
+        format=form,
     )
     result = _infer_with_progress(plan, processes=nproc)
     if result is None:  # another rank than the first

@@ -22,9 +22,8 @@ def placed(cube: RawCube, manifest: object) -> RawCube:
     if found.dataset != cube.dataset or cube.order.axes != AXES or len(found.parts) != 1:
         return cube
     (part,) = found.parts
-    depth, height, width = part.spacing or (0.0, 0.0, 0.0)
     return replace(
         cube,
-        spacing=None if part.spacing is None else (depth, height, width),
+        spacing=part.spacing,
         affine=None if part.affine is None else Affine.of_voxels(part.affine, cube.spatial_order),
     )

@@ -87,7 +87,7 @@ _FRAMES = frozenset({*range(0xC0, 0xD0), 0xF7}) - {0xC4, 0xC8, 0xCC}
 """Markers of JPEG and JPEG-LS behind which the extents stand. Source: ITU-T T.81, table B.1; ITU-T T.87, C.1.1."""
 
 
-def stream_extents(stream: bytes) -> tuple[int, int, int] | None:
+def stream_extents(stream: bytes | bytearray) -> tuple[int, int, int] | None:
     """Return the rows, columns and samples that a JPEG or JPEG 2000 stream claims; None where it claims none.
 
     >>> stream_extents(bytes.fromhex("ffd8 ffc3 000b 10 0200 0100 01 000000"))
