@@ -16,7 +16,8 @@ import SimpleITK
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxload.catalog.table import CATALOG_NAME, Catalog, Entry
+from voxload.catalog.places import CATALOG_NAME
+from voxload.catalog.table import Catalog, Entry
 from voxload.convert import ConvertOptions, Hints, Packing, StoredFormat, convert
 from voxload.convert.manifest import ATTRIBUTE, Manifest, read_manifest
 from voxload.convert.sources import open_sources
