@@ -13,7 +13,7 @@ import torch.distributed as dist
 import voxload
 from tests.loader.caching.piece_kinds import EVEN, are_same, epochs_of, opened, words_of
 from voxload.loader.caching import pieces, prefetcher
-from voxload.prefetch import cost
+from voxload.prefetch.cost import CostModel
 from voxload.prefetch.planning.limits import Limits
 
 CASES = (
@@ -36,7 +36,7 @@ def main(folder: str) -> None:
     # On a machine that does much else a peer may be slow: here nobody goes to the storage for that.
     patient: Any = prefetcher
     patient.Limits = partial(Limits, patience=600.0, slow=600.0)
-    cost.GRACE = 600.0
+    patient.CostModel = partial(CostModel, grace=600.0)
     grid = voxload.ProcessGrid.from_env((2, 1, 1))
     found = {f"{case}": _compared(folder, grid, *case) for case in CASES}
     sys.stdout.write(json.dumps({"rank": grid.rank, "cases": found}) + "\n")
