@@ -111,6 +111,8 @@ class Part:
     """In the batch."""
     sample: int
     slot: int
+    is_stored: bool = False
+    """Whether it is stored out of the slot afterwards: then all of it has to come there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,19 @@ def test_the_stream_is_that_without_a_cache(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_little_room_changes_nothing(folder: Path, kind: str) -> None:
+    """Pieces are dropped, and kept again while their batch, which has but a part of each, takes them from there."""
+    streams = []
+    for cache in (None, voxload.Cache(memory=2**14)):
+        data = opened(folder, kind)
+        words = words_of("shuffled", data, 2 if kind in EVEN else 1)
+        with closing(voxload.DataLoader(data, cache=cache, **words)) as loader:
+            streams.append(epochs_of(loader, (None, None, None)))
+        data.close()
+    assert are_same(streams[1], streams[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_storage_is_read_once_when_it_fits(folder: Path, kind: str) -> None:
     """Every voxel that any epoch needs is asked of the storage once: the least that is possible."""
     data = opened(folder, kind)

@@ -131,6 +131,10 @@ class _Places:
         """See Filling."""
         return [array[part.place] for array in self._arrays]
 
+    def whole(self, part: Part) -> Sequence[Volume] | None:
+        """See Filling."""
+        return self.at(part)
+
     def arrived(self, part: Part, arrival: Arrival) -> None:
         """See Filling."""
         self._found[part.place] = self._targets.of(part.sample)

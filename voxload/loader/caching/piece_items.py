@@ -145,9 +145,15 @@ class _Pasted:
                 self._brought[part.sample] = found
         return found
 
+    def whole(self, part: Part) -> Sequence[Volume] | None:
+        """See Filling."""
+        return None if part.sample in self._pasted else self._brought.get(part.sample)
+
     def take_from(self, part: Part, tier: Tier, keys: Sequence[BlockKey]) -> bool:
         """See Filling; what goes to its place in an item as a whole is copied there as any block."""
         number = part.sample
+        if part.is_stored:
+            return False
         with self._lock:
             items = self._made()
             if number in self._brought or part.place in self.arrivals or self._in_place(number, items) is not None:

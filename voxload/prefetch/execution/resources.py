@@ -53,8 +53,15 @@ class Filling(Protocol):
         """Take note that a block is in its arrays; the same one may arrive again."""
         ...
 
+    def whole(self, part: Part) -> Sequence[Volume] | None:
+        """Return the arrays of a block that arrived; None where only what is wanted of it did."""
+        ...
+
     def take_from(self, part: Part, tier: Tier, keys: Sequence[BlockKey]) -> bool:
-        """Take a block out of a tier's own memory, as far as it is wanted; False where it has to be brought to `at`."""
+        """Take a block out of a tier's own memory, as far as it is wanted; False where it has to be brought to `at`.
+
+        So has one that is to be stored afterwards.
+        """
         ...
 
     def read_wanted(self, part: Part) -> ReadCost | None:

@@ -140,12 +140,13 @@ class Transfers:
         is_kept = False
         try:
             keys = self._resources.blocks.keys(sample)
-            volumes = filling.at(store.part)
+            volumes = filling.whole(store.part)
             may_keep = filling.arrivals[store.part.place].is_sure and (
                 store.tier != DISK or self._resources.blocks.lasts(sample)
             )
             is_kept = (
                 tier is not None
+                and volumes is not None
                 and may_keep
                 and all(tier.put(key, one) for key, one in zip(keys, volumes, strict=True))
             )

@@ -73,7 +73,7 @@ class Access:
     @property
     def part(self) -> Part:
         """The block and where it goes, as instructions name it."""
-        return Part(step=self.step.number, place=self.place, sample=self.sample, slot=self.step.slot)
+        return Part(self.step.number, self.place, self.sample, self.step.slot, is_stored=not self.is_kept)
 
 
 @dataclass(slots=True, eq=False)
