@@ -19,6 +19,7 @@ import h5py
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers.cfpacking import MOST_VALUES, NAMES, UNSIGNED, Packed, Packing, Unread, check_packing, packing_of
+from voxload.readers.hdf5.attributes import KINDS
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.dataset import filters_of
 from voxload.readers.protocol import Location
@@ -174,19 +175,7 @@ def _value(dataset: h5py.Dataset, name: str) -> Any:
         # A text of any length is no longer than its file.
         is_short = prod(shape) == 1 and (kind.get_size() <= _LONGEST_TEXT if not kind.is_variable_str() else True)
         return dataset.attrs[name] if is_short and name == UNSIGNED else Unread("text")
-    return Unread(f"an attribute of {_KINDS.get(kind.get_class(), 'another type')}")
-
-
-_KINDS = {
-    h5py.h5t.REFERENCE: "references",
-    h5py.h5t.COMPOUND: "records",
-    h5py.h5t.ENUM: "an enumeration",
-    h5py.h5t.VLEN: "lists of any length",
-    h5py.h5t.ARRAY: "arrays",
-    h5py.h5t.OPAQUE: "opaque bytes",
-    h5py.h5t.BITFIELD: "bits",
-}
-"""Classes of HDF5's types in words."""
+    return Unread(f"an attribute of {KINDS.get(kind.get_class(), 'another type')}")
 
 
 def check_written(dataset: h5py.Dataset, table: ChunkTable | None, stored: Box, subject: str) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import h5py
 
 from voxload.errors import DataError, NotFoundError
 from voxload.readers.chunks.verified import VerifiedReader, load_checksums, policy_of
 from voxload.readers.faults import translated
+from voxload.readers.hdf5.attributes import read_attribute
 from voxload.readers.hdf5.checks import check_own_file, check_supported
 from voxload.readers.hdf5.decoded import read_whole
 from voxload.readers.hdf5.file import SIGNATURE, find_superblock, has_more, superblock_places, volume_names
@@ -86,6 +88,10 @@ class Hdf5Format:
                 is_vector = item.ndim < 2 and item.dtype.kind in "biuf"
                 return as_vector(subject, read_whole(item, subject) if is_vector else item)
             raise NotFoundError(path, found=f"no dataset {name!r}", expected=f"one of {listed(sorted(file))}")
+
+    def read_attribute(self, path: str, node: str, name: str) -> Any:
+        """Read an attribute of a file, its groups or datasets; see `voxload.readers.attributes`."""
+        return read_attribute(path, node, name)
 
 
 def _has_superblock(store: RemoteStore) -> bool:

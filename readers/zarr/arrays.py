@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import zarr
 
@@ -77,3 +78,18 @@ def read_vector(path: str, name: str) -> Vector:
         found = members(node, depth=0) if isinstance(node, zarr.Group) else {}
         names = sorted(name for name, item in found.items() if isinstance(item, zarr.Array))
     raise NotFoundError(path, found=f"no array {name!r}", expected=f"one of {listed(names)}")
+
+
+def read_attribute(path: str, node: str, name: str) -> Any:
+    """See ZarrFormat.read_attribute."""
+    with translated(path):
+        top = open_node(path, open_store(path))
+        item = top if not node else member(top, node) if isinstance(top, zarr.Group) else None
+        if item is None:
+            found = sorted(members(top, depth=0)) if isinstance(top, zarr.Group) else []
+            raise NotFoundError(path, found=f"no group or array {node!r}", expected=f"one of {listed(found)}")
+        attributes = item.metadata.attributes
+        if name not in attributes:
+            names = listed(sorted(attributes))
+            raise NotFoundError(f"{path}:{node}@{name}", found="no such attribute", expected=f"one of {names}")
+        return attributes[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from voxload.readers.protocol import Location, Missing, Reader, Vector
 from voxload.readers.store import is_url, open_store
@@ -55,3 +56,9 @@ class ZarrFormat:
         from voxload.readers.zarr.arrays import read_vector  # noqa: PLC0415 - see the class
 
         return read_vector(path, name)
+
+    def read_attribute(self, path: str, node: str, name: str) -> Any:
+        """Read an attribute of a group or an array; see `voxload.readers.attributes`."""
+        from voxload.readers.zarr.arrays import read_attribute  # noqa: PLC0415 - see the class
+
+        return read_attribute(path, node, name)

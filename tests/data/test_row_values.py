@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -43,6 +44,8 @@ def _written(folder: Path, others: dict[str, pa.Array]) -> Path:
     for number in range(COUNT):
         with h5py.File(folder / f"p{number}.h5", "w") as file:
             file["ct"] = np.random.default_rng(number).integers(-99, 99, SHAPE).astype("<i2")
+            file["ct"].attrs["gain"] = [number, 0.5]
+            file.attrs["scanner"] = f"s{number}"
     columns: dict[str, pa.Array] = {
         "sample": pa.array([f"p{number}" for number in range(COUNT)]),
         "path": pa.array([f"p{number}.h5" for number in range(COUNT)]),
@@ -123,7 +126,7 @@ LOADED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("made", MADE)
 def test_batches_are_those_of_torchs_loader(catalog: Path, made: str, loaded: str) -> None:
     """Text comes as lists, numbers and lists of them as tensors, in the order of the samples."""
-    data = voxload.VolumeDataset(catalog, columns=["sample", "widths"], **MADE[made])
+    data = voxload.VolumeDataset(catalog, columns=["sample", "widths", "ct@gain", "@scanner"], **MADE[made])
     options = LOADED[loaded]
     plain = {name: value for name, value in options.items() if name in ("batch_size", "collate_fn")}
     if made == "an item transform" and loaded == "a collate_fn":
@@ -167,6 +170,32 @@ def test_files_without_a_catalogue_have_ids(catalog: Path) -> None:
     patches.close()
     with pytest.raises(NotFoundError, match="no catalogue that has it"):
         voxload.VolumeDataset(f"{folder}/p*.h5", columns=["sample", "dose"])
+
+
+def test_attributes_are_those_of_each_file(catalog: Path) -> None:
+    """What h5py reads is in the item; the loop's thread finds it read, and a file that was written anew has its own."""
+    data = voxload.VolumeDataset(f"{catalog.parent}/p*.h5", columns=["ct@gain", "@scanner"])
+    for number in range(COUNT):
+        _, gain, scanner = data[number]
+        assert (gain.tolist(), gain.dtype, scanner) == ([number, 0.5], torch.float64, f"s{number}")
+    data.close()
+    with h5py.File(catalog.parent / "p3.h5", "r+") as file:
+        file.attrs["scanner"] = "another"
+    data[3][0].zero_()
+    assert data[3][2] == "another"
+    gain = data[3][1]
+    gain.zero_()  # an item's own
+    assert data[3][1].tolist() == [3, 0.5]
+    again = pickle.loads(pickle.dumps(data))  # noqa: S301 - our own
+    assert again[2][2] == "s2"
+    for each in (data, again):
+        each.close()
+    absent = voxload.VolumeDataset(f"{catalog.parent}/p*.h5", columns="ct@gian")
+    with pytest.raises(NotFoundError, match=r"p0\.h5:ct@gian: .*gain"):
+        absent[0]
+    with closing(voxload.DataLoader(absent, 2)) as loader, pytest.raises(NotFoundError, match="ct@gian"):
+        list(loader)
+    absent.close()
 
 
 def test_columns_that_cannot_be_handed_out(tmp_path: Path) -> None:

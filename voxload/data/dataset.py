@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 
 from voxload.augment import Augment, Draw
 from voxload.data.coarse_grids import CoarseGrids
+from voxload.data.columns import Columns
 from voxload.data.decoding import Packings, decoded
 from voxload.data.item_transforms import ItemTransform, item_transform
 from voxload.data.known_samples import READING, KnownSample, KnownSamples, reads_as
@@ -62,9 +63,9 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     targets
         Columns of the catalogue or, for plain files, names of one-dimensional datasets in each file.
     columns
-        Columns of the catalogue that an item has behind all else, one part each: ``sample``, which is the id and needs
-        no catalogue, numbers, texts, and lists of numbers such as ``spacing``, as tensors. With time steps also names
-        of one-dimensional datasets of each file that have a number for each, of which an item has those of its steps.
+        What an item has behind all else, one part each: columns of the catalogue (numbers, texts, and lists of numbers
+        as tensors), ``sample``, which is the id, and attributes of each file's objects, as in ``Header@Redshift`` or
+        ``@Redshift``. With time steps also one-dimensional datasets of each file: an item has the numbers of its steps.
     grid
         The ranks; one rank that holds whole samples by default. Three counts of blocks along (d, h, w) are looked up
         when the grid is first used, among torch.distributed's ranks or, where it is not initialised by then, the
@@ -138,15 +139,15 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self.halo = Halo.parse(halo)
         self.boundary = Boundary.parse(boundary)
         self.target_names = (targets,) if isinstance(targets, str) else tuple(targets or ())
-        self.column_names = (columns,) if isinstance(columns, str) else tuple(columns)
+        self.columns = Columns((columns,) if isinstance(columns, str) else columns)
         self.missing = Missing.parse(missing)
         self._handles = Handles(self.missing)
         how = Reading(Packed.parse(decode), level)
-        names = {"targets": self.target_names, "columns": self.column_names}
+        names = {"targets": self.target_names, "columns": self.columns.names}
         listed = list_samples(source, fields=fields, **names, axes=axes, allow_outside=allow_outside, how=how)
         self.parts = Parts(window, patches)
         """What of the stored volumes makes a sample."""
-        self.samples = self.parts.of(listed, self._handles, self.column_names)
+        self.samples = self.parts.of(listed, self._handles, self.columns.names)
         """Where the samples are."""
         augment = augment if patches is None else patches.augment(augment)
         self.coarse = CoarseGrids.of(coarser, self.field_names)
@@ -194,7 +195,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         made = [repr(made) for made in (self.augment, self.parts, self.coarse or None) if made not in (None, Parts())]
         return digest_of(
             self.field_names,
-            (*self.target_names, *self.column_names),
+            (*self.target_names, *self.columns.names),
             self.sample_ids,
             map(str, self.grid.spatial),
             made,
@@ -315,6 +316,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
                 sample, self._number(index), epoch=number, repeat=earlier, spatial=spatial
             )
             boxes = self.boxes(placement.extents)
+            self.columns.learn(sample)
             return cost + self.cutter.read(sample, placement, boxes, volumes, readers=readers)
 
     def read_targets(self, index: int) -> torch.Tensor | None:
@@ -322,9 +324,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         return read_targets(self._sample(index), self.target_names, self.samples.targets_in_file)
 
     def row_values(self, index: int) -> tuple[Any, ...]:
-        """Return what the catalogue says of a sample in `columns`; raises DataError where it says nothing."""
-        values = self._sample(index).parts(self.column_names) if self.column_names else ()
-        return tuple(torch.from_numpy(one) if isinstance(one, np.ndarray) else one for one in values)
+        """Return what an item has of `columns`; raises DataError where the catalogue, or the file, says nothing."""
+        return self.columns.of(self._sample(index))
 
     def knows(self, indices: Sequence[int]) -> bool:
         """Tell whether samples were all read before, so that `read_again` may read them by one call."""

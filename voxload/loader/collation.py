@@ -52,7 +52,7 @@ class Collation:
 
     @property
     def _has_columns(self) -> bool:
-        return self.data is not None and bool(self.data.column_names)
+        return self.data is not None and bool(self.data.columns.names)
 
     def __call__(self, batch: Batch) -> Any:
         """Return what the loop sees.
@@ -87,7 +87,7 @@ class Collation:
 
     def _row_values(self, batch: Batch) -> list[tuple[Any, ...]]:
         """Return what the catalogue says of each sample; nothing where no column was asked for."""
-        if self.data is None or not self.data.column_names:
+        if self.data is None or not self.data.columns.names:
             return [()] * len(batch.indices)
         return [self.data.row_values(index) for index in batch.indices]
 

@@ -63,7 +63,7 @@ def _whole(dataset: Any) -> tuple[VolumeDataset | None, str]:
 _DECISIVE = (
     "field_names",
     "target_names",
-    "column_names",
+    "columns",
     "coarse",
     "job",
     "halo",

@@ -16,6 +16,7 @@ import zarr
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.geometry import Box
 from voxload.readers import Location, Reader, find_format, open_reader
+from voxload.readers.attributes import read_attribute
 
 pytestmark = pytest.mark.usefixtures("no_leaks", "short_waits")
 
@@ -94,6 +95,7 @@ def publish(site: Site, stored: np.ndarray) -> None:
     root = zarr.create_group(site.folder / "x.zarr")
     root.create_array("deep/full", data=stored, chunks=(4, 4, 4), shards=(8, 8, 8), dimension_names=("d", "h", "w"))
     root.create_array("unitPar", data=np.array([0.25, 0.5]))
+    root.create_group("Header", attributes={"Redshift": 0.5})
 
 
 def test_http_keeps_the_laws(laws: ModuleType, site: Site) -> None:
@@ -108,6 +110,7 @@ def test_http_keeps_the_laws(laws: ModuleType, site: Site) -> None:
     bare = open_reader(Location(f"{site.url}/x.zarr/deep/full"))
     assert laws.same_bits(laws.read(bare, bare.describe().whole), stored[np.newaxis])
     assert find_format(f"{site.url}/x.zarr").read_vector(f"{site.url}/x.zarr", "unitPar").tolist() == [0.25, 0.5]
+    assert read_attribute(f"{site.url}/x.zarr", "Header@Redshift") == 0.5
 
 
 def test_only_the_box_travels(laws: ModuleType, site: Site) -> None:

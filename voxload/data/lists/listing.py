@@ -11,6 +11,7 @@ from voxload.data.lists.samples import Samples
 from voxload.data.lists.series import has_series, series_of
 from voxload.data.lists.window import Window
 from voxload.errors import NotFoundError, UsageError
+from voxload.readers.attributes import is_attribute
 from voxload.readers.handles import Handles
 
 _SUCH_AS = {"window": "Window(8, horizon=4)", "patches": "Patches(64, per_sample=100)"}
@@ -34,7 +35,7 @@ class Parts:
     def of(self, stored: Samples, handles: Handles, columns: Sequence[str] = ()) -> Samples:
         """Return the samples that stored ones are parted into; opens files whose shapes have to be known and are not.
 
-        Columns that no catalogue has are those of time steps.
+        Columns that no catalogue has, and that are no attributes, are those of time steps.
 
         Raises UsageError or DataError where they cannot be parted so, NotFoundError for columns that nothing has, and
         what opening files raises.
@@ -46,14 +47,14 @@ class Parts:
             raise NotFoundError(
                 f"column {others[0]!r}",
                 found="none in the catalogue" if stored.sample(0).values else "no catalogue that has it",
-                expected="a column, or with time steps a dataset that has a number for each",
+                expected="a column, node@attribute, or with time steps a dataset that has a number for each",
                 remedy="name another; voxload catalog list shows those of a catalogue",
             )
         return found if self.patches is None else patches_of(found, self.patches, handles)
 
 
 def _others(stored: Samples, columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that no catalogue has."""
-    wanted = [name for name in columns if name != SAMPLE]
+    """Return the columns that are those of no catalogue, and no attributes."""
+    wanted = [name for name in columns if name != SAMPLE and not is_attribute(name)]
     known = stored.sample(0).values if wanted and stored.ids else {}
     return tuple(name for name in wanted if name not in known)

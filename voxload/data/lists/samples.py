@@ -75,9 +75,9 @@ class Sample:
     values: Mapping[str, Any] = field(default_factory=dict)
     """What its row, or its file, says in the columns that an item has, but for the id; see `RowValues`."""
 
-    def parts(self, columns: Sequence[str]) -> tuple[Any, ...]:
-        """Return what an item has of some columns, its id among them, lists as arrays; DataError where one is null."""
-        found = tuple(self.id if name == SAMPLE else self.values[name] for name in columns)
+    def parts(self, columns: Sequence[str], others: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return some columns, its id among them, or of `others`, lists as arrays; DataError where one is null."""
+        found = tuple({**self.values, **others, SAMPLE: self.id}[name] for name in columns)
         name = next((name for name, value in zip(columns, found, strict=True) if value is None), None)
         if name is not None:
             raise DataError(
