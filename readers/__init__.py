@@ -5,7 +5,7 @@ rooms import what stands here: protocol and axes (the contract), registry, handl
 asking), generation and store (what is stored where), faults, cfpacking and foreign (what is refused, and how that is
 said), scratch and team (memory and threads, which others use too); of chunks, checksums,
 sealedparquet and storedchunks; of storage, file, locality and traversal; of pasting, kernels and
-pasteplan. A box passes flat, hdf5 or zarr (where its bytes lie), storage or remote (which bring them), chunks, decode
+pasteplan. A box passes flat, hdf5 or zarr (where its bytes lie; xarrays, where there are none), storage or remote (which bring them), chunks, decode
 and pasting.
 
 >>> from voxload.readers import Location, open_reader

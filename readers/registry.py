@@ -20,6 +20,7 @@ from voxload.readers.storage.traversal import check_links, check_within
 from voxload.readers.store import is_url
 from voxload.readers.views.located import located
 from voxload.readers.views.stacked import StackedReader
+from voxload.readers.xarrays import XarrayFormat
 from voxload.readers.zarr import ZarrFormat
 
 ENTRY_POINTS = "voxload.readers"
@@ -30,6 +31,8 @@ _INSTALLED = tuple(entry_points(group=ENTRY_POINTS))
 _HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".nc", ".nc4")
 """Ends of URLs that are asked first whether they are HDF5 files: those of HDF5, HDF-EOS5 and netCDF-4."""
 _NPY_SUFFIX = ".npy"
+_OBJECTS = XarrayFormat()
+"""Of names that stand for no bytes."""
 
 
 @lru_cache(maxsize=1)
@@ -49,6 +52,8 @@ def find_format(path: str) -> Format:
     UsageError
         When it is a folder, or a URL, that no format knows.
     """
+    if _OBJECTS.claims(path):
+        return _OBJECTS
     with translated(path):
         if not is_url(path) and not os.path.exists(path):  # noqa: PTH110 - a Path takes longer to make than to ask
             raise NotFoundError(path, found="no such file or folder", remedy="check the path")

@@ -22,8 +22,9 @@ from voxload.data.layout import FieldLayout
 from voxload.data.lists.listing import Parts
 from voxload.data.lists.names import digest_of
 from voxload.data.lists.patches import Patches
-from voxload.data.lists.samples import Axes, Fields, Reading, Sample, Samples, Source, list_samples, sample_at
+from voxload.data.lists.samples import Axes, Fields, Reading, Sample, Samples, list_samples, sample_at
 from voxload.data.lists.selection import Indices, chosen_by, number_of, selected
+from voxload.data.lists.sources import Source
 from voxload.data.lists.window import Window
 from voxload.data.parting import parting_of
 from voxload.data.sample_reader import SampleReader
@@ -55,8 +56,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     Parameters
     ----------
     source
-        A catalogue (its path, its folder or the object), a glob, a file, a list of files, the fsspec URL of a Zarr
-        hierarchy, or any store, group or array of zarr-python's.
+        A catalogue (its path, its folder or the object), a glob, a file, the fsspec URL of a Zarr hierarchy, any store,
+        group or array of zarr-python's, any object of xarray's, or a list of these.
     fields
         Name in a sample to dataset name; all are cut by the same box. Several datasets, in a list, are the channels of
         one field. By default the only volume there is, as ``x``.
@@ -193,13 +194,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     def fingerprint(self) -> str:
         """Digest of what the indices mean; equal on all ranks that see the same data."""
         made = [repr(made) for made in (self.augment, self.parts, self.coarse or None) if made not in (None, Parts())]
-        return digest_of(
-            self.field_names,
-            (*self.target_names, *self.columns.names),
-            self.sample_ids,
-            map(str, self.grid.spatial),
-            made,
-        )
+        named = (*self.target_names, *self.columns.names)
+        return digest_of(self.field_names, named, self.sample_ids, map(str, self.grid.spatial), made)
 
     def __len__(self) -> int:
         return len(self.samples.ids)

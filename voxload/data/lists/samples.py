@@ -5,43 +5,27 @@ Listing opens no volume. The order is the sorted order of the ids, so that every
 
 from __future__ import annotations
 
-import glob
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from pathlib import Path
 from typing import Any, Protocol, SupportsIndex
 
 import numpy as np
 import pyarrow.compute as pc
 
 from voxload.catalog.columns import numbers
-from voxload.catalog.places import CATALOG_NAME, Folder, place_of
+from voxload.catalog.places import Folder, place_of
 from voxload.catalog.query.conditions import Condition
 from voxload.catalog.table import Catalog, Entry
 from voxload.data.lists.names import ColumnNames
 from voxload.data.lists.row_values import SAMPLE, RowValues
+from voxload.data.lists.sources import Source, catalog_at, check_source, ids_of, named_objects, paths_of
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.readers.axes import AxisOrder
 from voxload.readers.cfpacking import Packed
 from voxload.readers.protocol import ChecksumSource, Location, Window
-from voxload.readers.remote.zarrstores import StoreName, is_zarr_store
-from voxload.readers.store import is_url
 
-
-class ZarrSource(Protocol):
-    """A store, a group or an array of zarr-python's."""
-
-    @property
-    def read_only(self) -> bool:
-        """Whether it may not be written to."""
-        ...
-
-
-Source = str | Path | Catalog | ZarrSource | Sequence[str | Path | ZarrSource]
-"""A catalogue or its path, a file, a folder, a glob, a URL, a store of zarr-python's contract, or a list of these."""
 Fields = Mapping[str, str | Sequence[str]] | None
 """By name of the field, the dataset, or the datasets whose channels it has; None for the only volume there is."""
 Axes = str | Mapping[str, str] | None
@@ -219,7 +203,7 @@ class FileSamples:
             raise UsageError("axes", found=f"field {min(unknown)!r}", expected=f"one of {list(named)}")
         self.fields = tuple(named)
         self.targets_in_file = tuple(targets)
-        by_id = dict(sorted(zip(_ids(paths), paths, strict=True)))
+        by_id = dict(sorted(zip(ids_of(paths), paths, strict=True)))
         self.ids = tuple(by_id)
         self._paths = tuple(by_id.values())
         self._within, self._how = None if allow_outside else "", how
@@ -297,24 +281,14 @@ def list_samples(
         A damaged catalogue, or targets that are not finite.
     """
     _check_fields(fields)
-    named = _named_stores(source)
-    _check_source(named)
-    catalog = named if isinstance(named, Catalog) else _catalog_at(named, allow_outside=allow_outside)
+    named = named_objects(source)
+    check_source(named)
+    catalog = named if isinstance(named, Catalog) else catalog_at(named, allow_outside=allow_outside)
     if catalog is None:
-        return FileSamples(_paths(named), fields, targets, axes=axes, allow_outside=allow_outside, how=how)
+        return FileSamples(paths_of(named), fields, targets, axes=axes, allow_outside=allow_outside, how=how)
     if axes is not None:
         raise UsageError("axes", found=f"{axes!r} with a catalogue", remedy="leave axes out: the catalogue has them")
     return CatalogSamples(catalog, fields, targets, columns=columns, allow_outside=allow_outside, how=how)
-
-
-def _named_stores(source: Any) -> Any:
-    """Return names in place of zarr-python's stores, groups and arrays, alone or in a list."""
-    if isinstance(source, list | tuple):
-        return [_named_stores(one) for one in source]
-    if is_zarr_store(source):
-        return StoreName(source)
-    is_zarrs = type(source).__module__.startswith("zarr.") and isinstance(getattr(source, "path", None), str)
-    return StoreName(source.store, source.path) if is_zarrs and is_zarr_store(source.store) else source
 
 
 def _check_fields(fields: Any) -> None:
@@ -332,66 +306,3 @@ def _check_fields(fields: Any) -> None:
             )
         if len(set(several)) < len(several) and not isinstance(names, str):
             raise UsageError(f"fields[{key!r}]", found=repr(names), expected="each dataset once")
-
-
-def _check_source(source: Any) -> None:
-    """Refuse arrays, open files and tables, whose elements or keys would be taken for paths."""
-    if isinstance(source, str | os.PathLike | Catalog):
-        return
-    if not isinstance(source, Sequence) or isinstance(source, bytes):
-        raise UsageError(
-            "data set",
-            found=f"an object of type {type(source).__module__}.{type(source).__qualname__}",
-            expected="a catalogue, a path, a pattern, a URL, a store of zarr-python's, or a list of these",
-            remedy="name the file that it came from, or store it first",
-        )
-    for path in source:
-        if not isinstance(path, str | os.PathLike):
-            raise UsageError("data set", found=f"{path!r} in the list", expected="paths")
-
-
-def _catalog_at(source: str | Path | Sequence[str | Path], *, allow_outside: bool) -> Catalog | None:
-    """Return the catalogue that a path names, itself or by its folder; None when it names something else."""
-    if not isinstance(source, str | Path):
-        return None
-    if is_url(str(source)):
-        is_catalog = str(source).endswith(".parquet")
-        return Catalog.read(source, allow_outside=allow_outside, has_statistics=False) if is_catalog else None
-    path = Path(source)
-    if path.suffix == ".parquet":
-        return Catalog.read(path, allow_outside=allow_outside, has_statistics=False)
-    inside = path / CATALOG_NAME
-    return Catalog.read(inside, allow_outside=allow_outside, has_statistics=False) if inside.is_file() else None
-
-
-def _paths(source: str | Path | Sequence[str | Path]) -> list[str]:
-    """Return the files that a path, a glob or a list names."""
-    if isinstance(source, str | Path):
-        text = os.fspath(source)
-        if is_url(text) or Path(text).exists():
-            return [text]
-        found = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - the pattern may be absolute
-        if found:
-            return found
-        what = "no match" if glob.has_magic(text) else "no such file or folder"
-        raise NotFoundError(text, found=what, remedy="check the path or the pattern")
-    paths = [os.fspath(path) for path in source]
-    if not paths:
-        raise UsageError("data set", found="an empty list of files", expected="one file or more")
-    return paths
-
-
-def _ids(paths: Sequence[str]) -> list[str]:
-    """Return ids: paths below their common folder, without suffix where that keeps them apart."""
-    twice = [path for path, count in Counter(paths).items() if count > 1]
-    if twice:
-        raise UsageError("data set", found=f"{twice[0]} twice", expected="each file once")
-    if any(is_url(path) for path in paths):
-        return list(paths)
-    # Strings, for a path object of each of 262,144 files takes seconds.
-    whole = [os.path.abspath(path) for path in paths]  # noqa: PTH100
-    common = os.path.commonpath({os.path.dirname(path) for path in whole})  # noqa: PTH120
-    below = len(os.path.join(common, ""))  # noqa: PTH118
-    names = [path[below:].replace(os.sep, "/") for path in whole]
-    short = [os.path.splitext(name)[0] for name in names]  # noqa: PTH122
-    return short if len(set(short)) == len(short) else names
