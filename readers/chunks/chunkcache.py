@@ -282,8 +282,9 @@ def _cost(data: Bytes) -> int:
 _cache: ChunkCache | None = None
 KEPT_BYTES = 2**25
 """Decoded chunks that the core keeps where no cache was asked for: what comes again within so many bytes."""
+_kept = KEPT_BYTES
 _limit_kept = function("limit_kept_chunks", "n")
-_limit_kept(KEPT_BYTES)
+_limit_kept(_kept)
 
 
 def chunk_cache() -> ChunkCache | None:
@@ -304,7 +305,31 @@ def set_chunk_cache(budget: int) -> None:
     """
     global _cache  # noqa: PLW0603 - the cache belongs to the process
     _cache = None if budget == 0 else ChunkCache(budget)
-    _limit_kept(KEPT_BYTES if budget == 0 else 0)
+    _limit_kept(_kept if budget == 0 else 0)
+
+
+def kept_chunks() -> int:
+    """Return the bytes of decoded chunks that the core may keep; see `set_kept_chunks`."""
+    return _kept
+
+
+def set_kept_chunks(budget: int) -> None:
+    """Keep decoded chunks that come again in at most `budget` bytes, 32 MiB by default; 0 keeps none. For the process.
+
+    A chunk is kept when it is decoded a second time while no more than `budget` bytes of others were decoded since.
+    This is for chunks that lie on this node and that the core decodes; it counts while `set_chunk_cache` keeps none.
+    Each call begins with nothing kept, and so does a forked child.
+
+    Raises
+    ------
+    UsageError
+        When the budget is negative.
+    """
+    global _kept  # noqa: PLW0603 - what is kept belongs to the process
+    if budget < 0:
+        raise UsageError("budget", found=str(budget), expected="bytes, 0 or more")
+    _kept = budget
+    set_chunk_cache(0 if _cache is None else _cache.budget)
 
 
 def forget_chunks() -> None:

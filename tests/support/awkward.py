@@ -45,7 +45,8 @@ class Telling(VolumeDataset):
         """See VolumeDataset."""
         del index
         own = ReaderSettings.current()
-        return torch.tensor([os.getpid(), own.threads, own.is_direct, own.chunk_cache], dtype=torch.float64)
+        kept = own.chunk_cache, own.kept_chunks
+        return torch.tensor([os.getpid(), own.threads, own.is_direct, *kept], dtype=torch.float64)
 
 
 class Waiting(VolumeDataset):

@@ -133,14 +133,14 @@ def test_the_other_process_reads_alike(folder: Path) -> None:
     data = Telling(f"{folder}/*.h5", fields={"x": "full"}, axes="DHWC")
     before = ReaderSettings.current()
     try:
-        ReaderSettings(1, is_direct=False, chunk_cache=2**20).apply()
+        ReaderSettings(1, is_direct=False, chunk_cache=2**20, kept_chunks=2**21).apply()
         loader = voxload.DataLoader(data, 1, num_workers=1, readers="process")
         iter(loader)
         _team(loader)
     finally:
         before.apply()
     told = [batch[1][0].tolist() for batch in loader]
-    assert told[-1] == [_pid(_team(loader)), 1, 0, 2**20]
+    assert told[-1] == [_pid(_team(loader)), 1, 0, 2**20, 2**21]
     assert before == ReaderSettings.current()
     loader.close()
 

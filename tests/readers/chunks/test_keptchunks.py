@@ -18,10 +18,10 @@ import zarr
 
 from tests.support.settled import settle
 from voxload.core.library import function
-from voxload.errors import DataError
+from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
-from voxload.readers import Location, Reader, open_reader
-from voxload.readers.chunks.chunkcache import KEPT_BYTES
+from voxload.readers import Location, Reader, open_reader, set_chunk_cache, set_kept_chunks
+from voxload.readers.chunks.chunkcache import KEPT_BYTES, kept_chunks
 from voxload.readers.team import default_threads, set_threads
 
 Voxels = npt.NDArray[np.int16]
@@ -111,6 +111,35 @@ def test_what_does_not_fit_is_never_kept(tmp_path: Path, kind: str) -> None:
     finally:
         set_threads(default_threads())
     assert figures() == Figures(hits=0, misses=4 * CHUNKS, evictions=0, chunks=0, nbytes=0)
+
+
+@each_kind
+def test_room_is_what_was_asked_for(tmp_path: Path, kind: str) -> None:
+    """A cache of all chunks takes its place, and gives it back; nothing is kept where that was asked for."""
+    location = store(tmp_path / "x", kind, OLD)
+
+    def kept() -> tuple[int, int]:
+        with closing(open_reader(location)) as reader:
+            for _ in range(3):
+                assert np.array_equal(read(reader), OLD)
+        found = figures().chunks, kept_chunks()
+        set_kept_chunks(found[1])
+        assert figures().chunks == 0
+        return found
+
+    try:
+        for room in (0, 2**20):
+            set_kept_chunks(room)
+            assert kept() == (CHUNKS if room else 0, room)
+        set_chunk_cache(2**20)
+        assert kept() == (0, 2**20)
+        set_chunk_cache(0)
+        assert kept() == (CHUNKS, 2**20)
+        with pytest.raises(UsageError, match="budget"):
+            set_kept_chunks(-1)
+    finally:
+        set_chunk_cache(0)
+        set_kept_chunks(KEPT_BYTES)
 
 
 @pytest.mark.parametrize("room", range(4, 20))
