@@ -36,6 +36,8 @@ COLUMNS: dict[str, pa.DataType] = {
     "affine": pa.list_(pa.float64()),
     "statistics": SUMMARY_TYPE,
 }
+COORDINATES = {"D": "coordinates_d", "H": "coordinates_h", "W": "coordinates_w"}
+"""Columns by the axis that they are of; written where a row has one, and else, as any other tool's, not looked at."""
 _MAY_BE_EMPTY = frozenset({"dataset", "checksums", "universe"})
 """Columns in which a null means an empty string."""
 _MAY_BE_NULL = frozenset({"window", "origin", "spacing", "affine", "statistics"})

@@ -20,6 +20,8 @@ column             type            meaning
 ``spacing``        list of double  distance of neighbouring voxels along (D, H, W) in mm; null where it is not known
 ``affine``         list of double  16 numbers: rows of the 4 x 4 matrix from voxel indices (d, h, w, 1) of the sample to
                                    mm to the patient's right, front and top (RAS); null where it is not known
+``coordinates_d``  list of double  what the file has along D, such as levels, a number for each voxel; null, or no such
+                                   column, where it has none. So ``coordinates_h`` and ``coordinates_w``
 ``statistics``     struct          figures of the voxels for normalisation, see `statistics`; may be null
 any other number   float64         one target a column; equal in all rows of a sample
 =================  ==============  ==============================================================
@@ -44,6 +46,7 @@ import pyarrow.parquet as pq
 
 from voxload.catalog.columns import (
     COLUMNS,
+    COORDINATES,
     check_columns,
     check_paths,
     column,
@@ -97,6 +100,8 @@ class Entry:
     """Distance of neighbouring voxels along (D, H, W) in mm; None where it is not known."""
     affine: tuple[float, ...] | None = None
     """Rows of the 4 x 4 matrix from the sample's voxel indices (d, h, w, 1) to RAS in mm; None where not known."""
+    coordinates: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """By axis, D, H or W, a number for each voxel along it, to write; `Catalog.whole` has them."""
     statistics: VolumeSummary | None = None
     """Figures of the voxels, to write; `Catalog.summary` reads them."""
 
@@ -178,7 +183,10 @@ class Catalog:
         columns["statistics"] = [entry.statistics and entry.statistics.to_row() for entry in rows]
         arrays = [column(columns[name], kind) for name, kind in COLUMNS.items()]
         arrays += [column([entry.targets[name] for entry in rows], pa.float64()) for name in names]
-        catalog = cls(pa.Table.from_arrays(arrays, names=[*COLUMNS, *names]), root, allow_outside=allow_outside)
+        along = [axis for axis in COORDINATES if any(axis in entry.coordinates for entry in rows)]
+        arrays += [column([entry.coordinates.get(axis) for entry in rows], COLUMNS["spacing"]) for axis in along]
+        named = [*COLUMNS, *names, *(COORDINATES[axis] for axis in along)]
+        catalog = cls(pa.Table.from_arrays(arrays, names=named), root, allow_outside=allow_outside)
         catalog.check_targets(names)
         return catalog
 
@@ -229,7 +237,7 @@ class Catalog:
         """
         try:
             with replacing(Path(path)) as temporary:
-                pq.write_table(self.table, temporary, write_page_checksum=True)
+                pq.write_table(self.whole, temporary, write_page_checksum=True)
         except FileNotFoundError as error:
             raise NotFoundError(f"catalogue {path}", found="no such folder", remedy="make the folder first") from error
         except OSError as error:

@@ -96,6 +96,8 @@ class Part:
     """Distance of neighbouring voxels along (D, H, W) in mm; None where it is not known."""
     affine: tuple[float, ...] | None = None
     """Rows of the 4 x 4 matrix from the cube's voxel indices (d, h, w, 1) to RAS in mm; None where it is not known."""
+    coordinates: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """By axis, D, H or W, a number for each voxel along it; without axes that have none."""
 
     @property
     def cubes(self) -> frozenset[tuple[str, str, str]]:
@@ -176,8 +178,9 @@ class Manifest:
         """Return plain values; floats keep every bit."""
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
         for part in plain["parts"]:
-            if not part["variables"]:  # as it was written before there were any
-                del part["variables"]
+            for name in ("variables", "coordinates"):  # as it was written before there were any
+                if not part[name]:
+                    del part[name]
         return plain
 
     @classmethod
@@ -229,6 +232,7 @@ class Manifest:
                     del file["path"]
             # They say where the voxels lie, not what they are, and earlier versions did not keep them.
             del part["spacing"], part["affine"]
+            part.pop("coordinates", None)
         del plain["results"], plain["stored_bytes"]
         return plain
 
@@ -277,7 +281,10 @@ def stored_bytes(path: Path, dataset: str) -> int:
 def _part(values: Mapping[str, Any]) -> Part:
     variables = tuple(Variable(**{**one, "files": _files(one)}) for one in values.get("variables", ()))
     lists: dict[str, Any] = {"spacing": _finite(values.get("spacing"), 3), "affine": _finite(values.get("affine"), 16)}
-    return Part(**{**values, **lists, "files": _files(values), "variables": variables})
+    along = {axis: _finite(numbers, len(numbers)) for axis, numbers in values.get("coordinates", {}).items()}
+    if not along.keys() <= set("DHW"):
+        raise ValueError(f"coordinates of axes {sorted(along)}")
+    return Part(**{**values, **lists, "files": _files(values), "variables": variables, "coordinates": along})
 
 
 def _finite(values: Any, count: int) -> tuple[float, ...] | None:

@@ -288,6 +288,7 @@ def _part(found: FoundCube, first: int) -> Part:
         found.variables,
         cube.spacing,
         cube.patient_affine,
+        cube.coordinates,
     )
 
 

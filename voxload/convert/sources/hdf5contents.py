@@ -19,6 +19,7 @@ from voxload.readers.hdf5.file import object_names, open_file
 
 T = TypeVar("T")
 
+_VOLUME_AXES = (3, 4)
 _LARGEST_ATTRIBUTE = 64
 """Values of an attribute that are worth keeping; longer ones are tables."""
 
@@ -37,6 +38,8 @@ class Hdf5Dataset:
     """Attributes that are numbers, strings or small arrays of them; strings as str."""
     scales: tuple[str, ...] = ()
     """Labels of the axes, empty strings where there are none."""
+    coordinates: tuple[str, ...] = ()
+    """Names of the one-dimensional datasets that are attached to the axes, empty strings where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,24 @@ def _has_extents(file: h5py.File, name: str) -> bool:
 
 def _dataset(item: h5py.Dataset) -> Hdf5Dataset:
     labels = tuple(dimension.label for dimension in item.dims) if len(item.attrs) else ("",) * item.ndim
-    return Hdf5Dataset(item.shape, item.dtype, item.chunks, _attributes(item), labels)
+    return Hdf5Dataset(item.shape, item.dtype, item.chunks, _attributes(item), labels, _coordinates(item))
+
+
+_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+"""How the attribute NAME of a dimension's dataset begins that holds nothing. Source: netCDF-4's specification."""
+
+
+def _coordinates(item: h5py.Dataset) -> tuple[str, ...]:
+    """Return what is attached to each axis of a volume."""
+    if item.ndim not in _VOLUME_AXES or "DIMENSION_LIST" not in item.attrs:
+        return ()
+    found = []
+    for axis in item.dims:
+        scale: Any = axis[0] if len(axis) else None
+        is_one = scale is not None and scale.ndim == 1 and scale.dtype.kind in "biuf"
+        is_variable = is_one and not np.bytes_(scale.attrs.get("NAME", b"")).startswith(_NO_VARIABLE)
+        found.append(str(scale.name).lstrip("/") if is_variable else "")
+    return tuple(found)
 
 
 def _attributes(item: Any) -> dict[str, Any]:

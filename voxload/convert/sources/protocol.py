@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from voxload.convert.sources.affine import Affine
+from voxload.convert.sources.coordinates import Coordinates
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError, UsageError
@@ -66,6 +67,8 @@ class RawCube:
     """Where its voxels lie, by which the volumes of a sample are compared; None where the file does not say."""
     spacing: tuple[float, float, float] | None = None
     """Distance of neighbouring voxels along D, H and W in mm; None where it is not known."""
+    coordinates: Coordinates = field(default_factory=dict)
+    """What the file has along D, H and W, such as latitudes."""
 
     def __post_init__(self) -> None:
         if self.dtype.kind not in "biuf" or self.dtype.itemsize > 8:

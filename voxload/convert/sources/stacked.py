@@ -7,7 +7,7 @@ behind a source sees one cube, and what is read at once is bounded by its tiles.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
@@ -78,6 +78,7 @@ class StackedSource:
             companions=tuple(path for path in files if path != cubes[0].path),
             affine=None if placed is None else placed.affine,
             spacing=None if measured is None else measured.spacing,
+            coordinates=_common(cubes),
         )
         return cls(cube, sources)
 
@@ -114,6 +115,12 @@ def _turned_bytes(cube: RawCube, spatial: str) -> int:
     if _spatial(cube) == spatial and (channels == 1 or cube.order.axes[0] == "C"):
         return 0
     return channels * cube.dtype.itemsize
+
+
+def _common(cubes: Sequence[RawCube]) -> dict[str, tuple[float, ...]]:
+    """Return the coordinates that all cubes have which have any along an axis; of a staggered grid there are none."""
+    found = {axis: {cube.coordinates[axis] for cube in cubes if axis in cube.coordinates} for axis in "DHW"}
+    return {axis: next(iter(values)) for axis, values in found.items() if len(values) == 1}
 
 
 def _check_alike(subject: str, cubes: Mapping[str, RawCube]) -> None:

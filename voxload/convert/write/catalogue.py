@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from voxload.catalog.places import CATALOG_NAME
 from voxload.catalog.statistics import VolumeSummary
 from voxload.catalog.table import Catalog, Entry
-from voxload.convert.manifest import AXES, Manifest, read_manifest
+from voxload.convert.manifest import AXES, Manifest, Member, read_manifest
 from voxload.convert.options import StoredFormat
 from voxload.convert.write.writer import writing
 from voxload.errors import DataError, NotFoundError, UsageError
@@ -60,10 +60,10 @@ def write_catalog(folder: Path, complete: Sequence[Complete], *, summed: Sequenc
 def is_catalogued(folder: Path, complete: Sequence[Complete], *, summed: Sequence[Complete], checksums: str) -> bool:
     """Tell whether the folder's catalogue is the one that `write_catalog` would write; a damaged one is not."""
     try:
-        there = Catalog.read(folder / CATALOG_NAME).table
+        there = Catalog.read(folder / CATALOG_NAME).whole
     except (DataError, UsageError, NotFoundError):
         return False
-    wanted = _catalog(folder, complete, summed=summed, checksums=checksums).table
+    wanted = _catalog(folder, complete, summed=summed, checksums=checksums).whole
     # As text: a target that is no number equals itself.
     return there.schema.equals(wanted.schema) and repr(there.to_pylist()) == repr(wanted.to_pylist())
 
@@ -100,10 +100,20 @@ def volume_entries(path: Path, manifest: Manifest, folder: Path, *, checksums: s
                 origin=member.origin,
                 spacing=part.spacing,
                 affine=part.affine and _moved(part.affine, member.origin or (0, 0, 0)),
+                coordinates=_along(part.coordinates, member),
                 statistics=VolumeSummary.of(result.statistics),
             )
         )
     return entries
+
+
+def _along(coordinates: Mapping[str, tuple[float, ...]], member: Member) -> dict[str, tuple[float, ...]]:
+    """Return the coordinates of a sample, which may be a part of the cube that they are of."""
+    found = {}
+    for axis, first, extent in zip("DHW", member.origin or (0, 0, 0), member.shape, strict=True):
+        if axis in coordinates:
+            found[axis] = coordinates[axis][first : first + extent]
+    return found
 
 
 def _moved(affine: Sequence[float], origin: Sequence[int]) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from voxload.errors import DataError
 
 
 def placed(cube: RawCube, manifest: object) -> RawCube:
-    """Return a cube with the spacing and affine that the manifest beside it has.
+    """Return a cube with the spacing, affine and coordinates that the manifest beside it has.
 
     It is returned as it is where there is no manifest of this version, or the caller names other axes.
     """
@@ -25,5 +25,6 @@ def placed(cube: RawCube, manifest: object) -> RawCube:
     return replace(
         cube,
         spacing=part.spacing,
+        coordinates=part.coordinates,
         affine=None if part.affine is None else Affine.of_voxels(part.affine, cube.spatial_order),
     )

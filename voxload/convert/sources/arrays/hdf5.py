@@ -12,6 +12,7 @@ from voxload.convert.sources.arrays.converted import placed
 from voxload.convert.sources.arrays.hdf5cube import Hdf5Cube, describe_dataset
 from voxload.convert.sources.arrays.hdf5targets import read_targets
 from voxload.convert.sources.axes import axes_by_count, cube_axes
+from voxload.convert.sources.coordinates import coordinates_of
 from voxload.convert.sources.hdf5contents import Hdf5Dataset, Hdf5Tree
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.names import candidate_datasets, check_extents, chosen_datasets
@@ -21,6 +22,7 @@ from voxload.errors import DataError
 from voxload.files.regular import parse_json
 from voxload.readers.axes import declared_axes
 from voxload.readers.faults import translated
+from voxload.readers.registry import find_format
 from voxload.text import listed
 
 _MANIFEST = "voxload"
@@ -103,7 +105,11 @@ def _describe(probe: Probe, name: str, stored: Hdf5Dataset, *, given: str | None
     subject = f"{probe.path}, dataset {name!r}"
     order = cube_axes(subject, stored.shape, given=given, declared=declared_axes(stored.scales))
     cube = describe_dataset(probe.path, name, stored, order=order)
-    return replace(cube, attributes=plain_values(stored.attributes))
+    path = str(probe.path)
+    along = coordinates_of(
+        cube.order, stored.shape, stored.coordinates, lambda one: find_format(path).read_vector(path, one)
+    )
+    return replace(cube, attributes=plain_values(stored.attributes), coordinates=along)
 
 
 def _targets(probe: Probe, tree: Hdf5Tree) -> dict[str, float]:

@@ -14,6 +14,7 @@ from voxload.convert.manifest import only_member
 from voxload.convert.sources.arrays.converted import placed
 from voxload.convert.sources.axes import axes_by_count, cube_axes
 from voxload.convert.sources.binary.flat import DEFAULT_DATASET
+from voxload.convert.sources.coordinates import Coordinates, coordinates_of
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.names import check_extents, chosen_datasets
 from voxload.convert.sources.probe import Probe
@@ -211,10 +212,20 @@ class ZarrFolder:
             node, subject = nodes[name], f"{probe.path}:{name}".removesuffix(":")
             given, declared = axes.get(len(node.shape)), declared_axes(node.dimensions)
             cube = describe_array(probe.path, name, cube_axes(subject, node.shape, given=given, declared=declared))
+            along = _coordinates(probe.path, name, node, cube.order)
             cube = replace(cube, dataset=volume, targets=targets, attributes=plain_values(node.attributes))
+            cube = replace(cube, coordinates=along)
             cubes[name] = placed(cube, root.attributes.get(_MANIFEST))
         check_extents(f"{probe.path}", list(cubes.values()))
         return tuple(ZarrCube(name, cube, missing=hints.missing) for name, cube in cubes.items())
+
+
+def _coordinates(path: Path, name: str, node: ZarrNode, order: AxisOrder) -> Coordinates:
+    """Return the arrays beside an array that have the names of its axes, as xarray writes them."""
+    folder = name.rpartition("/")[0]
+    beside = [axis and f"{folder}/{axis}".lstrip("/") for axis in node.dimensions] if name else []
+    there = [one if one and any((path / one / mark).is_file() for mark in MARKS) else None for one in beside]
+    return coordinates_of(order, node.shape, there, lambda one: ZarrFormat().read_vector(str(path), one))
 
 
 def _targets(root: ZarrNode, path: Path) -> dict[str, float]:
