@@ -107,6 +107,21 @@ def test_what_is_none_is_left_out(tmp_path: Path, way: str) -> None:
     assert not set(COLUMNS) & set(bare.whole.column_names)
 
 
+def test_scales_that_are_gone_or_odd(tmp_path: Path) -> None:
+    """A scale that was removed, one named beyond ASCII, and one of texts: the volume is converted all the same."""
+    path = as_netcdf(tmp_path / "x")
+    with h5py.File(path, "r+") as file:
+        del file["level"]
+        file["lat"].attrs["NAME"] = "Breite °N"
+        file["t"].dims[2].detach_scale(file["lon"])
+        file["names"] = np.array([b"a"] * 8)
+        file["names"].make_scale("names")
+        file["t"].dims[2].attach_scale(file["names"])
+    _, (row,) = rows(path, tmp_path / "out")
+    assert np.array_equal(row["coordinates_h"], ALONG["lat"])
+    assert not {"coordinates_d", "coordinates_w"} & set(row)
+
+
 def test_packed_and_damaged_ones(tmp_path: Path) -> None:
     """Packed numbers are not what they mean, and are left out; a chunk that is gone is an error."""
     packed = as_zarr(tmp_path / "packed")

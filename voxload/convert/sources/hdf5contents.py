@@ -125,7 +125,7 @@ def _dataset(item: h5py.Dataset) -> Hdf5Dataset:
     return Hdf5Dataset(item.shape, item.dtype, item.chunks, _attributes(item), labels, _coordinates(item))
 
 
-_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+_NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 """How the attribute NAME of a dimension's dataset begins that holds nothing. Source: netCDF-4's specification."""
 
 
@@ -133,13 +133,20 @@ def _coordinates(item: h5py.Dataset) -> tuple[str, ...]:
     """Return what is attached to each axis of a volume."""
     if item.ndim not in _VOLUME_AXES or "DIMENSION_LIST" not in item.attrs:
         return ()
-    found = []
-    for axis in item.dims:
-        scale: Any = axis[0] if len(axis) else None
-        is_one = scale is not None and scale.ndim == 1 and scale.dtype.kind in "biuf"
-        is_variable = is_one and not np.bytes_(scale.attrs.get("NAME", b"")).startswith(_NO_VARIABLE)
-        found.append(str(scale.name).lstrip("/") if is_variable else "")
-    return tuple(found)
+    return tuple(_scale(item, axis) for axis in range(item.ndim))
+
+
+def _scale(item: h5py.Dataset, axis: int) -> str:
+    """Return the numbers that are attached to an axis; none where they were removed, which leaves the axis as it is."""
+    try:
+        scale: Any = item.dims[axis][0] if len(item.dims[axis]) else None
+        if scale is None or scale.ndim != 1 or scale.dtype.kind not in "biuf":
+            return ""
+        said = scale.attrs.get("NAME", "")
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        return "" if text.startswith(_NO_VARIABLE) else str(scale.name or "").lstrip("/")
+    except (KeyError, ValueError, RuntimeError, OSError):
+        return ""
 
 
 def _attributes(item: Any) -> dict[str, Any]:
