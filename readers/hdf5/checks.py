@@ -19,9 +19,9 @@ import h5py
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
 from voxload.readers.cfpacking import MOST_VALUES, NAMES, UNSIGNED, Packed, Packing, Unread, check_packing, packing_of
-from voxload.readers.hdf5.attributes import KINDS
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.dataset import filters_of
+from voxload.readers.hdf5.file import KINDS
 from voxload.readers.protocol import Location
 
 _ATOMIC = 1

@@ -1,4 +1,8 @@
-"""HDF5 file: where its superblock is, whether somebody writes to it, how it is opened, which names it holds."""
+"""HDF5 file: where its superblock is, whether somebody writes to it, how it is opened, which names it holds.
+
+Attributes are read one by one, and only what a few numbers or a text is. Nothing of another type is even asked for:
+references may lead anywhere, and a table may be larger than memory.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,18 @@ import os
 from collections.abc import Container, Iterator
 from contextlib import suppress
 from functools import cache
+from math import prod
 from typing import Any, BinaryIO, cast
 
 import h5py
 
-from voxload.errors import StorageError, UsageError, VoxloadError
+from voxload.errors import NotFoundError, StorageError, UsageError, VoxloadError
 from voxload.files.limits import MEMBERS
 from voxload.files.regular import check_regular, open_regular
+from voxload.readers.cfpacking import Unread
 from voxload.readers.foreign import driver_error
 from voxload.readers.remote.file import RemoteFile
+from voxload.text import listed
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _FLAGS_AT = {0: 20, 1: 20, 2: 11, 3: 11}
@@ -23,6 +30,18 @@ _FLAGS_AT = {0: 20, 1: 20, 2: 11, 3: 11}
 _WRITING = 0b101
 """Open for writing; open for writing by one and reading by many (SWMR)."""
 _SUPERBLOCK_BYTES = 24
+_MOST_BYTES = 2**16
+"""Of an attribute that is read; HDF5 itself keeps larger ones apart from the object's header."""
+KINDS = {
+    h5py.h5t.REFERENCE: "references",
+    h5py.h5t.COMPOUND: "records",
+    h5py.h5t.ENUM: "an enumeration",
+    h5py.h5t.VLEN: "lists of any length",
+    h5py.h5t.ARRAY: "arrays",
+    h5py.h5t.OPAQUE: "opaque bytes",
+    h5py.h5t.BITFIELD: "bits",
+}
+"""Classes of HDF5's types in words."""
 
 
 def superblock_places(size: int) -> list[int]:
@@ -163,3 +182,53 @@ def volume_names(file: h5py.File, axes: Container[int] = (3, 4)) -> Iterator[str
             stored = h5py.h5d.open(file.id, name.encode("utf-8"))
             if stored.rank in axes:
                 yield name
+
+
+def read_attribute(file: h5py.File, path: str, *, node: str, name: str) -> Any:
+    """Return an attribute of the object `node`, the file itself where that is empty, as h5py gives it.
+
+    None where it has no value, `Unread` where it is no number, truth or text, or is too large.
+
+    Raises NotFoundError when there is no such object or attribute, UsageError for a link to another file.
+    """
+    item = file.get(node) if node else file
+    if not isinstance(item, h5py.Group | h5py.Dataset):
+        raise NotFoundError(path, found=f"no group or dataset {node!r}", expected=f"one of {listed(sorted(file))}")
+    other = h5py.h5f.get_name(item.id)
+    if other != h5py.h5f.get_name(file.id) and _number(item) != _number(file):
+        raise UsageError(
+            f"{path}:{node}",
+            found=f"a link to another file, {os.fsdecode(other)}",
+            expected="an object of the file itself",
+            remedy="name that file instead",
+        )
+    if not h5py.h5a.exists(item.id, name.encode()):
+        names = listed(sorted(item.attrs))
+        raise NotFoundError(f"{path}:{node}@{name}", found="no such attribute", expected=f"one of {names}")
+    return _value(item, name)
+
+
+def _number(item: h5py.Group | h5py.Dataset) -> int:
+    """Return the number of an object's file: one file may be open by several names."""
+    found: int = h5py.h5o.get_info(item.id).fileno
+    return found
+
+
+def _value(item: h5py.Group | h5py.Dataset, name: str) -> Any:
+    attribute: Any = h5py.h5a.open(item.id, name.encode())
+    kind, shape = attribute.get_type(), attribute.shape
+    if shape is None:
+        return None
+    is_number = isinstance(kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID) or attribute.dtype.kind == "b"
+    is_text = isinstance(kind, h5py.h5t.TypeStringID) and prod(shape) == 1
+    if not is_number and not is_text:
+        return Unread("several texts" if isinstance(kind, h5py.h5t.TypeStringID) else _named(kind))
+    # A text of no fixed length is no longer than its file, and was read with the object's header.
+    if not (is_text and kind.is_variable_str()) and prod(shape) * kind.get_size() > _MOST_BYTES:
+        return Unread(f"an attribute of {prod(shape) * kind.get_size():,} bytes")
+    value = item.attrs[name]
+    return value.flat[0] if is_text and shape else value
+
+
+def _named(kind: Any) -> str:
+    return f"an attribute of {KINDS.get(kind.get_class(), 'another type')}"

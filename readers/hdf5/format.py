@@ -10,10 +10,16 @@ import h5py
 from voxload.errors import DataError, NotFoundError
 from voxload.readers.chunks.verified import VerifiedReader, load_checksums, policy_of
 from voxload.readers.faults import translated
-from voxload.readers.hdf5.attributes import read_attribute
 from voxload.readers.hdf5.checks import check_own_file, check_supported
 from voxload.readers.hdf5.decoded import read_whole
-from voxload.readers.hdf5.file import SIGNATURE, find_superblock, has_more, superblock_places, volume_names
+from voxload.readers.hdf5.file import (
+    SIGNATURE,
+    find_superblock,
+    has_more,
+    read_attribute,
+    superblock_places,
+    volume_names,
+)
 from voxload.readers.hdf5.metadata import LazyMetadata, LoadedMetadata, metadata_cache
 from voxload.readers.hdf5.native import NativeHdf5Reader
 from voxload.readers.hdf5.reader import Hdf5Reader
@@ -91,7 +97,8 @@ class Hdf5Format:
 
     def read_attribute(self, path: str, node: str, name: str) -> Any:
         """Read an attribute of a file, its groups or datasets; see `voxload.readers.attributes`."""
-        return read_attribute(path, node, name)
+        with translated(path), open_source(path).open() as file:
+            return read_attribute(file, path, node=node, name=name)
 
 
 def _has_superblock(store: RemoteStore) -> bool:
