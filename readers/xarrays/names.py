@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 SCHEME = "xarray"
-_KINDS = {
-    "Dataset": ("xarray.core.dataset", "Dataset"),
-    "DataArray": ("xarray.core.dataarray", "DataArray"),
-    "DataTree": ("xarray.core.datatree", "DataTree"),
-}
+_KINDS = (
+    ("xarray.core.dataset", "Dataset"),
+    ("xarray.core.dataarray", "DataArray"),
+    ("xarray.core.datatree", "DataTree"),
+)
 _TOKEN = 32
 """Letters of a digest that stand for what an object looks like."""
 _lock = threading.Lock()
@@ -62,7 +62,7 @@ def _again(text: str, held: Any) -> XarrayName:
 
 def is_xarray(given: object) -> bool:
     """Tell whether something is a Dataset, a DataArray or a DataTree; xarray is not imported for it."""
-    return any((kind.__module__, kind.__name__) in _KINDS.values() for kind in type(given).__mro__)
+    return any((kind.__module__, kind.__name__) in _KINDS for kind in type(given).__mro__)
 
 
 def variables(held: Any) -> dict[str, Any]:

@@ -120,7 +120,6 @@ def _how(wanted: Any) -> dict[str, str]:
 
     By default it would begin as many threads as there are cores for each thread that asks.
     """
-    if wanted.chunks is None:
-        return {}
-    base: Any = sys.modules["dask.base"]  # whoever has an array of dask's has imported it
-    return {} if base.get_scheduler() is not None else {"scheduler": "synchronous"}
+    base: Any = sys.modules.get("dask.base")  # whoever has an array of dask's has imported it
+    is_dasks = wanted.chunks is not None and base is not None
+    return {"scheduler": "synchronous"} if is_dasks and base.get_scheduler() is None else {}

@@ -8,12 +8,16 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zarr
 
 import voxload
+from voxload.catalog.places import CATALOG_NAME
 from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, Hints, convert
+from voxload.convert.write.catalogue import complete_volumes, is_catalogued
 from voxload.errors import DataError
 
 SHAPE = (4, 6, 8)
@@ -120,6 +124,39 @@ def test_scales_that_are_gone_or_odd(tmp_path: Path) -> None:
     _, (row,) = rows(path, tmp_path / "out")
     assert np.array_equal(row["coordinates_h"], ALONG["lat"])
     assert not {"coordinates_d", "coordinates_w"} & set(row)
+
+
+def test_names_lead_nowhere_else(tmp_path: Path) -> None:
+    """A dimension that is called as a place outside of the hierarchy has no coordinates, whatever lies there."""
+    zarr.create_array(tmp_path / "secret.zarr", data=np.arange(4.0))
+    path = tmp_path / "in" / "x.zarr"
+    group = zarr.create_group(path)
+    names = ("../../secret.zarr", "..", str(tmp_path / "secret.zarr"))
+    group.create_array("t", data=VOXELS, dimension_names=names)
+    _, (row,) = rows(path, tmp_path / "out")
+    assert not set(COLUMNS) & set(row)
+    with h5py.File(tmp_path / "in" / "y.h5", "w") as file:
+        (tmp_path / "secret.bin").write_bytes(np.arange(4.0).tobytes())
+        file["t"] = VOXELS
+        file.create_dataset("level", (4,), "f8", external=[(str(tmp_path / "secret.bin"), 0, 32)])
+        file["level"].make_scale("level")
+        file["t"].dims[0].attach_scale(file["level"])
+    _, (row,) = rows(tmp_path / "in" / "y.h5", tmp_path / "hdf5 out")
+    assert not set(COLUMNS) & set(row)
+
+
+@each_way
+def test_tasks_know_their_catalogue(tmp_path: Path, way: str) -> None:
+    """One that was stored is the one that would be written, with a column of somebody's too; another one is not."""
+    catalog, _ = rows(WAYS[way](tmp_path / "x"), tmp_path / "out")
+    complete = complete_volumes(tmp_path / "out")
+    for table, is_same in (
+        (catalog.whole, True),
+        (catalog.whole.append_column("note", pa.array(["mine"])), True),
+        (catalog.whole.drop_columns("coordinates_h"), False),
+    ):
+        pq.write_table(table, tmp_path / "out" / CATALOG_NAME)
+        assert is_catalogued(tmp_path / "out", complete, summed=(), checksums="") == is_same
 
 
 def test_packed_and_damaged_ones(tmp_path: Path) -> None:

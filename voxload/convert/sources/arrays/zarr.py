@@ -223,7 +223,8 @@ class ZarrFolder:
 def _coordinates(path: Path, name: str, node: ZarrNode, order: AxisOrder) -> Coordinates:
     """Return the arrays beside an array that have the names of its axes, as xarray writes them."""
     folder = name.rpartition("/")[0]
-    beside = [axis and f"{folder}/{axis}".lstrip("/") for axis in node.dimensions] if name else []
+    plain = [axis if axis and "/" not in axis and axis not in (".", "..") else "" for axis in node.dimensions]
+    beside = [axis and f"{folder}/{axis}".lstrip("/") for axis in plain] if name else []
     there = [one if one and any((path / one / mark).is_file() for mark in MARKS) else None for one in beside]
     return coordinates_of(order, node.shape, there, lambda one: ZarrFormat().read_vector(str(path), one))
 
