@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -213,21 +212,6 @@ def check_own_storage(dataset: h5py.Dataset, subject: str) -> None:
             subject,
             found=f"{kind} storage, whose missing files HDF5 replaces by fill values",
             remedy="read its source files, or copy it with h5repack first",
-        )
-
-
-def check_own_file(dataset: h5py.Dataset, file: h5py.File, subject: str) -> None:
-    """Refuse a dataset that a link leads to in another file: what is known of `file` says nothing about that one."""
-    other = h5py.h5f.get_name(dataset.id)
-    if other == h5py.h5f.get_name(file.id):
-        return
-    # One file may be open by several names. Not asked first: the answer comes with sizes, for which chunks are counted.
-    if h5py.h5o.get_info(dataset.id).fileno != h5py.h5o.get_info(file.id).fileno:
-        raise UsageError(
-            subject,
-            found=f"a link to another file, {os.fsdecode(other)}:{dataset.name.removeprefix('/')}",
-            expected="a dataset of the file itself",
-            remedy="name that file and dataset instead",
         )
 
 

@@ -194,24 +194,26 @@ def read_attribute(file: h5py.File, path: str, *, node: str, name: str) -> Any:
     item = file.get(node) if node else file
     if not isinstance(item, h5py.Group | h5py.Dataset):
         raise NotFoundError(path, found=f"no group or dataset {node!r}", expected=f"one of {listed(sorted(file))}")
-    other = h5py.h5f.get_name(item.id)
-    if other != h5py.h5f.get_name(file.id) and _number(item) != _number(file):
-        raise UsageError(
-            f"{path}:{node}",
-            found=f"a link to another file, {os.fsdecode(other)}",
-            expected="an object of the file itself",
-            remedy="name that file instead",
-        )
+    check_own_file(item, file, f"{path}:{node}")
     if not h5py.h5a.exists(item.id, name.encode()):
         names = listed(sorted(item.attrs))
         raise NotFoundError(f"{path}:{node}@{name}", found="no such attribute", expected=f"one of {names}")
     return _value(item, name)
 
 
-def _number(item: h5py.Group | h5py.Dataset) -> int:
-    """Return the number of an object's file: one file may be open by several names."""
-    found: int = h5py.h5o.get_info(item.id).fileno
-    return found
+def check_own_file(item: h5py.Group | h5py.Dataset, file: h5py.File, subject: str) -> None:
+    """Refuse an object that a link leads to in another file: what is known of `file` says nothing about that one."""
+    other = h5py.h5f.get_name(item.id)
+    if other == h5py.h5f.get_name(file.id):
+        return
+    # One file may be open by several names. Not asked first: the answer comes with sizes, for which chunks are counted.
+    if h5py.h5o.get_info(item.id).fileno != h5py.h5o.get_info(file.id).fileno:
+        raise UsageError(
+            subject,
+            found=f"a link to another file, {os.fsdecode(other)}:{str(item.name).removeprefix('/')}",
+            expected="an object of the file itself",
+            remedy="name that file and object instead",
+        )
 
 
 def _value(item: h5py.Group | h5py.Dataset, name: str) -> Any:

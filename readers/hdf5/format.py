@@ -10,10 +10,11 @@ import h5py
 from voxload.errors import DataError, NotFoundError
 from voxload.readers.chunks.verified import VerifiedReader, load_checksums, policy_of
 from voxload.readers.faults import translated
-from voxload.readers.hdf5.checks import check_own_file, check_supported
+from voxload.readers.hdf5.checks import check_supported
 from voxload.readers.hdf5.decoded import read_whole
 from voxload.readers.hdf5.file import (
     SIGNATURE,
+    check_own_file,
     find_superblock,
     has_more,
     read_attribute,

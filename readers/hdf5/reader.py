@@ -18,7 +18,6 @@ from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.generation import Generation, is_outdated
 from voxload.readers.hdf5.checks import (
     check_filters,
-    check_own_file,
     check_written,
     packing,
     scale_names,
@@ -26,7 +25,7 @@ from voxload.readers.hdf5.checks import (
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.dataset import SettledDataset, filters_of
 from voxload.readers.hdf5.decoded import DecodedChunks, library_chunks
-from voxload.readers.hdf5.file import volume_names
+from voxload.readers.hdf5.file import check_own_file, volume_names
 from voxload.readers.hdf5.quirks import read_elements
 from voxload.readers.hdf5.source import Source, open_source
 from voxload.readers.hdf5.tablecache import load_table

@@ -17,10 +17,10 @@ import numpy as np
 from voxload.errors import DataError, UsageError, VoxloadError
 from voxload.geometry import Box
 from voxload.readers.faults import naming_chunk, translated
-from voxload.readers.hdf5.checks import check_filters, check_own_file, check_own_storage, check_written
+from voxload.readers.hdf5.checks import check_filters, check_own_storage, check_written
 from voxload.readers.hdf5.decoded import DecodedChunks
 from voxload.readers.hdf5.external import ExternalFiles, check_present
-from voxload.readers.hdf5.file import open_file
+from voxload.readers.hdf5.file import check_own_file, open_file
 from voxload.readers.hdf5.quirks import read_elements
 from voxload.readers.hdf5.tablecache import load_table
 from voxload.readers.hdf5.virtualmapping import REMEDY, BoxIndex, Mapped, check_cover, read_mapping

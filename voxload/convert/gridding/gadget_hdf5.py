@@ -23,7 +23,7 @@ from voxload.convert.gridding.particles import Masses, ParticleChoice, Positions
 from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError, UsageError
 from voxload.readers.faults import translated
-from voxload.readers.hdf5.checks import check_own_file
+from voxload.readers.hdf5.file import check_own_file
 
 KIND = "Gadget HDF5"
 _POSITIONS, _MASSES = "Coordinates", "Masses"

@@ -20,9 +20,10 @@ from voxload.errors import DataError, NotFoundError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
 from voxload.readers.faults import naming_chunk, translated
-from voxload.readers.hdf5.checks import check_own_file, check_supported, check_written
+from voxload.readers.hdf5.checks import check_supported, check_written
 from voxload.readers.hdf5.chunktable import ChunkTable, table_bytes
 from voxload.readers.hdf5.decoded import DecodedChunks
+from voxload.readers.hdf5.file import check_own_file
 from voxload.readers.hdf5.quirks import read_elements
 from voxload.readers.hdf5.reader import Hdf5Reader
 from voxload.readers.hdf5.source import Source as Hdf5Source

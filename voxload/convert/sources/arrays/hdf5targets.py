@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from voxload.errors import DataError
 from voxload.readers.faults import translated
-from voxload.readers.hdf5.checks import check_own_file, check_supported
+from voxload.readers.hdf5.checks import check_supported
 from voxload.readers.hdf5.decoded import read_whole
-from voxload.readers.hdf5.file import open_file
+from voxload.readers.hdf5.file import check_own_file, open_file
 from voxload.readers.protocol import Location
 
 COSMOLOGY = ("omega_m", "sigma_8", "n_spec", "h_0")
