@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import prod
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from voxload.core.library import function
 from voxload.readers.pasting.kernels import AXES, EXTENT, FIRST, SOURCE_STRIDE, STOP, TARGET, TARGET_STRIDE, Table
-from voxload.readers.protocol import Reader
+from voxload.readers.protocol import ReadCost, Reader
 from voxload.readers.requests import Request
 from voxload.readers.scratch import address, path_of
 from voxload.readers.storage.stamp import Stamp
@@ -41,6 +41,8 @@ _SPAN_BYTES, _LONGEST_SPAN = 2**18, 2**23
 """Bytes that are read along with what lies between them, whatever part of them is wanted; at most."""
 _OWN_BYTES = 2**11
 """What one counts beside its arrays."""
+_VOLUME, _BOXES = 4, 5
+"""Where in ``struct made_read`` these stand."""
 Numbers = npt.NDArray[np.int64]
 Shared = tuple[object, ...]
 Seen = Sequence[tuple[str, Stamp | None]]
@@ -63,6 +65,26 @@ class PlainFile:
     """Stored type and what it is cast to, as the core numbers them; -1 for both where nothing is cast."""
 
 
+class Moves(Protocol):
+    """What it takes to read boxes of the same extents at other places; immutable."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether there are places at which it is not known yet how to read."""
+        ...
+
+    def moved(self, made: MadeRead, by: Sequence[int]) -> tuple[MadeRead, ReadCost] | None:
+        """Return a read so many voxels (d, h, w) further on, and what it costs.
+
+        None outside the volume, and where it is not known how to read there.
+        """
+        ...
+
+    def joined(self, earlier: Moves) -> Moves:
+        """Return what also knows what another one of the same volume does."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class MadeRead:
     """A read into arrays that begin at address 0; immutable. Equal to itself alone."""
@@ -80,6 +102,29 @@ class MadeRead:
     `held_bytes`, or in an array's `nbytes`."""
     owners: tuple[object, ...]
     """All that the numbers point to."""
+    moves: Moves | None = None
+    """How other places are read; None where that is not known."""
+
+    def moved(self, by: Sequence[int]) -> tuple[MadeRead, ReadCost] | None:
+        """Return a read of other places; see Moves."""
+        return None if self.moves is None else self.moves.moved(self, by)
+
+    def joined(self, earlier: MadeRead) -> MadeRead:
+        """Return one that can be moved to where an earlier one of the same volume can be, too."""
+        if self.moves is None or earlier.moves is None:
+            return self
+        return replace(self, moves=self.moves.joined(earlier.moves))
+
+    def of_boxes(self, boxes: npt.NDArray[Any], volume: Numbers | None, owners: tuple[object, ...]) -> MadeRead:
+        """Return a read of as many other boxes, `struct wanted` each, of the same arrays.
+
+        `volume` is the ``struct volume`` that it goes by, where that is not the same; `owners` own what it points to.
+        """
+        numbers = self.numbers.copy()
+        numbers[_BOXES] = address(boxes)
+        if volume is not None:
+            numbers[_VOLUME] = address(volume)
+        return MadeRead(numbers, address(numbers), self.unit, self.nbytes, (), (boxes, volume, owners, self))
 
     @classmethod
     def of_chunks(

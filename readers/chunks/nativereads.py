@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from voxload.core.library import function
 from voxload.errors import DataError
 from voxload.readers.chunks.checksums import Checksums
+from voxload.readers.chunks.chunkmoves import ChunkMoves, ListedShards, VolumeAxes
 from voxload.readers.chunks.nativesources import SHARDS_PLACE, Source
 from voxload.readers.decode import codecs, libraries
 from voxload.readers.decode.bitpacking import NBit, ScaleOffset
@@ -269,8 +270,8 @@ class NativeReads:
         return boxes, LINE if boxes[:, WANTED_MAY_STREAM].any() else wanted[0].view.itemsize
 
     def made(
-        self, wanted: Sequence[Wanted], base: int, *, seen: Seen = (),
-        shards: npt.NDArray[np.int64] | None = None, owners: tuple[object, ...] = (),
+        self, wanted: Sequence[Wanted], base: int, *, axes: VolumeAxes, seen: Seen = (),
+        shards: ListedShards | None = None,
     ) -> MadeRead | None:  # fmt: skip
         """Return a read that was just made; None where boxes do not fit.
 
@@ -278,22 +279,31 @@ class NativeReads:
         ----------
         wanted, base
             See `remember` and Repeatable.
+        axes
+            Where it can be moved.
         seen
             See `MadeRead.of_chunks`.
-        shards, owners
-            All shards of a small array as `ShardSource` has them, those alone open that are needed, and what they point
-            to.
+        shards
+            Where chunks lie in shards: those of a small array, the ones that hold what is wanted among them.
         """
         moved = self._moved(wanted, base)
         if moved is None:
             return None
         boxes, unit = moved
+        volume = self._volume
+        extents = tuple([extent * count for extent, count in zip(volume.shape.extents, volume.grid, strict=True)])
+        moves = ChunkMoves(boxes, extents, axes, volume.numbers, shards)
         if shards is None:
-            return MadeRead.of_chunks(self._volume.numbers, boxes, unit=unit, seen=seen, shared=(self._volume,))
-        numbers = self._volume.numbers.copy()
-        numbers[SHARDS_PLACE] = address(shards)
-        shared = (self._volume, shards, *owners)
-        return MadeRead.of_chunks(numbers, boxes, unit=unit, seen=seen, shared=shared, shards=len(shards))
+            made = MadeRead.of_chunks(volume.numbers, boxes, unit=unit, seen=seen, shared=(volume,))
+            return replace(made, moves=moves)
+        listed = shards.of_boxes([one.box for one in wanted])
+        if listed is None:
+            return None
+        numbers = volume.numbers.copy()
+        numbers[SHARDS_PLACE] = address(listed[0])
+        shared = (volume, *listed[1])
+        made = MadeRead.of_chunks(numbers, boxes, unit=unit, seen=seen, shared=shared, shards=shards.count)
+        return replace(made, moves=moves)
 
     def read_again(self, requests: Sequence[Request]) -> bool:
         """Fill the arrays of a read that was made before, or such arrays; False where it is to be made as if new.

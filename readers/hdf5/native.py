@@ -14,6 +14,7 @@ from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder
 from voxload.readers.chunks.chunkcache import Identity, chunk_cache
 from voxload.readers.chunks.chunked import ChunkedVolume, Fetch, Fetched, Mapped, with_slot
+from voxload.readers.chunks.chunkmoves import VolumeAxes
 from voxload.readers.chunks.nativereads import NativeReads, NativeVolume
 from voxload.readers.chunks.nativesources import TableSource
 from voxload.readers.chunks.storedchunks import StoredChunks
@@ -140,13 +141,17 @@ class NativeHdf5Reader:
         stamp = self._source.stamp
         if not (isinstance(self._file, FileBytes) and self._file.is_local) or stamp != self._file.stamp:
             return None
-        wanted = wanted_in_place(self._info, self._metadata().order, requests)
+        metadata = self._metadata()
+        wanted = wanted_in_place(self._info, metadata.order, requests)
         if not wanted or not (stamp.is_settled and self._file.stamp.is_settled):
             return None
         if self._route.offset is not None:
             return None if self._mapped is None else self._mapped.made(wanted, base)
         native = self._native(wanted[0].view.dtype)
-        return None if native is None else native.made(wanted, base)
+        table = metadata.table
+        if native is None or table is None:
+            return None
+        return native.made(wanted, base, axes=VolumeAxes.of(metadata.order.axes, table.cost))
 
     def generation(self, box: Box) -> Generation | None:  # noqa: ARG002 - of a file there is one
         """See Dated; the file's, or the object's by one request."""

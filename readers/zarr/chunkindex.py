@@ -92,7 +92,8 @@ class ChunkIndex:
         touched = chunks_touched(stored, self.layout.outer)
         if touched.size > _ASKED and self._store.lists:
             return self._listed_cost(stored, touched)
-        quick = self._known_cost(touched) if self.layout.shard is None else None
+        shard = self.layout.shard
+        quick = self._known_cost(touched) if shard is None else self._known_shards_cost(stored, touched, shard)
         if quick is not None:
             return quick
         OBJECTS.check(self._store.locate(""), touched.size, "a box")
@@ -114,6 +115,22 @@ class ChunkIndex:
         if len(known) < len(sizes):
             return None
         return ReadCost(len(known), sum(known), len(known) * prod(self.layout.unit) * self.layout.itemsize)
+
+    def _known_shards_cost(self, stored: Box, touched: Box, shard: ShardLayout) -> ReadCost | None:
+        """Return the same of shards whose indices are all known; else None."""
+        inner = chunks_touched(stored, shard.inner)
+        count = nbytes = 0
+        for place in itertools.product(*map(range, touched.start, touched.stop)):
+            entries = self._known.get(place)
+            if not isinstance(entries, np.ndarray):
+                return None
+            corners = [(index * n, n) for index, n in zip(place, shard.grid, strict=True)]
+            ends = zip(inner.start, inner.stop, corners, strict=True)
+            part = tuple([slice(max(lo - at, 0), min(hi - at, n)) for lo, hi, (at, n) in ends])
+            lengths = entries[part][..., 1]
+            lengths = lengths[lengths != ABSENT]
+            count, nbytes = count + lengths.size, nbytes + int(lengths.sum()) + shard.index_bytes
+        return ReadCost(count, nbytes, count * prod(shard.inner) * self.layout.itemsize)
 
     def _listed_cost(self, stored: Box, touched: Box) -> ReadCost:
         """Return the same by one listing; nothing is remembered."""

@@ -13,6 +13,7 @@ from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers.chunks.chunkcache import Identity
 from voxload.readers.chunks.chunked import ChunkedVolume, Fetch, Fetched, FileNames, Mapped, with_slot
+from voxload.readers.chunks.chunkmoves import VolumeAxes
 from voxload.readers.chunks.storedchunks import StoredChunks
 from voxload.readers.chunks.verified import load_checksums, verified
 from voxload.readers.faults import translated
@@ -135,7 +136,7 @@ class NativeZarrReader:
         checksums = load_checksums(self._info.location, reader.grid)
         self._volume = verified(volume, checksums, self._chunks.name)
         self._natives = natives_of(self._chunks, reader, route, checksums)
-        if self._natives is not None:
+        if self._natives is not None and not self._natives.only_repeats:
             self._volume = replace(self._volume, native=self._natives.find)  # which compares with checksums itself
         self._is_open = True
 
@@ -179,7 +180,10 @@ class NativeZarrReader:
         """See Repeatable."""
         natives, seen = self._natives, self._reader.seen()
         wanted = wanted_in_place(self._info, self._reader.order, requests) if natives is not None else None
-        return natives.made(wanted, base, seen) if natives is not None and seen is not None and wanted else None
+        if natives is None or seen is None or not wanted:
+            return None
+        axes = VolumeAxes.of(self._reader.order.axes, self._reader.index.cost)
+        return natives.made(wanted, base, seen=seen, axes=axes)
 
     def generation(self, box: Box) -> Generation | None:
         """See Dated; behind a URL by a request for each object."""

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from voxload.geometry import chunks_touched
 from voxload.readers.chunks.checksums import Checksums
 from voxload.readers.chunks.chunkcache import chunk_cache
+from voxload.readers.chunks.chunkmoves import ListedShards, VolumeAxes
 from voxload.readers.chunks.nativereads import Hold, NativeReads, NativeVolume
 from voxload.readers.chunks.nativesources import FileSource, Source
 from voxload.readers.maderead import MadeRead, Seen
@@ -29,8 +29,9 @@ _PLACES = ((5, 31, 0, 1, 23, 456), (0, 8, 7, 0, 11, 2))
 """Of chunks that need not exist: what their keys have in common is the rule of all."""
 
 FilesOf = Callable[[Sequence[Wanted]], Sequence[Place] | None]
-ShardList = tuple[npt.NDArray[np.int64], tuple[object, ...]]
-ListShards = Callable[[Sequence[Wanted]], ShardList | None]
+ListShards = Callable[[Sequence[Wanted]], ListedShards | None]
+_MOST_PLAIN_BYTES = 2**22
+"""Larger reads of chunks that are stored as they are come faster out of a map."""
 
 
 class ZarrNatives:
@@ -42,12 +43,19 @@ class ZarrNatives:
         Makes the reads of a type; None where the core cannot.
     list_shards
         Lists the shards that hold some boxes; None where chunks are files of their own.
+    only_repeats
+        Whether reads are made again only, and those not large: of shards whose chunks are stored as they are, which a
+        map holds.
     """
 
     def __init__(
-        self, make: Callable[[np.dtype[Any]], NativeReads | None], *, list_shards: ListShards | None = None
+        self,
+        make: Callable[[np.dtype[Any]], NativeReads | None],
+        *,
+        list_shards: ListShards | None = None,
+        only_repeats: bool = False,
     ) -> None:
-        self._make, self._list_shards = make, list_shards
+        self._make, self._list_shards, self.only_repeats = make, list_shards, only_repeats
         self._made: dict[Any, NativeReads | None] = {}
 
     def find(self, target: np.dtype[Any]) -> NativeReads | None:
@@ -58,24 +66,26 @@ class ZarrNatives:
 
     def read_again(self, requests: Sequence[Request]) -> bool:
         """Make a read that was made before by one call; False where it must be made as if new."""
-        if chunk_cache() is not None:
+        if chunk_cache() is not None or self.only_repeats:
             return False
         native = self._made.get(getattr(requests[0].out, "dtype", None))
         return native is not None and native.read_again(requests)
 
     def remember(self, requests: Sequence[Request], wanted: Sequence[Wanted]) -> None:
         """Remember a read that can be made by one call."""
-        native = self._made.get(wanted[0].view.dtype)
+        native = None if self.only_repeats else self._made.get(wanted[0].view.dtype)
         if native is not None:
             native.remember(requests, wanted)
 
-    def made(self, wanted: Sequence[Wanted], base: int, seen: Seen) -> MadeRead | None:
+    def made(self, wanted: Sequence[Wanted], base: int, *, seen: Seen, axes: VolumeAxes) -> MadeRead | None:
         """Return a read that was just made, of an array that is described by files as they were seen; see MadeRead."""
+        if self.only_repeats and sum(one.view.nbytes for one in wanted) > _MOST_PLAIN_BYTES:
+            return None
         native = self.find(wanted[0].view.dtype)
         if native is None or self._list_shards is None:
-            return None if native is None else native.made(wanted, base, seen=seen)
+            return None if native is None else native.made(wanted, base, seen=seen, axes=axes)
         listed = self._list_shards(wanted)
-        return None if listed is None else native.made(wanted, base, seen=seen, shards=listed[0], owners=listed[1])
+        return None if listed is None else native.made(wanted, base, seen=seen, axes=axes, shards=listed)
 
 
 def natives_of(
@@ -106,10 +116,11 @@ def natives_of(
         volume = NativeVolume.of(route.shape, route.pipeline, found, grid=grid, target=target, checksums=checksums)
         return None if volume is None else NativeReads(volume, hold=hold, files_of=files_of)
 
-    return ZarrNatives(make, list_shards=list_shards)
+    is_plain = isinstance(chunks, OpenShards) and not route.pipeline.steps
+    return ZarrNatives(make, list_shards=list_shards, only_repeats=is_plain)
 
 
-def _listed(chunks: OpenShards, unit: Place, wanted: Sequence[Wanted]) -> ShardList | None:
+def _listed(chunks: OpenShards, unit: Place, wanted: Sequence[Wanted]) -> ListedShards | None:
     """Return the shards that hold what is wanted, as `OpenShards.list_of` has them."""
     outers = _shards_of(chunks, unit, wanted)
     return None if outers is None else chunks.list_of(outers)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from voxload.geometry import Box
 from voxload.readers.chunks.chunkcache import Identity
 from voxload.readers.chunks.chunked import Fetch, Fetched, Mapped
+from voxload.readers.chunks.chunkmoves import ListedShards
 from voxload.readers.chunks.nativesources import SHARD_COLUMNS, ShardSource
 from voxload.readers.generation import is_outdated
 from voxload.readers.pasting.pasteplan import Place
@@ -89,7 +90,7 @@ class OpenShards:
 
         `outer` are the shards along each axis. Called once, before anything is read.
         """
-        if prod(outer) > _LISTED or self._exact is not None:
+        if prod(outer) > _LISTED:
             return None
         shards = np.zeros((prod(outer), SHARD_COLUMNS), np.int64)
         shards[:, 0] = -1
@@ -119,8 +120,8 @@ class OpenShards:
                 are_there &= shard.file is not None
             yield are_there
 
-    def list_of(self, outers: Sequence[Place]) -> tuple[npt.NDArray[np.int64], tuple[object, ...]] | None:
-        """Return all shards as `ShardSource` has them, of which those alone are open that are named, and what they own.
+    def list_of(self, outers: Sequence[Place]) -> ListedShards | None:
+        """Return what is known of the shards that are named.
 
         None where the array has more than `FEW_SHARDS`, or one of them is not open or may change unseen. Descriptors
         stand for no file: who reads by the list opens files anew.
@@ -128,16 +129,15 @@ class OpenShards:
         source = self._source
         if source is None or len(source.shards) > FEW_SHARDS:
             return None
+        rows: dict[int, tuple[npt.NDArray[np.int64], tuple[object, ...]]] = {}
         with self._lock:
-            listed, owners = source.shards.copy(), list[object]()
-            needed = {int(np.ravel_multi_index(outer, source.outer)): self._shards.get(outer) for outer in outers}
-            for number in range(len(listed)):
-                listed[number, 0] = 0 if number in needed else -1
-            for shard in needed.values():
+            for outer in outers:
+                number, shard = int(np.ravel_multi_index(outer, source.outer)), self._shards.get(outer)
                 if shard is None or shard.file is None or not shard.told or not shard.file.stamp.is_settled:
                     return None
-                owners += shard.told
-        return listed, tuple(owners)
+                rows[number] = source.shards[number].copy(), shard.told
+        extents = tuple([width * count for width, count in zip(self._layout.inner, self._layout.grid, strict=True)])
+        return ListedShards(extents, source.outer, rows)
 
     def _tell(self, outer: Place, shard: _Shard, entries: Entries) -> None:
         """Tell the core of a shard that was opened; its row is complete before its descriptor shows."""

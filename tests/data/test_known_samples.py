@@ -235,7 +235,7 @@ def test_a_file_that_goes_while_it_is_learnt_is_read_all_the_same(
         Path(files[index]).unlink()
         return True
 
-    monkeypatch.setattr(data._known, "may_learn", may_learn)
+    monkeypatch.setattr(data._repeats.known, "may_learn", may_learn)
     assert np.array_equal(data[0][0].numpy(), _stored(0))
     with pytest.raises(NotFoundError, match=Path(files[0]).name):
         data[0]

@@ -67,6 +67,7 @@ KINDS: dict[str, Callable[[Path], Location]] = {
     "zarr raw": _zarr(chunks=CHUNKS, compressors=None),
     "zarr 2": _zarr(chunks=CHUNKS, zarr_format=2),
     "zarr sharded": _zarr(chunks=CHUNKS, shards=(4, 8, 8, 10)),
+    "zarr sharded raw": _zarr(chunks=CHUNKS, shards=(4, 8, 8, 10), compressors=None),
 }
 
 
@@ -125,6 +126,40 @@ def test_any_block_is_made_again_bit_for_bit(reader: Reader) -> None:
         if dtype == whole.dtype:
             assert same_bits(np.ascontiguousarray(second), expected)
         assert same_bits(np.ascontiguousarray(second), np.ascontiguousarray(first))
+
+    law()
+
+
+def test_any_read_of_chunks_is_made_at_another_place(reader: Reader) -> None:
+    """Wherever it fits, and nowhere else; shards that were not looked at yet are not read."""
+    whole, names = to_volume(STORED, "CDHW"), st.sampled_from((np.dtype(np.int16), *CASTS))
+
+    @settings(max_examples=4 * EXAMPLES)
+    @given(data=st.data(), dtype=names)
+    def law(data: st.DataObject, dtype: np.dtype[Any]) -> None:
+        extents = [data.draw(st.integers(1, extent)) for extent in SHAPE[1:]]
+        start = [data.draw(st.integers(0, n - size)) for n, size in zip(SHAPE[1:], extents, strict=True)]
+        first = [data.draw(st.integers(0, n - size)) for n, size in zip(SHAPE[1:], extents, strict=True)]
+        boxes = [Box.whole(extents).shift(lo) for lo in (first, start)]
+        out = np.zeros((SHAPE[0], *extents), dtype)
+        made = [_made(reader, box, out, Boundary.ZERO)[0] for box in boxes]
+        assert made[0] is not None
+        assert made[1] is not None
+        by = [there - here for here, there in zip(first, start, strict=True)]
+        if made[0].moves is None:
+            assert made[0].moved(by) is None
+            return
+        moved = made[0].joined(made[1]).moved(by)
+        assert moved is not None
+        out[...] = 77
+        assert _again(moved[0], out)
+        assert same_bits(out, whole[(slice(None), *boxes[1].slices)].astype(dtype))
+        assert moved[1] == reader.cost(boxes[1])
+        alone = made[0].moved(by)
+        assert alone is not None or made[0].moves.is_partial
+        for axis in range(3):
+            for out_of in (-first[axis] - 1, 4 * SHAPE[1 + axis]):
+                assert made[0].moved([out_of if axis == other else 0 for other in range(3)]) is None
 
     law()
 

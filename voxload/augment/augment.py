@@ -69,6 +69,11 @@ class Augment:
         """What crops are centred on; None where they may lie anywhere."""
         return self._crop.centres if self._crop else None
 
+    @property
+    def only_crops(self) -> bool:
+        """Whether samples are cut, and nothing else is done to them."""
+        return bool(self._crop) and not (self._translations or self._symmetries or self.vectors)
+
     def extents(self, spatial: Sequence[int]) -> tuple[int, int, int]:
         """Return the extents (D, H, W) of an augmented sample, which are the same in every epoch."""
         if self._crop:

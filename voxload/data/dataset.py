@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
@@ -17,7 +16,7 @@ from voxload.data.coarse_grids import CoarseGrids
 from voxload.data.columns import Columns
 from voxload.data.decoding import Packings, decoded
 from voxload.data.item_transforms import ItemTransform, item_transform
-from voxload.data.known_samples import READING, KnownSample, KnownSamples, reads_as
+from voxload.data.known_samples import READING, KnownSample, ReadSample, reads_as
 from voxload.data.layout import FieldLayout
 from voxload.data.lists.listing import Parts
 from voxload.data.lists.names import digest_of
@@ -28,16 +27,16 @@ from voxload.data.lists.sources import Source
 from voxload.data.lists.window import Window
 from voxload.data.parting import parting_of
 from voxload.data.sample_reader import SampleReader
+from voxload.data.sample_repeats import SampleRepeats
 from voxload.data.sample_volumes import SampleVolumes
 from voxload.data.targets import read_targets
-from voxload.errors import UsageError, VoxloadError
+from voxload.errors import UsageError
 from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
 from voxload.launch.jobgrid import JobGrid
 from voxload.readers.cfpacking import Packed
 from voxload.readers.generation import Generation
 from voxload.readers.handles import Handles
-from voxload.readers.maderead import MadeRead
 from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo
 from voxload.readers.settings import may_repeat
 
@@ -162,7 +161,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self.cutter = SampleReader(augment, self.boundary, self.field_names, handles=self._handles)
         self.item_transform = item_transform(transform, self.field_names, parts=self.part_fields)
         self.epoch = 0
-        self._known, self._known_for = KnownSamples(), (self.halo, self.boundary)
+        self._repeats = SampleRepeats(self.samples, self.volumes, self.cutter)
 
     @property
     def grid(self) -> ProcessGrid:
@@ -218,7 +217,9 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Return a data set of other samples of the same fields that is otherwise as this one."""
         made = copy(self)
         cutter = SampleReader(self.augment, self.boundary, self.field_names, handles=self._handles)
-        vars(made).update(samples=samples, volumes=self.volumes.renewed(), cutter=cutter, _known=KnownSamples())
+        volumes = self.volumes.renewed()
+        repeats = SampleRepeats(samples, volumes, cutter)
+        vars(made).update(samples=samples, volumes=volumes, cutter=cutter, _repeats=repeats)
         return made
 
     def set_epoch(self, epoch: int) -> None:
@@ -242,7 +243,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
 
     def _read(self, index: int) -> tuple[list[Volume], torch.Tensor | None]:
         """Return a sample's blocks, freshly allocated, and its targets."""
-        known = self._known.find(index) if self.knows((index,)) else None
+        known = self._repeats.find(index) if self.knows((index,)) else None
         if known is not None:
             volumes = known.empty()
             if self.read_again((index,), [volume[None] for volume in volumes]) is not None:
@@ -250,7 +251,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         volumes = [np.empty(layout.shape, layout.dtype) for layout in self.layout(index)]
         cost = self.read_into(index, volumes)
         targets = self.read_targets(index)
-        self.learn(index, volumes, cost=cost, targets=targets)
+        self.learn(index, ReadSample(volumes, cost, targets, self.epoch, 0))
         return volumes, targets
 
     def layout(self, index: int) -> tuple[FieldLayout, ...]:
@@ -324,46 +325,37 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         return self.columns.of(self._sample(index))
 
     def knows(self, indices: Sequence[int]) -> bool:
-        """Tell whether samples were all read before, so that `read_again` may read them by one call."""
-        return self._known.has_all(indices) and self._may_repeat() and self._known_for == (self.halo, self.boundary)
+        """Tell whether samples, or what they are cut out of, were all read before: `read_again` may have them at once.
 
-    def read_again(self, indices: Sequence[int], arrays: Sequence[Volume]) -> list[KnownSample] | None:
+        What is no index is for `read_into` to refuse.
+        """
+        return self._repeats.knows(indices, (self.halo, self.boundary)) and self._may_repeat()
+
+    def read_again(
+        self,
+        indices: Sequence[int],
+        arrays: Sequence[Volume],
+        *,
+        epoch: int | None = None,
+        repeats: Sequence[int] | None = None,
+    ) -> list[KnownSample] | None:
         """Read samples that it `knows` into arrays ``(samples, C, d, h, w)``, one a field, and return what is known.
 
-        None where one of them has to be read by `read_into`: its file is not what it was, or the arrays lie otherwise
-        than those that it was read into. What is in the arrays is undefined then. Safe to call from many threads.
+        `epoch` and `repeats` are as in `read_into`. None where one of them has to be read by that: its file is not what
+        it was, it is cut where it is not known how to read it, or the arrays lie otherwise than those that it was read
+        into. What is in the arrays is undefined then. Safe to call from many threads.
         """
-        return self._known.read(indices, arrays)
+        counted = (0,) * len(indices) if repeats is None else repeats
+        return self._repeats.read(indices, arrays, epoch=self.epoch if epoch is None else epoch, repeats=counted)
 
-    def learn(self, index: int, volumes: Sequence[Volume], *, cost: ReadCost, targets: torch.Tensor | None) -> None:
-        """Learn how a sample is read that was just read into `volumes`; what it cost, and its targets, are known then.
+    def learn(self, index: int, read: ReadSample) -> None:
+        """Learn how a sample is read that was just read.
 
-        Nothing is learnt of samples that are augmented, that no reader of ours reads from this node, or whose files
-        changed a moment ago.
+        Nothing is learnt of samples that are turned or translated, that no reader of ours reads from this node, or
+        whose files changed a moment ago.
         """
-        if self.augment is not None or not self._known.may_learn(index) or not self._may_repeat():
-            return
-        try:
-            made = self._made(index, volumes, has_targets=targets is not None)
-        except (VoxloadError, OSError):  # it has gone since it was read, or is another one: who reads it next is told
-            return
-        if made is None:
-            return
-        if self._known_for != (self.halo, self.boundary):
-            self._known.clear()
-            self._known_for = (self.halo, self.boundary)
-        forms = tuple([(volume.shape, volume.strides, volume.dtype) for volume in volumes])
-        self._known.learn(index, KnownSample(forms, tuple(made[0]), made[1], cost, targets))
-
-    def _made(self, index: int, volumes: Sequence[Volume], *, has_targets: bool) -> tuple[list[MadeRead], bool] | None:
-        """See `SampleReader.made`; None also where a file's stamp does not tell of the targets that lie beside it."""
-        sample = self._sample(index)
-        if has_targets and sample.targets is None and not os.path.isfile(sample.locations[0].path):  # noqa: PTH113
-            return None
-        with self.volumes.opened(sample) as readers:
-            spatial = self.volumes.measured(self._place(index), sample, readers)
-            placement, _ = self.cutter.place(sample, self._number(index), epoch=0, repeat=0, spatial=spatial)
-            return self.cutter.made(placement, self.boxes(placement.extents), volumes, readers=readers)
+        if self._may_repeat():
+            self._repeats.learn(index, read, self.boxes, (self.halo, self.boundary))
 
     def _may_repeat(self) -> bool:
         """Tell whether reads may be made again as they were: not where a subclass, or a setting, has its own way."""
@@ -371,7 +363,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
 
     def close(self) -> None:
         """Close every open file, one that is being read after that; the next read opens anew."""
-        self._known.clear()
+        self._repeats.known.clear()
         self._handles.close()
 
     def _sample(self, index: int) -> Sample:

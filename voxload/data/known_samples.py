@@ -6,13 +6,16 @@ to plan its boxes. All of that is the same each epoch, so it is learnt once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from operator import gt, sub
 from typing import Any
 
 import numpy as np
 import torch
 
+from voxload.augment import Placement
+from voxload.geometry import Box
 from voxload.readers.maderead import MadeRead, bytes_of, repeat
 from voxload.readers.protocol import ReadCost, Volume
 from voxload.readers.scratch import address
@@ -25,8 +28,22 @@ _OWN_BYTES = 2**10
 _MOST_FAILURES = 3
 """A sample that could so often not be read again is not learnt any more: it would be read twice each time."""
 
+_MOST_PAUSES = 2**12
+
 Form = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]
 """Shape, strides and type of a field's array."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCrop:
+    """Where a sample was cut out of a stored one when it was read."""
+
+    spatial: tuple[int, int, int]
+    """Extents (D, H, W) of the stored one."""
+    boxes: tuple[Box, ...]
+    """This rank's block of each field, in indices of what was cut."""
+    sources: tuple[Box, ...]
+    """The same in indices of what is stored."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +60,48 @@ class KnownSample:
     """What it takes of the storage."""
     targets: torch.Tensor | None
     """Its targets; not to be changed."""
+    crop: KnownCrop | None = None
+    """Where it was cut; None where it was not."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it is not known yet how to read it from everywhere it may be cut."""
+        return any(read.moves is not None and read.moves.is_partial for read in self.reads)
+
+    def cut(self, placement: Placement, boxes: Sequence[Box], spatial: tuple[int, int, int]) -> KnownSample | None:
+        """Return it as it was cut; None where it cannot be read from another place."""
+        sources = tuple([placement.source(box) for box in boxes])
+        is_inside = all(min(one.start) >= 0 and not any(map(gt, one.stop, spatial)) for one in sources)
+        if not is_inside or any(read.moves is None for read in self.reads):
+            return None
+        return replace(self, crop=KnownCrop(spatial, tuple(boxes), sources))
+
+    def moved(self, placement: Placement, cost: ReadCost) -> KnownSample | None:
+        """Return it as it is cut at another place, which took `cost` to find.
+
+        None where a block leaves what is stored, or it is not known how to read it there.
+        """
+        crop = self.crop
+        if crop is None:
+            return None
+        reads: list[MadeRead] = []
+        for read, box, source in zip(self.reads, crop.boxes, crop.sources, strict=True):
+            wanted = placement.source(box)
+            if min(wanted.start) < 0 or any(map(gt, wanted.stop, crop.spatial)):
+                return None
+            found = read.moved(tuple(map(sub, wanted.start, source.start)))
+            if found is None:
+                return None
+            reads.append(found[0])
+            cost += found[1]
+        return KnownSample(self.forms, tuple(reads), self.is_padded, cost, self.targets, crop)
+
+    def joined(self, earlier: KnownSample) -> KnownSample:
+        """Return what also knows how to read it from where it was cut earlier."""
+        if len(earlier.reads) != len(self.reads):
+            return self
+        pairs = zip(self.reads, earlier.reads, strict=True)
+        return replace(self, reads=tuple(one.joined(other) for one, other in pairs))
 
     def empty(self) -> list[Volume]:
         """Return new arrays for it."""
@@ -54,49 +113,94 @@ class KnownSample:
         return _OWN_BYTES + sum(read.nbytes for read in self.reads)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadSample:
+    """A sample that was just read."""
+
+    volumes: Sequence[Volume]
+    """What it was read into, one array a field."""
+    cost: ReadCost
+    """What that took."""
+    targets: torch.Tensor | None
+    """Its targets."""
+    epoch: int
+    """For which it was read."""
+    repeat: int
+    """How often it was drawn before in it."""
+
+
+Key = Hashable
+"""Of a sample, its index; of those that are cut out of one stored sample, one for all."""
+
+
 class KnownSamples:
-    """What is known of samples, by index; safe to use from many threads: each step is one of a dictionary's own.
+    """What is known of samples, by key; safe to use from many threads: each step is one of a dictionary's own.
 
     A copy that another process gets knows nothing.
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, KnownSample] = {}
-        self._failures: dict[int, int] = {}
+        self._known: dict[Key, KnownSample] = {}
+        self._failures: dict[Key, int] = {}
+        self._pauses: dict[Key, tuple[int, int]] = {}  # reads until the next try, and between the last two
         self._shared: dict[int, object] = {}  # by identity
         self._left = BUDGET
 
     def __reduce__(self) -> tuple[type[KnownSamples], tuple[()]]:
         return KnownSamples, ()
 
-    def find(self, index: int) -> KnownSample | None:
+    def find(self, key: Key) -> KnownSample | None:
         """Return what is known of a sample."""
-        return self._known.get(index)
+        return self._known.get(key)
 
-    def has_all(self, indices: Sequence[int]) -> bool:
-        """Tell whether all of some samples are known, one at least; what is no index is for the data set to refuse."""
+    def has_all(self, keys: Sequence[Key]) -> bool:
+        """Tell whether all of some samples are known, one at least."""
         known = self._known
-        return bool(indices) and all(type(index) is int and index in known for index in indices)
+        return bool(keys) and all(key in known for key in keys)
 
-    def may_learn(self, index: int) -> bool:
+    def may_learn(self, key: Key) -> bool:
         """Tell whether a sample is worth learning about."""
-        return self._left > 0 and index not in self._known and self._failures.get(index, 0) < _MOST_FAILURES
+        known = self._known.get(key)
+        if (known is not None and not known.is_partial) or self._left <= 0:
+            return False
+        return self._failures.get(key, 0) < _MOST_FAILURES and not self._waits(key)
 
-    def learn(self, index: int, sample: KnownSample) -> None:
-        """Remember a sample."""
+    def refuse(self, key: Key) -> None:
+        """Note that nothing could be learnt of what is read many times: the next try comes later each time."""
+        if len(self._pauses) >= _MOST_PAUSES:
+            self._pauses.clear()
+        _, last = self._pauses.get(key, (0, 0))
+        self._pauses[key] = (2 * last + 1,) * 2
+
+    def _waits(self, key: Key) -> bool:
+        """Tell whether it is too early to try again, and count that it was asked."""
+        left, last = self._pauses.get(key, (0, 0))
+        if left:
+            self._pauses[key] = left - 1, last
+        return left > 0
+
+    def learn(self, key: Key, sample: KnownSample) -> None:
+        """Remember a sample; what was known of it before stays known."""
+        earlier = self._known.get(key)
+        if earlier is not None:
+            self._left += earlier.nbytes
+            sample = sample.joined(earlier)
         self._left -= sample.nbytes
         for one in [one for read in sample.reads for one in read.shared]:
             if id(one) not in self._shared:
                 self._shared[id(one)] = one
                 self._left -= bytes_of(one)
-        self._known[index] = sample
+        self._known[key] = sample
 
-    def read(self, indices: Sequence[int], arrays: Sequence[Volume]) -> list[KnownSample] | None:
+    def read(
+        self, keys: Sequence[Key], arrays: Sequence[Volume], samples: Sequence[KnownSample | None] | None = None
+    ) -> list[KnownSample] | None:
         """Read samples into arrays that have one place for each in front; None where one has to be read as if new.
 
-        What is in the arrays is undefined then, and samples that do not come are forgotten.
+        `samples` are what is known of them where they were cut out of those of the keys. What is in the arrays is
+        undefined then, and samples that do not come are forgotten.
         """
-        found = list(map(self._known.get, indices))
+        found = list(map(self._known.get, keys)) if samples is None else list(samples)
         forms = tuple([(array.shape[1:], array.strides[1:], array.dtype) for array in arrays])
         places = [(address(array), array.strides[0]) for array in arrays]
         reads: list[tuple[int, int]] = []
@@ -112,20 +216,20 @@ class KnownSamples:
                     return None
                 reads.append((read.at, to))
         if repeat(reads):
-            self._forget_failed(indices, reads)
+            self._forget_failed(keys, reads)
             return None
         return [sample for sample in found if sample is not None]
 
-    def _forget_failed(self, indices: Sequence[int], reads: Sequence[tuple[int, int]]) -> None:
+    def _forget_failed(self, keys: Sequence[Key], reads: Sequence[tuple[int, int]]) -> None:
         """Forget samples that do not come."""
-        each = len(reads) // len(indices)
-        for place, index in enumerate(indices):
+        each = len(reads) // len(keys)
+        for place, key in enumerate(keys):
             if repeat(reads[place * each : (place + 1) * each]):
-                self._failures[index] = self._failures.get(index, 0) + 1
-                self._forget(index)
+                self._failures[key] = self._failures.get(key, 0) + 1
+                self._forget(key)
 
-    def _forget(self, index: int) -> None:
-        sample = self._known.pop(index, None)
+    def _forget(self, key: Key) -> None:
+        sample = self._known.pop(key, None)
         self._left += 0 if sample is None else sample.nbytes
 
     def clear(self) -> None:

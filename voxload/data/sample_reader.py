@@ -57,6 +57,16 @@ class SampleReader:
         centres = augment.centres if augment is not None else None
         self._labels = LabelSearch(centres, handles) if centres is not None else None
 
+    @property
+    def repeats(self) -> bool:
+        """Whether samples are read as they are stored, or cut out of those, and so may be read again as they were."""
+        return self._augment is None or self.cuts
+
+    @property
+    def cuts(self) -> bool:
+        """Whether samples are cut out of the stored ones, and nothing else is done to them."""
+        return self._augment is not None and self._augment.only_crops
+
     def extents(self, spatial: tuple[int, int, int]) -> tuple[int, int, int]:
         """Return the extents of an augmented sample from those of the stored one."""
         return spatial if self._augment is None else self._augment.extents(spatial)
@@ -127,9 +137,9 @@ class SampleReader:
     ) -> tuple[list[MadeRead], bool] | None:
         """Return how each field's block, just read, is read again, and whether a part of it is not read but zero.
 
-        None where it is augmented, or cannot be read so.
+        None where it is augmented otherwise than by cutting, or cannot be read so.
         """
-        if self._augment is not None or placement.orientation != _UPRIGHT:
+        if not self.repeats or placement.orientation != _UPRIGHT:
             return None
         found, has_zeros = list[MadeRead](), False
         for reader, box, volume in zip(readers, boxes, volumes, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from typing import Any, cast
@@ -17,7 +17,7 @@ import torch
 
 from tests.support import processes
 from voxload.data.dataset import VolumeDataset
-from voxload.data.known_samples import KnownSample
+from voxload.data.known_samples import KnownSample, ReadSample
 from voxload.data.layout import FieldLayout
 from voxload.loader.batch import Batch
 from voxload.loader.reading.batch_read import BatchPlan, BatchRead
@@ -63,7 +63,7 @@ class Samples:
         del indices
         return False
 
-    def learn(self, index: int, volumes: Any, *, cost: ReadCost, targets: torch.Tensor) -> None:
+    def learn(self, index: int, read: ReadSample) -> None:
         """See VolumeDataset."""
 
 
@@ -79,8 +79,11 @@ class Known(Samples):
         """See VolumeDataset."""
         return len(indices) > 1
 
-    def read_again(self, indices: tuple[int, ...], arrays: list[Any]) -> list[KnownSample] | None:
+    def read_again(
+        self, indices: tuple[int, ...], arrays: list[Any], *, epoch: int, repeats: Sequence[int]
+    ) -> list[KnownSample] | None:
         """See VolumeDataset."""
+        assert (epoch, repeats) == (0, (0,) * len(indices))
         self.calls.append(indices)
         if self._is_stale:
             return None

@@ -174,6 +174,11 @@ class PatchSamples:
         number = bisect_right(self._ends, index)
         return number, index - (self._ends[number - 1] if number else 0)
 
+    def drawn_from(self, index: int) -> int | tuple[int, int]:
+        """Return the sample that a patch is drawn from; of one whose place is fixed, that with the patch's number."""
+        number, patch = self.place(index)
+        return number if self._starts is None else (number, patch)
+
     def sample(self, index: int) -> Sample:
         """Return one patch: its sample's volumes, or where it lies in them."""
         number, patch = self.place(index)

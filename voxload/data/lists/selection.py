@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -55,6 +55,11 @@ class SelectedSamples:
         source, own = self._place(index)
         return number_of(self._sources[source], own)
 
+    def stored_key(self, index: int) -> Hashable:
+        """See the function."""
+        source, own = self._place(index)
+        return source, stored_key(self._sources[source], own)
+
     def where(self, condition: Condition) -> list[int]:
         """Return the indices of the samples for which a condition holds; see `CatalogSamples.where`."""
         chosen = [set(chosen_of(source, condition)) for source in self._sources]
@@ -69,6 +74,20 @@ class SelectedSamples:
 def number_of(samples: Samples, index: int) -> int:
     """Return the index that what is drawn for a sample follows from: its own, wherever it was chosen from."""
     return samples.number(index) if isinstance(samples, SelectedSamples) else index
+
+
+def stored_key(samples: Samples, index: int) -> Hashable:
+    """Return what tells the stored sample, of which a patch at a place that is drawn is a part, or the sample itself.
+
+    Of indices outside of the list, None.
+    """
+    if not 0 <= index < len(samples.ids):
+        return None
+    if isinstance(samples, SelectedSamples):
+        return samples.stored_key(index)
+    drawn_from = getattr(samples, "drawn_from", None)
+    found: Hashable = index if drawn_from is None else drawn_from(index)
+    return found
 
 
 def selected(samples: Samples, indices: Indices) -> SelectedSamples:

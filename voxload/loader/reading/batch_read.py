@@ -261,7 +261,7 @@ class BatchRead:
         """Read all samples by one call; False where they have to be read one by one."""
         indices = self.plan.indices
         slot = [array[: len(indices)] for array in arrays]
-        known = dataset.read_again(indices, slot)
+        known = dataset.read_again(indices, slot, epoch=self.plan.epoch, repeats=self.plan.repeats)
         if known is None:
             return False
         if not self.is_cancelled:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from voxload.data.dataset import VolumeDataset
+from voxload.data.known_samples import ReadSample
 from voxload.data.layout import FieldLayout
 from voxload.loader.batch import Column, Ragged, unequal_blocks
 from voxload.readers.protocol import NOTHING, ReadCost, Volume
@@ -93,7 +94,8 @@ class SamplePlace:
     def read(self, dataset: VolumeDataset, index: int) -> SampleRead:
         """Read a sample; raises what reading raises."""
         if self.volumes is not None and dataset.knows((index,)):
-            known = dataset.read_again((index,), [volume[None] for volume in self.volumes])
+            slot = [volume[None] for volume in self.volumes]
+            known = dataset.read_again((index,), slot, epoch=self.epoch, repeats=(self.repeat,))
             if known is not None:
                 sample = known[0]
                 return self._made(index, self.expected, is_apart=False, cost=sample.cost, targets=sample.targets)
@@ -101,7 +103,7 @@ class SamplePlace:
         if layout == self.expected and self.volumes is not None:
             cost = dataset.read_into(index, self.volumes, epoch=self.epoch, repeat=self.repeat)
             targets = dataset.read_targets(index)
-            dataset.learn(index, self.volumes, cost=cost, targets=targets)
+            dataset.learn(index, ReadSample(self.volumes, cost, targets, self.epoch, self.repeat))
             return self._made(index, layout, is_apart=False, cost=cost, targets=targets)
         nbytes = sum(one.nbytes for one in layout)
         if not self.room.take(nbytes):

@@ -1,0 +1,137 @@
+"""ChunkMoves: reads of chunks that were made before, made again at other places of the volume.
+
+Of crops at random none comes twice, but all are the same read to the last number, save for where their boxes begin and
+end: from there on no file has to be opened, no array looked at and no plan made by Python.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from voxload.geometry import Box
+from voxload.readers.chunks.nativesources import SHARD_COLUMNS, SHARDS_PLACE
+from voxload.readers.maderead import MadeRead, Moves, Numbers
+from voxload.readers.pasting.kernels import AXES
+from voxload.readers.pasting.pasteplan import Place
+from voxload.readers.protocol import NOTHING, ReadCost
+from voxload.readers.scratch import address
+
+CostOf = Callable[[Box], ReadCost]
+"""What the chunks cost that hold a box in stored axis order; asks nothing of a reader, which may be closed by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeAxes:
+    """Where the spatial axes of a volume are among those that are stored, and what its boxes cost."""
+
+    places: tuple[int | None, int | None, int | None]
+    """Of d, h and w; None of one that is not stored."""
+    cost: CostOf
+
+    @classmethod
+    def of(cls, axes: str, cost: CostOf) -> VolumeAxes:
+        """Return those of stored axes, one letter each."""
+        d, h, w = (axes.index(axis) if axis in axes else None for axis in "DHW")
+        return cls((d, h, w), cost)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedShards:
+    """Shards of an array of few, those of which it is known where their chunks lie."""
+
+    extents: Place
+    """Elements of a shard along each axis."""
+    outer: Place
+    """Shards along each axis."""
+    rows: Mapping[int, tuple[Numbers, tuple[object, ...]]]
+    """By its number along the grid, ``struct shard`` and what that points to; the descriptor stands for none."""
+
+    @property
+    def count(self) -> int:
+        """How many the array has."""
+        return int(np.prod(self.outer))
+
+    def of_boxes(self, boxes: Sequence[Box]) -> tuple[Numbers, tuple[object, ...]] | None:
+        """Return the list that the core takes, in which the shards of some boxes are to be opened, and what owns it.
+
+        None where one of them is not known.
+        """
+        listed = np.zeros((self.count, SHARD_COLUMNS), np.int64)
+        listed[:, 0] = -1
+        owners: list[object] = [listed]
+        for box in boxes:
+            spans = [range(lo // n, -(-hi // n)) for lo, hi, n in zip(box.start, box.stop, self.extents, strict=True)]
+            for place in itertools.product(*spans):
+                number = 0
+                for index, count in zip(place, self.outer, strict=True):
+                    number = number * count + index
+                known = self.rows.get(number)
+                if known is None:
+                    return None
+                listed[number] = known[0]
+                listed[number, 0] = 0
+                owners += known[1]
+        return listed, tuple(owners)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkMoves:
+    """See Moves; of boxes of chunks."""
+
+    boxes: npt.NDArray[np.uint64]
+    """``struct wanted`` of each box, of arrays that begin at address 0."""
+    extents: Place
+    """Of the array, or of all its chunks, in stored axis order: no box may leave it."""
+    axes: VolumeAxes
+    """Where boxes are moved."""
+    volume: Numbers
+    """``struct volume``."""
+    shards: ListedShards | None
+    """None where chunks do not lie in shards."""
+
+    @property
+    def is_partial(self) -> bool:
+        """See Moves."""
+        return self.shards is not None and len(self.shards.rows) < self.shards.count
+
+    def moved(self, made: MadeRead, by: Sequence[int]) -> tuple[MadeRead, ReadCost] | None:
+        """See Moves."""
+        pad = AXES - len(self.extents)
+        step = [0] * self.boxes.shape[1]
+        for place, one in zip(self.axes.places, by, strict=True):
+            if place is not None:
+                step[pad + place] = step[AXES + pad + place] = one
+            elif one:
+                return None
+        boxes = self.boxes.view(np.int64) + np.array(step, np.int64)
+        cost, stored = NOTHING, list[Box]()
+        for row in boxes[:, : 2 * AXES].tolist():
+            start, stop = tuple(row[pad:AXES]), tuple(row[AXES + pad :])
+            if min(start) < 0 or any(map(int.__gt__, stop, self.extents)):
+                return None
+            stored.append(Box(start, stop))
+        volume: Numbers | None = None
+        owners: tuple[object, ...] = ()
+        if self.shards is not None:
+            listed = self.shards.of_boxes(stored)
+            if listed is None:
+                return None
+            volume = self.volume.copy()
+            volume[SHARDS_PLACE] = address(listed[0])
+            owners = listed[1]
+        for box in stored:
+            cost += self.axes.cost(box)
+        return made.of_boxes(boxes, volume, owners), cost
+
+    def joined(self, earlier: Moves) -> Moves:
+        """See Moves."""
+        other = cast("Any", earlier)
+        if self.shards is None or not isinstance(other, ChunkMoves) or other.shards is None:
+            return self
+        return replace(self, shards=replace(self.shards, rows={**other.shards.rows, **self.shards.rows}))
