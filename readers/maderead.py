@@ -41,7 +41,7 @@ _SPAN_BYTES, _LONGEST_SPAN = 2**18, 2**23
 """Bytes that are read along with what lies between them, whatever part of them is wanted; at most."""
 _OWN_BYTES = 2**11
 """What one counts beside its arrays."""
-_VOLUME, _BOXES = 4, 5
+_COUNT, _VOLUME, _BOXES = 1, 4, 5
 """Where in ``struct made_read`` these stand."""
 Numbers = npt.NDArray[np.int64]
 Shared = tuple[object, ...]
@@ -65,6 +65,18 @@ class PlainFile:
     """Stored type and what it is cast to, as the core numbers them; -1 for both where nothing is cast."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MovedBoxes:
+    """Boxes of a read that was moved."""
+
+    boxes: Numbers
+    """``struct wanted`` of each, of arrays that begin at address 0."""
+    shards: tuple[int, ...]
+    """Numbers of the shards that hold them, where chunks lie in shards."""
+    cost: ReadCost
+    """What they cost."""
+
+
 class Moves(Protocol):
     """What it takes to read boxes of the same extents at other places; immutable."""
 
@@ -73,8 +85,8 @@ class Moves(Protocol):
         """Whether there are places at which it is not known yet how to read."""
         ...
 
-    def moved(self, made: MadeRead, by: Sequence[int]) -> tuple[MadeRead, ReadCost] | None:
-        """Return a read so many voxels (d, h, w) further on, and what it costs.
+    def moved(self, by: Sequence[int]) -> MovedBoxes | None:
+        """Return the boxes so many voxels (d, h, w) further on.
 
         None outside the volume, and where it is not known how to read there.
         """
@@ -82,6 +94,10 @@ class Moves(Protocol):
 
     def joined(self, earlier: Moves) -> Moves:
         """Return what also knows what another one of the same volume does."""
+        ...
+
+    def together(self, made: MadeRead, moved: Sequence[tuple[MovedBoxes, int]]) -> MadeRead:
+        """Return the read of all boxes that were moved, each into arrays that begin at an address of their own."""
         ...
 
 
@@ -105,23 +121,19 @@ class MadeRead:
     moves: Moves | None = None
     """How other places are read; None where that is not known."""
 
-    def moved(self, by: Sequence[int]) -> tuple[MadeRead, ReadCost] | None:
-        """Return a read of other places; see Moves."""
-        return None if self.moves is None else self.moves.moved(self, by)
-
     def joined(self, earlier: MadeRead) -> MadeRead:
         """Return one that can be moved to where an earlier one of the same volume can be, too."""
         if self.moves is None or earlier.moves is None:
             return self
         return replace(self, moves=self.moves.joined(earlier.moves))
 
-    def of_boxes(self, boxes: npt.NDArray[Any], volume: Numbers | None, owners: tuple[object, ...]) -> MadeRead:
-        """Return a read of as many other boxes, `struct wanted` each, of the same arrays.
+    def of_boxes(self, boxes: Numbers, volume: Numbers | None, owners: tuple[object, ...]) -> MadeRead:
+        """Return a read of other boxes, `struct wanted` each.
 
         `volume` is the ``struct volume`` that it goes by, where that is not the same; `owners` own what it points to.
         """
         numbers = self.numbers.copy()
-        numbers[_BOXES] = address(boxes)
+        numbers[_COUNT], numbers[_BOXES] = len(boxes), address(boxes)
         if volume is not None:
             numbers[_VOLUME] = address(volume)
         return MadeRead(numbers, address(numbers), self.unit, self.nbytes, (), (boxes, volume, owners, self))

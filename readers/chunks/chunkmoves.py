@@ -7,8 +7,9 @@ end: from there on no file has to be opened, no array looked at and no plan made
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import gt
 from typing import Any, cast
 
 import numpy as np
@@ -16,8 +17,8 @@ import numpy.typing as npt
 
 from voxload.geometry import Box
 from voxload.readers.chunks.nativesources import SHARD_COLUMNS, SHARDS_PLACE
-from voxload.readers.maderead import MadeRead, Moves, Numbers
-from voxload.readers.pasting.kernels import AXES
+from voxload.readers.maderead import MadeRead, MovedBoxes, Moves, Numbers
+from voxload.readers.pasting.kernels import AXES, WANTED_TO
 from voxload.readers.pasting.pasteplan import Place
 from voxload.readers.protocol import NOTHING, ReadCost
 from voxload.readers.scratch import address
@@ -57,26 +58,30 @@ class ListedShards:
         """How many the array has."""
         return int(np.prod(self.outer))
 
-    def of_boxes(self, boxes: Sequence[Box]) -> tuple[Numbers, tuple[object, ...]] | None:
-        """Return the list that the core takes, in which the shards of some boxes are to be opened, and what owns it.
-
-        None where one of them is not known.
-        """
-        listed = np.zeros((self.count, SHARD_COLUMNS), np.int64)
-        listed[:, 0] = -1
-        owners: list[object] = [listed]
+    def holding(self, boxes: Sequence[Box]) -> tuple[int, ...] | None:
+        """Return the numbers of the shards that hold boxes; None where one of them is not known."""
+        found: dict[int, None] = {}
         for box in boxes:
             spans = [range(lo // n, -(-hi // n)) for lo, hi, n in zip(box.start, box.stop, self.extents, strict=True)]
             for place in itertools.product(*spans):
                 number = 0
                 for index, count in zip(place, self.outer, strict=True):
                     number = number * count + index
-                known = self.rows.get(number)
-                if known is None:
+                if number not in self.rows:
                     return None
-                listed[number] = known[0]
-                listed[number, 0] = 0
-                owners += known[1]
+                found[number] = None
+        return tuple(found)
+
+    def listed(self, numbers: Iterable[int]) -> tuple[Numbers, tuple[object, ...]]:
+        """Return the list that the core takes, in which some shards are to be opened, and what owns it."""
+        listed = np.zeros((self.count, SHARD_COLUMNS), np.int64)
+        listed[:, 0] = -1
+        owners: list[object] = [listed]
+        for number in numbers:
+            row, told = self.rows[number]
+            listed[number] = row
+            listed[number, 0] = 0
+            owners += told
         return listed, tuple(owners)
 
 
@@ -100,7 +105,7 @@ class ChunkMoves:
         """See Moves."""
         return self.shards is not None and len(self.shards.rows) < self.shards.count
 
-    def moved(self, made: MadeRead, by: Sequence[int]) -> tuple[MadeRead, ReadCost] | None:
+    def moved(self, by: Sequence[int]) -> MovedBoxes | None:
         """See Moves."""
         pad = AXES - len(self.extents)
         step = [0] * self.boxes.shape[1]
@@ -110,24 +115,30 @@ class ChunkMoves:
             elif one:
                 return None
         boxes = self.boxes.view(np.int64) + np.array(step, np.int64)
-        cost, stored = NOTHING, list[Box]()
+        stored: list[Box] = []
         for row in boxes[:, : 2 * AXES].tolist():
             start, stop = tuple(row[pad:AXES]), tuple(row[AXES + pad :])
-            if min(start) < 0 or any(map(int.__gt__, stop, self.extents)):
+            if min(start) < 0 or any(map(gt, stop, self.extents)):
                 return None
             stored.append(Box(start, stop))
-        volume: Numbers | None = None
-        owners: tuple[object, ...] = ()
-        if self.shards is not None:
-            listed = self.shards.of_boxes(stored)
-            if listed is None:
-                return None
-            volume = self.volume.copy()
-            volume[SHARDS_PLACE] = address(listed[0])
-            owners = listed[1]
+        shards = () if self.shards is None else self.shards.holding(stored)
+        if shards is None:
+            return None
+        cost = NOTHING
         for box in stored:
             cost += self.axes.cost(box)
-        return made.of_boxes(boxes, volume, owners), cost
+        return MovedBoxes(boxes, shards, cost)
+
+    def together(self, made: MadeRead, moved: Sequence[tuple[MovedBoxes, int]]) -> MadeRead:
+        """See Moves; a chunk that several boxes want is read and decoded once."""
+        boxes = np.concatenate([one.boxes for one, _ in moved])
+        boxes[:, WANTED_TO] += np.repeat([to for _, to in moved], [len(one.boxes) for one, _ in moved])
+        if self.shards is None:
+            return made.of_boxes(boxes, None, ())
+        listed, owners = self.shards.listed(dict.fromkeys(number for one, _ in moved for number in one.shards))
+        volume = self.volume.copy()
+        volume[SHARDS_PLACE] = address(listed)
+        return made.of_boxes(boxes, volume, owners)
 
     def joined(self, earlier: Moves) -> Moves:
         """See Moves."""

@@ -296,12 +296,13 @@ class NativeReads:
         if shards is None:
             made = MadeRead.of_chunks(volume.numbers, boxes, unit=unit, seen=seen, shared=(volume,))
             return replace(made, moves=moves)
-        listed = shards.of_boxes([one.box for one in wanted])
-        if listed is None:
+        needed = shards.holding([one.box for one in wanted])
+        if needed is None:
             return None
+        listed, owners = shards.listed(needed)
         numbers = volume.numbers.copy()
-        numbers[SHARDS_PLACE] = address(listed[0])
-        shared = (volume, *listed[1])
+        numbers[SHARDS_PLACE] = address(listed)
+        shared = (volume, *owners)
         made = MadeRead.of_chunks(numbers, boxes, unit=unit, seen=seen, shared=shared, shards=shards.count)
         return replace(made, moves=moves)
 

@@ -24,7 +24,6 @@ from tests.support.settled import settle
 from voxload.augment import Augment, ClassCentres, Flips, RandomCrop
 from voxload.data import known_samples
 from voxload.errors import DataError
-from voxload.readers import maderead
 from voxload.readers.protocol import ReadCost, Volume
 
 SHAPE = (20, 18, 22)
@@ -67,15 +66,15 @@ class AsEver(voxload.VolumeDataset):
 
 @pytest.fixture(autouse=True)
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Yield a list of how many reads each call of the core made again; everything else about it is as ever."""
+    """Yield a list of how many blocks were read by each call of the core; everything else about it is as ever."""
     seen: list[int] = []
-    real = maderead.repeat
+    real = known_samples._repeat_together
 
-    def noted(reads: Sequence[tuple[int, int]]) -> int:
-        seen.append(len(reads))
-        return real(reads)
+    def noted(wanted: Sequence[Any]) -> int:
+        seen.append(len(wanted))
+        return real(wanted)
 
-    monkeypatch.setattr(known_samples, "repeat", noted)
+    monkeypatch.setattr(known_samples, "_repeat_together", noted)
     yield seen
     seen.clear()
 

@@ -147,19 +147,21 @@ def test_any_read_of_chunks_is_made_at_another_place(reader: Reader) -> None:
         assert made[1] is not None
         by = [there - here for here, there in zip(first, start, strict=True)]
         if made[0].moves is None:
-            assert made[0].moved(by) is None
             return
-        moved = made[0].joined(made[1]).moved(by)
-        assert moved is not None
-        out[...] = 77
-        assert _again(moved[0], out)
-        assert same_bits(out, whole[(slice(None), *boxes[1].slices)].astype(dtype))
-        assert moved[1] == reader.cost(boxes[1])
-        alone = made[0].moved(by)
-        assert alone is not None or made[0].moves.is_partial
+        joined = made[0].joined(made[1])
+        assert joined.moves is not None
+        outs = np.full((2, *out.shape), 77, dtype)
+        moved = [joined.moves.moved(step) for step in ([0, 0, 0], by)]
+        parts = [(one, address(to)) for one, to in zip(moved, outs, strict=True) if one is not None]
+        assert not repeat([(joined.moves.together(joined, parts).at, 0)])
+        for box, one, found in zip(boxes, moved, outs, strict=True):
+            assert same_bits(found, whole[(slice(None), *box.slices)].astype(dtype))
+            assert one is not None
+            assert one.cost == reader.cost(box)
+        assert made[0].moves.moved(by) is not None or made[0].moves.is_partial
         for axis in range(3):
             for out_of in (-first[axis] - 1, 4 * SHAPE[1 + axis]):
-                assert made[0].moved([out_of if axis == other else 0 for other in range(3)]) is None
+                assert made[0].moves.moved([out_of if axis == other else 0 for other in range(3)]) is None
 
     law()
 

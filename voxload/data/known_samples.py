@@ -16,7 +16,7 @@ import torch
 
 from voxload.augment import Placement
 from voxload.geometry import Box
-from voxload.readers.maderead import MadeRead, bytes_of, repeat
+from voxload.readers.maderead import MadeRead, MovedBoxes, bytes_of, repeat
 from voxload.readers.protocol import ReadCost, Volume
 from voxload.readers.scratch import address
 
@@ -76,7 +76,7 @@ class KnownSample:
             return None
         return replace(self, crop=KnownCrop(spatial, tuple(boxes), sources))
 
-    def moved(self, placement: Placement, cost: ReadCost) -> KnownSample | None:
+    def moved(self, placement: Placement, cost: ReadCost) -> MovedSample | None:
         """Return it as it is cut at another place, which took `cost` to find.
 
         None where a block leaves what is stored, or it is not known how to read it there.
@@ -84,17 +84,17 @@ class KnownSample:
         crop = self.crop
         if crop is None:
             return None
-        reads: list[MadeRead] = []
+        boxes: list[MovedBoxes] = []
         for read, box, source in zip(self.reads, crop.boxes, crop.sources, strict=True):
             wanted = placement.source(box)
-            if min(wanted.start) < 0 or any(map(gt, wanted.stop, crop.spatial)):
+            if read.moves is None or min(wanted.start) < 0 or any(map(gt, wanted.stop, crop.spatial)):
                 return None
-            found = read.moved(tuple(map(sub, wanted.start, source.start)))
+            found = read.moves.moved(tuple(map(sub, wanted.start, source.start)))
             if found is None:
                 return None
-            reads.append(found[0])
-            cost += found[1]
-        return KnownSample(self.forms, tuple(reads), self.is_padded, cost, self.targets, crop)
+            boxes.append(found)
+            cost += found.cost
+        return MovedSample(KnownSample(self.forms, self.reads, self.is_padded, cost, self.targets, crop), tuple(boxes))
 
     def joined(self, earlier: KnownSample) -> KnownSample:
         """Return what also knows how to read it from where it was cut earlier."""
@@ -111,6 +111,16 @@ class KnownSample:
     def nbytes(self) -> int:
         """About as many bytes as it holds that no other one does."""
         return _OWN_BYTES + sum(read.nbytes for read in self.reads)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MovedSample:
+    """A sample that is cut elsewhere than the one that was read before."""
+
+    known: KnownSample
+    """That one, with what this one costs."""
+    boxes: tuple[MovedBoxes, ...]
+    """How each field is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,41 +202,55 @@ class KnownSamples:
                 self._left -= bytes_of(one)
         self._known[key] = sample
 
-    def read(
-        self, keys: Sequence[Key], arrays: Sequence[Volume], samples: Sequence[KnownSample | None] | None = None
-    ) -> list[KnownSample] | None:
+    def read(self, keys: Sequence[Key], arrays: Sequence[Volume]) -> list[KnownSample] | None:
         """Read samples into arrays that have one place for each in front; None where one has to be read as if new.
 
-        `samples` are what is known of them where they were cut out of those of the keys. What is in the arrays is
-        undefined then, and samples that do not come are forgotten.
+        What is in the arrays is undefined then, and samples that do not come are forgotten.
         """
-        found = list(map(self._known.get, keys)) if samples is None else list(samples)
-        forms = tuple([(array.shape[1:], array.strides[1:], array.dtype) for array in arrays])
-        places = [(address(array), array.strides[0]) for array in arrays]
+        found = list(map(self._known.get, keys))
+        places = _Places.of(arrays)
         reads: list[tuple[int, int]] = []
         for place, sample in enumerate(found):
-            if sample is None or sample.forms != forms:
+            if sample is None or sample.forms != places.forms:
                 return None
             if sample.is_padded:
                 for array in arrays:
                     array[place] = 0
-            for (first, step), read in zip(places, sample.reads, strict=True):
-                to = first + place * step
+            for to, read in zip(places.addresses(place), sample.reads, strict=True):
                 if to % read.unit:
                     return None
                 reads.append((read.at, to))
         if repeat(reads):
-            self._forget_failed(keys, reads)
+            each = len(reads) // len(keys)
+            for place, key in enumerate(keys):
+                if repeat(reads[place * each : (place + 1) * each]):
+                    self._fail(key)
             return None
         return [sample for sample in found if sample is not None]
 
-    def _forget_failed(self, keys: Sequence[Key], reads: Sequence[tuple[int, int]]) -> None:
-        """Forget samples that do not come."""
-        each = len(reads) // len(keys)
-        for place, key in enumerate(keys):
-            if repeat(reads[place * each : (place + 1) * each]):
-                self._failures[key] = self._failures.get(key, 0) + 1
-                self._forget(key)
+    def read_moved(
+        self, keys: Sequence[Key], arrays: Sequence[Volume], samples: Sequence[MovedSample]
+    ) -> list[KnownSample] | None:
+        """Read samples that are cut elsewhere than those of the keys were; see `read`."""
+        places = _Places.of(arrays)
+        wanted: list[list[tuple[MadeRead, MovedBoxes, int]]] = []
+        for place, sample in enumerate(samples):
+            addresses = places.addresses(place)
+            parts = list(zip(sample.known.reads, sample.boxes, addresses, strict=True))
+            if sample.known.forms != places.forms or any(to % read.unit for read, _, to in parts):
+                return None
+            wanted.append(parts)
+        if _repeat_together([part for parts in wanted for part in parts]):
+            for key, parts in zip(keys, wanted, strict=True):
+                if _repeat_together(parts):
+                    self._fail(key)
+            return None
+        return [sample.known for sample in samples]
+
+    def _fail(self, key: Key) -> None:
+        """Forget a sample that does not come."""
+        self._failures[key] = self._failures.get(key, 0) + 1
+        self._forget(key)
 
     def _forget(self, key: Key) -> None:
         sample = self._known.pop(key, None)
@@ -235,6 +259,33 @@ class KnownSamples:
     def clear(self) -> None:
         """Forget all samples."""
         self._known, self._shared, self._left = {}, {}, BUDGET
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where arrays with one place for each sample in front have these."""
+
+    forms: tuple[Form, ...]
+    """Of a sample's arrays."""
+    steps: tuple[tuple[int, int], ...]
+    """Address of the first, and bytes to the next one."""
+
+    @classmethod
+    def of(cls, arrays: Sequence[Volume]) -> _Places:
+        forms = tuple([(array.shape[1:], array.strides[1:], array.dtype) for array in arrays])
+        return cls(forms, tuple([(address(array), array.strides[0]) for array in arrays]))
+
+    def addresses(self, place: int) -> list[int]:
+        return [first + place * step for first, step in self.steps]
+
+
+def _repeat_together(wanted: Sequence[tuple[MadeRead, MovedBoxes, int]]) -> int:
+    """Make reads that were moved, those of one volume as one; return how many volumes' did not come whole."""
+    parts: dict[int, tuple[MadeRead, list[tuple[MovedBoxes, int]]]] = {}
+    for read, boxes, to in wanted:
+        parts.setdefault(read.at, (read, []))[1].append((boxes, to))
+    made = [read.moves.together(read, moved) for read, moved in parts.values() if read.moves is not None]
+    return repeat([(one.at, 0) for one in made])
 
 
 READING = ("read_into", "read_targets", "layout")

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Hashable, Sequence
 
 from voxload.augment import Draw
-from voxload.data.known_samples import KnownSample, KnownSamples, ReadSample
+from voxload.data.known_samples import KnownSample, KnownSamples, MovedSample, ReadSample
 from voxload.data.lists.samples import Samples, sample_at
 from voxload.data.lists.selection import number_of, stored_key
 from voxload.data.sample_reader import SampleReader
@@ -59,7 +59,7 @@ class SampleRepeats:
         keys = self._keys(indices)
         if not self._cutter.cuts:
             return self.known.read(keys, arrays)
-        moved: list[KnownSample] = []
+        moved: list[MovedSample] = []
         for key, index, repeat in zip(keys, indices, repeats, strict=True):
             known = self.known.find(key)
             try:
@@ -69,9 +69,9 @@ class SampleRepeats:
             if found is None:
                 return None
             moved.append(found)
-        return self.known.read(keys, arrays, moved)
+        return self.known.read_moved(keys, arrays, moved)
 
-    def _moved(self, known: KnownSample, index: int, epoch: int, repeat: int) -> KnownSample | None:
+    def _moved(self, known: KnownSample, index: int, epoch: int, repeat: int) -> MovedSample | None:
         """Return what is known of a sample that was cut as it is cut now."""
         if known.crop is None:
             return None
