@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from voxload.core.library import function
+from voxload.errors import InternalError
 from voxload.readers.pasting.kernels import AXES, EXTENT, FIRST, SOURCE_STRIDE, STOP, TARGET, TARGET_STRIDE, Table
 from voxload.readers.protocol import ReadCost, Reader
 from voxload.readers.requests import Request
@@ -126,6 +127,12 @@ class MadeRead:
         if self.moves is None or earlier.moves is None:
             return self
         return replace(self, moves=self.moves.joined(earlier.moves))
+
+    def together(self, moved: Sequence[tuple[MovedBoxes, int]]) -> MadeRead:
+        """Return the read of boxes that were moved; see Moves."""
+        if self.moves is None:
+            raise InternalError("read", found="boxes that were moved", expected="a read that can be")
+        return self.moves.together(self, moved)
 
     def of_boxes(self, boxes: Numbers, volume: Numbers | None, owners: tuple[object, ...]) -> MadeRead:
         """Return a read of other boxes, `struct wanted` each.

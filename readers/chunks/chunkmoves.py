@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import gt
-from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -142,7 +141,6 @@ class ChunkMoves:
 
     def joined(self, earlier: Moves) -> Moves:
         """See Moves."""
-        other = cast("Any", earlier)
-        if self.shards is None or not isinstance(other, ChunkMoves) or other.shards is None:
+        if self.shards is None or not isinstance(earlier, ChunkMoves) or earlier.shards is None:
             return self
-        return replace(self, shards=replace(self.shards, rows={**other.shards.rows, **self.shards.rows}))
+        return replace(self, shards=replace(self.shards, rows={**earlier.shards.rows, **self.shards.rows}))

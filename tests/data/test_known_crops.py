@@ -295,6 +295,27 @@ def test_a_file_that_is_another_one(tmp_path: Path, kind: str) -> None:
         assert np.array_equal(block, _voxels(1))
 
 
+def test_a_batch_that_fails_counts_once(tmp_path: Path, calls: list[int]) -> None:
+    """A file whose times change is learnt again, though all crops of a batch failed with it."""
+    path = KINDS["hdf5 gzip"](tmp_path / "0", _voxels(0), (8, 5, 6))
+    settle(tmp_path)
+    data = voxload.VolumeDataset(path, fields={"x": "x"}, axes="DHW", patches=voxload.Patches(4, per_sample=8))
+    arrays: list[Array] = [np.empty((8, 1, 4, 4, 4), np.int16)]
+    indices = tuple(range(8))
+    _ = data[0]
+    assert data.read_again(indices, arrays) is not None
+    Path(path).chmod(0o600)
+    assert data.read_again(indices, arrays) is None
+    assert not data.knows(indices)
+    settle(tmp_path)
+    _ = data[0]
+    assert data.knows(indices)
+    found = data.read_again(indices, arrays)
+    assert found is not None
+    assert all(torch.equal(torch.from_numpy(arrays[0][index]), data[index][0]) for index in indices)
+    assert calls[-1] == 1
+
+
 @pytest.mark.parametrize("kind", ["zarr", "zarr raw"])
 @pytest.mark.parametrize("harm", ["empty", "cut short", "gone", "a folder"])
 def test_a_chunk_that_is_damaged_is_the_error_it_always_was(tmp_path: Path, kind: str, harm: str) -> None:

@@ -153,7 +153,7 @@ def test_any_read_of_chunks_is_made_at_another_place(reader: Reader) -> None:
         outs = np.full((2, *out.shape), 77, dtype)
         moved = [joined.moves.moved(step) for step in ([0, 0, 0], by)]
         parts = [(one, address(to)) for one, to in zip(moved, outs, strict=True) if one is not None]
-        assert not repeat([(joined.moves.together(joined, parts).at, 0)])
+        assert not repeat([(joined.together(parts).at, 0)])
         for box, one, found in zip(boxes, moved, outs, strict=True):
             assert same_bits(found, whole[(slice(None), *box.slices)].astype(dtype))
             assert one is not None

@@ -241,9 +241,9 @@ class KnownSamples:
                 return None
             wanted.append(parts)
         if _repeat_together([part for parts in wanted for part in parts]):
-            for key, parts in zip(keys, wanted, strict=True):
-                if _repeat_together(parts):
-                    self._fail(key)
+            # Once each: many crops of a batch lie in one volume.
+            for key in {key for key, parts in zip(keys, wanted, strict=True) if _repeat_together(parts)}:
+                self._fail(key)
             return None
         return [sample.known for sample in samples]
 
@@ -284,7 +284,7 @@ def _repeat_together(wanted: Sequence[tuple[MadeRead, MovedBoxes, int]]) -> int:
     parts: dict[int, tuple[MadeRead, list[tuple[MovedBoxes, int]]]] = {}
     for read, boxes, to in wanted:
         parts.setdefault(read.at, (read, []))[1].append((boxes, to))
-    made = [read.moves.together(read, moved) for read, moved in parts.values() if read.moves is not None]
+    made = [read.together(moved) for read, moved in parts.values()]
     return repeat([(one.at, 0) for one in made])
 
 
