@@ -14,9 +14,6 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product
-from math import prod
-from operator import mul
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -24,7 +21,8 @@ import numpy.typing as npt
 
 from voxload.core.library import function
 from voxload.errors import InternalError
-from voxload.readers.pasting.kernels import AXES, EXTENT, FIRST, SOURCE_STRIDE, STOP, TARGET, TARGET_STRIDE, Table
+from voxload.readers.pasting.kernels import Table
+from voxload.readers.plainparts import runs_of, spans_of
 from voxload.readers.protocol import ReadCost, Reader
 from voxload.readers.requests import Request
 from voxload.readers.scratch import address, path_of
@@ -34,12 +32,7 @@ from voxload.readers.team import team
 _repeat_reads = function("repeat_reads", "pni", "n")
 _PAIR = struct.Struct("=QQ")
 """``struct repeat``."""
-_CHUNKS, _RUNS, _SPAN = range(3)
-_SHORTEST_RUN = 2**12
-"""Bytes of a request: shorter ones take longer to ask for than to copy."""
-_MOST_RUNS = 2**12
-_SPAN_BYTES, _LONGEST_SPAN = 2**18, 2**23
-"""Bytes that are read along with what lies between them, whatever part of them is wanted; at most."""
+_CHUNKS, _RUNS, _SPANS = range(3)
 _OWN_BYTES = 2**11
 """What one counts beside its arrays."""
 _COUNT, _VOLUME, _BOXES = 1, 4, 5
@@ -175,7 +168,7 @@ class MadeRead:
         """
         files, owned = _seen(seen)
         head = [_CHUNKS, len(boxes), address(files), len(seen), address(volume), address(boxes), shards]
-        return cls._of([*head, *(0,) * 10], unit, (files, volume, boxes, *owned), shared)
+        return cls._of([*head, *(0,) * 9], unit, (files, volume, boxes, *owned), shared)
 
     @classmethod
     def of_plain(cls, file: PlainFile, rows: Table, *, unit: int) -> MadeRead | None:
@@ -192,20 +185,17 @@ class MadeRead:
         """
         stamp, path = file.stamp.numbers(), path_of(file.path)
         where = [0, 0, 0, 0, 0, address(path), address(stamp)]
-        runs = _runs(rows, file.width) if file.types[1] < 0 and not (file.is_swapped and file.width > 1) else None
+        is_swapped, is_cast = file.is_swapped and file.width > 1, file.types[1] >= 0
+        runs = None if is_swapped or is_cast else runs_of(rows, file.width)
         if runs is not None:
-            tail = [address(runs), 0, 0, 0, file.width, 0, -1, -1]
+            tail = [address(runs), 0, 0, file.width, 0, -1, -1]
             return cls._of([_RUNS, len(runs), *where, *tail], unit, (stamp, path, runs), ())
-        first, stop = int(rows[:, FIRST].min()), int(rows[:, STOP].max())
-        wanted = int(rows[:, EXTENT : EXTENT + AXES].prod(1).sum()) * file.width
-        if stop - first > min(max(2 * wanted, _SPAN_BYTES), _LONGEST_SPAN):
+        found = spans_of(rows, file.width)
+        if found is None:
             return None
-        shifted = rows.copy()
-        shifted[:, FIRST] -= np.uint64(first)
-        shifted[:, STOP] -= np.uint64(first)
-        is_swapped = file.is_swapped and file.width > 1
-        tail = [0, address(shifted), first, stop - first, file.width, is_swapped, *file.types]
-        return cls._of([_SPAN, len(shifted), *where, *tail], unit, (stamp, path, shifted), ())
+        spans, parts = found
+        tail = [0, address(spans), address(parts), file.width, is_swapped, *file.types]
+        return cls._of([_SPANS, len(spans), *where, *tail], unit, (stamp, path, spans, parts), ())
 
     @classmethod
     def _of(cls, numbers: list[int], unit: int, owners: tuple[npt.NDArray[Any], ...], shared: Shared) -> MadeRead:
@@ -258,21 +248,3 @@ def _seen(seen: Seen) -> tuple[Numbers, list[npt.NDArray[Any]]]:
         row[: len(parts)] = [address(part) for part in parts]
         owned += parts
     return table, owned
-
-
-def _runs(rows: Table, width: int) -> Numbers | None:
-    """Return ``struct run`` of each run of bytes that lies in one piece in both; None where they are short or many."""
-    found: list[tuple[int, int, int]] = []
-    for row in rows.astype(np.int64).tolist():
-        extents, source, target = row[EXTENT:][:AXES], row[SOURCE_STRIDE:][:AXES], row[TARGET_STRIDE:][:AXES]
-        axis, length = AXES, width
-        while axis and (extents[axis - 1] == 1 or source[axis - 1] == target[axis - 1] == length):
-            axis -= 1
-            length *= extents[axis]
-        count = prod(extents[:axis])
-        if count > 1 and (length < _SHORTEST_RUN or count + len(found) > _MOST_RUNS):
-            return None
-        for place in product(*map(range, extents[:axis])):
-            offset = row[FIRST] + sum(map(mul, place, source))
-            found.append((offset, row[TARGET] + sum(map(mul, place, target)), length))
-    return np.array(found, np.int64)

@@ -72,19 +72,27 @@ static bool read_runs(const struct made_read *read, int descriptor, uint64_t to)
     return true;
 }
 
-static bool paste_span(const struct made_read *read, int descriptor, uint64_t to, struct workspace *space)
+static void paste_span(const struct made_read *read, const struct sieved_span *span, const uint8_t *data, uint64_t to)
 {
-    uint8_t *data = room(space, STORED, read->length + 1);
-    if (!data || !read_at(descriptor, data, read->length, read->offset))
-        return false;
     const struct form form = {read->width, false, read->is_swapped};
-    for (uint64_t number = 0; number < read->count; number++) {
+    for (uint64_t number = span->begin; number < span->end; number++) {
         struct row row = read->rows[number];
         row.to += to;
         if (read->cast < 0)
-            paste(data, read->length, &row, 1, form);
+            paste(data, span->length, &row, 1, form);
         else
-            paste_cast(data, read->length, &row, 1, form, false, (enum stored_type)read->stored, (enum cast)read->cast);
+            paste_cast(data, span->length, &row, 1, form, false, (enum stored_type)read->stored, (enum cast)read->cast);
+    }
+}
+
+static bool paste_spans(const struct made_read *read, int descriptor, uint64_t to, struct workspace *space)
+{
+    for (uint64_t number = 0; number < read->count; number++) {
+        const struct sieved_span *span = &read->spans[number];
+        uint8_t *data = room(space, STORED, span->length + 1);
+        if (!data || !read_at(descriptor, data, span->length, span->offset))
+            return false;
+        paste_span(read, span, data, to);
     }
     return true;
 }
@@ -97,6 +105,15 @@ static void announce_runs(const struct made_read *read, int descriptor)
             announce(descriptor, runs[number].offset, runs[number].length);
 }
 
+/* One span is read at once, by a request that needs no announcing. */
+static void announce_spans(const struct made_read *read, int descriptor)
+{
+    const struct sieved_span *spans = read->spans;
+    if (read->count > 1 && (is_cold(descriptor, spans[0].offset) || is_cold(descriptor, spans[read->count - 1].offset)))
+        for (uint64_t number = 0; number < read->count; number++)
+            announce(descriptor, spans[number].offset, spans[number].length);
+}
+
 static bool repeat_plain(const struct made_read *read, uint64_t to, struct workspace *space)
 {
     const int descriptor = open_unchanged(read->path, read->stamp);
@@ -107,7 +124,8 @@ static bool repeat_plain(const struct made_read *read, uint64_t to, struct works
         announce_runs(read, descriptor);
         is_done = read_runs(read, descriptor, to);
     } else {
-        is_done = paste_span(read, descriptor, to, space);
+        announce_spans(read, descriptor);
+        is_done = paste_spans(read, descriptor, to, space);
     }
     close(descriptor);
     return is_done;

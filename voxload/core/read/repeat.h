@@ -7,7 +7,7 @@
 enum made_kind {
     CHUNKS, /* of a volume, decoded */
     RUNS,   /* of a file, read to where they belong */
-    SPAN    /* a part of a file, from which rows are pasted */
+    SPANS   /* of a file, from which rows are pasted */
 };
 
 /* A file that describes a volume; without a stamp there was none. */
@@ -20,21 +20,26 @@ struct run {
     uint64_t offset, to, length;
 };
 
+/* A part of a file, and the rows that are pasted from it, whose `first` and `stop` count from its first byte. */
+struct sieved_span {
+    uint64_t offset, length, begin, end;
+};
+
 /* How a read was made, into arrays that begin at address 0. Numbers of eight bytes alone, as Python lays them out. */
 struct made_read {
-    uint64_t kind, count; /* boxes, runs or rows */
+    uint64_t kind, count; /* boxes, runs or spans */
     const struct seen *seen;
     uint64_t seen_count;
     /* CHUNKS */
     const struct volume *volume; /* of shards, its list names those that are needed by any descriptor */
     const struct wanted *boxes;
     uint64_t shard_count; /* in that list; at most MOST_LISTED */
-    /* RUNS and SPAN */
+    /* RUNS and SPANS */
     const char *path;
     const struct stamp *stamp;
     const struct run *runs;
-    const struct row *rows;  /* `first` and `stop` count from the span's first byte */
-    uint64_t offset, length; /* of the span */
+    const struct sieved_span *spans;
+    const struct row *rows;
     uint64_t width, is_swapped;
     int64_t stored, cast; /* as of a volume */
 };
