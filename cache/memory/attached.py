@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from voxload.cache.memory.layout import HEAD, Layout
+from voxload.cache.memory.sealed import map_sealed
 from voxload.cache.protocol import Answer, BlockKey
-from voxload.errors import NotFoundError, StorageError
+from voxload.errors import DataError, NotFoundError, StorageError
 from voxload.files.private import ForeignError, open_private
 from voxload.readers.protocol import Volume
 
@@ -25,6 +26,13 @@ class AttachedMemory:
     Nothing tells the owner: it may drop a block and reuse its bytes at any time. Then the answer is no, never wrong
     bytes; nor does it matter when the owner is killed, however it is.
 
+    Parameters
+    ----------
+    path
+        The tier's.
+    descriptor
+        Of a tier that has no name, as its owner handed it over; it stays the caller's, who may close it at once.
+
     Raises
     ------
     NotFoundError
@@ -35,22 +43,14 @@ class AttachedMemory:
         When the system refuses it; ForeignError when another user made or may write it: a checksum proves nothing then.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, descriptor: int | None = None) -> None:
         self.path = path
+        self._mapping = _mapped(path) if descriptor is None else map_sealed(descriptor, path)
         try:
-            descriptor, status = open_private(Path(path), os.O_RDONLY)
-        except FileNotFoundError as error:
-            raise NotFoundError(path, found="no such file", expected="the memory tier of a running process") from error
-        except ForeignError:
+            self._layout = Layout.parse(self._mapping[: HEAD.itemsize], len(self._mapping), path)
+        except DataError:
+            self._mapping.close()
             raise
-        except OSError as error:
-            raise StorageError(path, found=os.strerror(error.errno or 0), expected="a readable memory tier") from error
-        try:
-            size = status.st_size
-            self._layout = Layout.parse(os.pread(descriptor, HEAD.itemsize, 0), size, path)
-            self._mapping = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
-        finally:
-            os.close(descriptor)
         self._memory = np.frombuffer(self._mapping, np.uint8)
 
     def fetch(self, key: BlockKey, out: Volume) -> Answer:
@@ -79,3 +79,20 @@ class AttachedMemory:
         del self._memory
         with suppress(BufferError):
             self._mapping.close()
+
+
+def _mapped(path: str) -> mmap.mmap:
+    """Map a file of this user's alone, to be read."""
+    try:
+        descriptor, status = open_private(Path(path), os.O_RDONLY)
+    except FileNotFoundError as error:
+        raise NotFoundError(path, found="no such file", expected="the memory tier of a running process") from error
+    except ForeignError:
+        raise
+    except OSError as error:
+        raise StorageError(path, found=os.strerror(error.errno or 0), expected="a readable memory tier") from error
+    try:
+        Layout.parse(os.pread(descriptor, HEAD.itemsize, 0), status.st_size, path)  # an empty file cannot be mapped
+        return mmap.mmap(descriptor, status.st_size, prot=mmap.PROT_READ)
+    finally:
+        os.close(descriptor)

@@ -15,9 +15,11 @@ from voxload.cache.codec import Codec
 from voxload.cache.form import Form, checksum, copy_and_sum, store_form
 from voxload.cache.memory.arena import Arena, footprint
 from voxload.cache.memory.layout import Layout, Table, rows_for
+from voxload.cache.memory.sealed import SealedMemory
 from voxload.cache.memory.segment import Segment
 from voxload.cache.protocol import BlockKey
 from voxload.cache.warnonce import WarnOnce
+from voxload.errors import InternalError
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes
 
@@ -40,6 +42,8 @@ class _Entry:
 class MemoryTier:
     """A tier in ``/dev/shm``, written by this process alone and read by all that attach to `path` (`AttachedMemory`).
 
+    Or in memory without a name, see `is_named`.
+
     Safe to use from many threads at once; no lock is held while bytes are copied, summed or packed.
 
     Parameters
@@ -55,6 +59,8 @@ class MemoryTier:
         Blocks that its table has room for; one for each 64 KiB by default.
     blocks
         How many there may be, where `rows` is not given: of smaller blocks than that the table has more rows.
+    is_named
+        Whether it is found by `path`; else it is memory that goes to others by its `descriptor` alone.
 
     Raises
     ------
@@ -73,10 +79,12 @@ class MemoryTier:
         codec: str | Codec = Codec.NONE,
         rows: int | None = None,
         blocks: int = 0,
+        is_named: bool = True,
     ) -> None:
         self._codec = Codec.parse(codec)
         self._layout = Layout.within(capacity, rows_for(blocks, capacity) if rows is None else rows)
-        self._segment = Segment(f"{job}-{rank}", size=capacity, head=self._layout.head())
+        make = Segment if is_named else SealedMemory
+        self._segment: Segment | SealedMemory = make(f"{job}-{rank}", size=capacity, head=self._layout.head())
         self._memory = self._segment.memory
         self._table = Table(self._layout, self._memory)
         self._arena = Arena(capacity - self._layout.data_at)
@@ -90,6 +98,13 @@ class MemoryTier:
     def path(self) -> str:
         """The file, for `AttachedMemory`; it is there until `close`."""
         return self._segment.path
+
+    @property
+    def descriptor(self) -> int:
+        """What `AttachedMemory` takes of a tier without a name; open until `close`. Raises InternalError of others."""
+        if not isinstance(self._segment, SealedMemory):
+            raise InternalError("memory tier", found=f"the file {self.path}", expected="one without a name")
+        return self._segment.descriptor
 
     @property
     def memory(self) -> Bytes:
