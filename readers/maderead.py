@@ -22,7 +22,7 @@ import numpy.typing as npt
 from voxload.core.library import function
 from voxload.errors import InternalError
 from voxload.readers.pasting.kernels import Table
-from voxload.readers.plainparts import runs_of, spans_of
+from voxload.readers.pasting.plainparts import runs_of, spans_of
 from voxload.readers.protocol import ReadCost, Reader
 from voxload.readers.requests import Request
 from voxload.readers.scratch import address, path_of

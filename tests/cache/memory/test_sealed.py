@@ -55,11 +55,17 @@ class _Both(MemoryTier):
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_laws_for_owner_and_reader(tier_laws: ModuleType, codec: str) -> None:
     """The whole kit, of a tier that has no name."""
-    before = set(SHARED.iterdir())
     tier_laws.check_tier(lambda capacity: MemoryTier(capacity, codec=codec, is_named=False))
     for check in ("blocks", "mismatch", "model", "capacity"):
         getattr(tier_laws, f"check_{check}")(lambda capacity: _Both(capacity, tier_laws, codec))
-    assert set(SHARED.iterdir()) == before
+
+
+def test_it_has_no_name() -> None:
+    """Where others have theirs; only its owner's own list of open files tells of it."""
+    with closing(MemoryTier(CAPACITY, job="test-sealed", is_named=False)) as tier:
+        assert not list(SHARED.glob("*test-sealed*"))
+        assert not Path(tier.path).exists()
+        assert str(Path(f"/proc/self/fd/{tier.descriptor}").readlink()) == "/memfd:voxload-test-sealed-0 (deleted)"
 
 
 def test_nobody_else_writes_to_it_or_cuts_it(tier_laws: ModuleType) -> None:

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from tests.laws.reader import EXAMPLES, expected_block, outer_boxes, same_bits, to_volume, voxels
 from tests.support.settled import settle
 from voxload.geometry import Boundary, Box
-from voxload.readers import Location, open_reader, plainparts, read_block
+from voxload.readers import Location, open_reader, read_block
 from voxload.readers.maderead import MadeRead, PlainFile, made_read, repeat
+from voxload.readers.pasting import plainparts
 from voxload.readers.pasting.kernels import EXTENT, FIRST, STOP
 from voxload.readers.pasting.pasteplan import ChunkShape, Wanted, plan_parts
 from voxload.readers.protocol import CASTS

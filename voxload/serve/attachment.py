@@ -1,0 +1,216 @@
+"""Attachment: a client's session with the service of its node, kept up by a thread of its own.
+
+Rules of this file:
+
+1. A service that is gone, or does not answer in time, is no error of the run: `session` is None then, that is told
+   once, and whoever asks does without. It is come back to by itself.
+2. Nothing here makes anybody wait but the thread, and `close`, which waits for that to end; neither waits for a service
+   longer than `PATIENCE`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from voxload.cache.warnonce import WarnOnce
+from voxload.errors import DataError, NotFoundError, StorageError, VoxloadError
+from voxload.serve.messages import (
+    OF_SERVICE,
+    VERSIONS,
+    Bye,
+    Hello,
+    Message,
+    Refused,
+    Renew,
+    Renewed,
+    Welcome,
+    build,
+    decoded,
+    encoded,
+)
+from voxload.serve.packets import PacketSocket
+
+PATIENCE = 2.0
+"""Seconds that a service has for an answer."""
+_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds before a service that was lost is looked for again; the last one from then on."""
+_PER_LEASE = 3
+"""Renewals in the time of a lease: one may come late."""
+
+
+_Answer = TypeVar("_Answer", Welcome, Renewed)
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A session, as its client knows it."""
+
+    boot: str
+    """Of the service."""
+    number: int
+    generation: int
+
+
+class Attachment:
+    """A session with the service that listens at a path; safe to use from many threads at once.
+
+    Parameters
+    ----------
+    path
+        Of its socket.
+    name
+        What people are shown of this job.
+    changed
+        Called by the thread with each session that begins, and with None when one is lost.
+
+    Raises
+    ------
+    NotFoundError
+        Where nobody listens there.
+    StorageError
+        Where the service refuses, or does not answer; DataError where it speaks another language.
+    """
+
+    def __init__(
+        self, path: Path, *, name: str = "", changed: Callable[[Attached | None], object] | None = None
+    ) -> None:
+        self.path = path
+        self._name, self._changed = name, changed
+        self._owner = os.getpid()
+        self._warnings = WarnOnce(f"service at {path}")
+        self._packets: PacketSocket | None = None
+        self._session: Attached | None = None
+        self._last: Attached | None = None
+        self._lease = 0.0
+        self._lock = threading.Lock()
+        self._is_closing = False
+        self._bell, self._rope = socket.socketpair()
+        try:
+            self._enter()
+        except BaseException:
+            self._bell.close()
+            self._rope.close()
+            raise
+        self._thread = threading.Thread(target=self._keep, name="voxload-service", daemon=True)
+        self._thread.start()
+
+    @property
+    def session(self) -> Attached | None:
+        """The session; None while there is none, and in a process that was forked off."""
+        return self._session if os.getpid() == self._owner else None
+
+    def close(self) -> None:
+        """End the session."""
+        with self._lock:
+            self._is_closing = True
+            packets = self._packets
+            if packets is not None:
+                with suppress(OSError):
+                    packets.send(encoded(Bye()))
+                packets.close()
+        self._rope.close()
+        self._thread.join()
+        self._bell.close()
+        self._session = self._packets = None
+
+    def _enter(self) -> None:
+        """Connect, and go on with the last session where that is possible."""
+        try:
+            packets = PacketSocket.connect(os.fspath(self.path), PATIENCE)
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            raise NotFoundError(
+                str(self.path), found="nobody", expected="a service that listens there", remedy="start voxload serve"
+            ) from error
+        except OSError as error:
+            raise StorageError(str(self.path), found=str(error), expected="a service that answers") from error
+        try:
+            last = self._last or Attached("", 0, 0)
+            hello = Hello(*VERSIONS, build(), self._name, last.boot, last.number, last.generation)
+            welcome = _asked(packets, hello, self.path, Welcome)
+        except BaseException:
+            packets.close()
+            raise
+        with self._lock:
+            if self._is_closing:
+                packets.close()
+                return
+            self._packets = packets
+        self._lease = welcome.lease
+        self._session = self._last = Attached(welcome.boot, welcome.session, welcome.generation)
+
+    def _keep(self) -> None:
+        """Renew the session, and find the service again where it was lost, until the end."""
+        self._tell()
+        failed = 0
+        while self._waits(self._lease / _PER_LEASE if self._session else _PAUSES[min(failed, len(_PAUSES)) - 1]):
+            try:
+                if self._session is None:
+                    self._enter()
+                    self._tell()
+                else:
+                    self._renew(self._session)
+                failed = 0
+            except (OSError, VoxloadError) as error:
+                failed += 1
+                self._lose(error)
+
+    def _waits(self, seconds: float) -> bool:
+        """Wait so long, or until the service says something unasked, as that it ends; tell whether to go on."""
+        waiting = select.poll()
+        waiting.register(self._bell, select.POLLIN)
+        with self._lock:
+            if self._packets is not None and not self._is_closing:
+                waiting.register(self._packets, select.POLLIN)
+        waiting.poll(1000 * seconds)
+        return not self._is_closing
+
+    def _renew(self, session: Attached) -> None:
+        packets = self._packets
+        if packets is not None:
+            renew = Renew(session.boot, session.number, session.generation)
+            self._lease = _asked(packets, renew, self.path, Renewed).lease
+
+    def _lose(self, error: Exception) -> None:
+        with self._lock:
+            packets, self._packets = self._packets, None
+        if packets is not None:
+            packets.close()
+        if self._session is not None and not self._is_closing:
+            self._session = None
+            self._tell()
+            with suppress(RuntimeWarning):  # where warnings are errors: this thread goes on
+                self._warnings.tell("lost", str(error), remedy="it is used again once it answers")
+
+    def _tell(self) -> None:
+        if self._changed is not None:
+            self._changed(self._session)
+
+
+def _asked(packets: PacketSocket, message: Message, path: Path, wanted: type[_Answer]) -> _Answer:
+    """Send a message and return the answer.
+
+    Raises StorageError where there is none in time, or a refusal; DataError where it is another one.
+    """
+    try:
+        packets.send(encoded(message))
+        packet = packets.receive()
+    except OSError as error:
+        found = "no answer" if isinstance(error, TimeoutError) else str(error)
+        raise StorageError(str(path), found=found, expected="a service that answers") from error
+    if packet is None:
+        raise StorageError(str(path), found="the end of the connection", expected="an answer")
+    packet.close()
+    answer = decoded(packet.words, OF_SERVICE)
+    if isinstance(answer, Refused):
+        raise StorageError(str(path), found=answer.reason, expected="to be let in", remedy=answer.remedy)
+    if not isinstance(answer, wanted):
+        raise DataError(str(path), found=answer.kind, expected=wanted.kind)
+    return answer

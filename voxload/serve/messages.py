@@ -1,0 +1,175 @@
+"""Messages: all that clients and the service say to each other, by version of the protocol.
+
+``tests/serve/protocol/VERSION.json`` says the same in data, for each version that was released; what such a file says
+never changes. Who reads a message leaves out what it does not know: a field may be added that has a default, and a
+message that only who announced the feature sends. Anything else is another version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, ClassVar, get_type_hints
+
+from voxload.errors import DataError
+
+VERSIONS = (1, 1)
+"""First and last version that this build speaks."""
+LARGEST = 2**53
+"""Number; of larger ones not all are in JSON's reach (RFC 8259, section 6)."""
+LONGEST_NAME = 200
+"""Characters of what people are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A client's first message."""
+
+    kind: ClassVar[str] = "hello"
+    first: int
+    """First version that it speaks."""
+    last: int
+    """Last one."""
+    build: str
+    """Version of its voxload."""
+    name: str = ""
+    """What people call the job."""
+    boot: str = ""
+    """Of the service that it had a session with; empty for none."""
+    session: int = 0
+    """That session, to be gone on with."""
+    generation: int = 0
+    """Of that session."""
+    features: tuple[str, ...] = ()
+    """What it can do beyond the version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The answer to a client that is let in."""
+
+    kind: ClassVar[str] = "welcome"
+    version: int
+    """That both speak from now on."""
+    build: str
+    """Version of the service's voxload."""
+    boot: str
+    """Another one each time that the service begins."""
+    session: int
+    generation: int
+    """Grows whenever the session is gone on with by another connection."""
+    lease: float
+    """Seconds from now in which it has to be renewed."""
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The answer to a client that is not let in; the connection ends with it."""
+
+    kind: ClassVar[str] = "refused"
+    reason: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """A client's sign of life."""
+
+    kind: ClassVar[str] = "renew"
+    boot: str
+    session: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The answer to it."""
+
+    kind: ClassVar[str] = "renewed"
+    boot: str
+    session: int
+    generation: int
+    lease: float
+    """Seconds from now in which it has to be renewed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    """A client's last message: its session ends."""
+
+    kind: ClassVar[str] = "bye"
+
+
+Message = Hello | Welcome | Refused | Renew | Renewed | Bye
+OF_CLIENTS: tuple[type[Message], ...] = (Hello, Renew, Bye)
+OF_SERVICE: tuple[type[Message], ...] = (Welcome, Refused, Renewed)
+_NAMES = {str: "text", int: "integer", float: "number", tuple[str, ...]: "texts"}
+"""What a field can be."""
+
+
+@cache
+def build() -> str:
+    """Return the version of this voxload; empty where it was not installed."""
+    try:
+        return version("voxload")
+    except PackageNotFoundError:
+        return ""
+
+
+def encoded(message: Message) -> dict[str, Any]:
+    """Return a message as it goes into a packet."""
+    return {"kind": message.kind, **asdict(message)}
+
+
+def decoded(words: Mapping[str, Any], known: Sequence[type[Message]]) -> Message:
+    """Return the message of a packet, one of those `known`; raises DataError at anything else."""
+    kind = words.get("kind")
+    found = next((one for one in known if one.kind == kind), None)
+    if found is None:
+        raise DataError("message", found=repr(kind)[:LONGEST_NAME], expected=f"one of {[one.kind for one in known]}")
+    values: dict[str, Any] = {}
+    for name, wanted, is_needed in _fields(found):
+        if name in words:
+            values[name] = _checked(words[name], wanted, f"{kind}.{name}")
+        elif is_needed:
+            raise DataError(f"{kind}.{name}", found="nothing", expected=_NAMES[wanted])
+    return found(**values)
+
+
+def agreed(first: int, last: int, ours: tuple[int, int] = VERSIONS) -> int | None:
+    """Return the last version that both sides speak; None where there is none."""
+    found = min(last, ours[1])
+    return found if found >= max(first, ours[0]) else None
+
+
+def description() -> dict[str, Any]:
+    """Return what ``protocol/VERSION.json`` says of the last version."""
+    return {
+        "version": VERSIONS[1],
+        "client": {one.kind: _described(one) for one in OF_CLIENTS},
+        "service": {one.kind: _described(one) for one in OF_SERVICE},
+    }
+
+
+def _described(message: type[Message]) -> dict[str, str]:
+    return {name: _NAMES[wanted] + ("" if needed else " or nothing") for name, wanted, needed in _fields(message)}
+
+
+def _fields(message: type[Message]) -> list[tuple[str, Any, bool]]:
+    """Return name and type of each field, and whether it has no default."""
+    hints = get_type_hints(message)
+    return [(one.name, hints[one.name], one.default is MISSING) for one in fields(message)]
+
+
+def _checked(value: Any, wanted: Any, subject: str) -> Any:
+    if wanted == tuple[str, ...] and isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return tuple(value)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
+    if wanted is float and is_number:
+        return float(value)
+    if (wanted is int and is_number and isinstance(value, int)) or (wanted is str and isinstance(value, str)):
+        return value
+    raise DataError(subject, found=repr(value)[:LONGEST_NAME], expected=_NAMES[wanted])
