@@ -53,7 +53,7 @@ class BlockKey:
         parts = (self.data, self.sample, self.field, str(self.box), str(self.boundary))
         digest = hashlib.blake2b(digest_size=16)
         for part in parts:
-            text = part.encode()
+            text = part.encode(errors="surrogateescape")  # of files whose names are no UTF-8, too
             digest.update(len(text).to_bytes(8, "little") + text)
         return digest.digest()
 

@@ -64,7 +64,7 @@ class Found:
 
 def name_of(key: BlockKey) -> str:
     """Return the name of a block's file in its tier's folder: by the identity of the data, then by digest."""
-    data = hashlib.blake2b(key.data.encode(), digest_size=8).hexdigest()
+    data = hashlib.blake2b(key.data.encode(errors="surrogateescape"), digest_size=8).hexdigest()
     digest = key.digest.hex()
     return f"{data}/{digest[:2]}/{digest}{SUFFIX}"
 

@@ -168,6 +168,24 @@ def test_places_may_be_given(scans: Path) -> None:
         outside[0]
 
 
+@pytest.mark.parametrize(
+    "patches",
+    [
+        voxload.Patches(4, per_sample=3),
+        voxload.Patches(4, stride=2),
+        voxload.Patches(4, starts={"b": [(0, 0, 0), (1, 2, 3)]}),
+        voxload.Patches(4, starts={"a": [(0, 0, 0)], "c": [(0, 0, 0), (2, 2, 2)]}),
+    ],
+)
+def test_ids_in_their_order_are_those_of_the_indices(scans: Path, patches: voxload.Patches) -> None:
+    """Also where a sample has no patch, and of those that are chosen."""
+    data = voxload.VolumeDataset(f"{scans}/*.h5", fields={"x": "ct"}, patches=patches)
+    every = [data.sample_ids[index] for index in range(len(data))]
+    assert list(data.sample_ids) == every
+    assert len(set(every)) == len(data)
+    assert list(data.subset(range(0, len(data), 2)).sample_ids) == every[::2]
+
+
 def test_patches_around_a_class(scans: Path) -> None:
     """The voxel of the class lies in every patch, and its labels are read once a scan, however many patches it has."""
     patches = voxload.Patches(3, per_sample=8, centres=ClassCentres("y", classes=(2,)))

@@ -81,6 +81,10 @@ def check_blocks(make: Make) -> None:
             for shape in SHAPES
             for seed, dtype in enumerate(DTYPES)
         }
+        # Of a file whose name is no UTF-8.
+        blocks |= {
+            key_of(name, data=f"/data/{name}"): block_of(seed) for seed, name in enumerate(("a\udcff", "a\udcc3"))
+        }
         assert isinstance(tier, Tier)
         for key, block in blocks.items():
             assert not tier.holds(key)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from math import ceil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -318,3 +321,26 @@ def test_a_state_of_other_volumes_is_refused(folder: Path) -> None:
         with pytest.raises(UsageError, match="data of the loader's state"):
             voxload.DataLoader(other, 2).load_state_dict(state)
     voxload.DataLoader(data(halo=1, boundary="periodic", grid=_grid(2, 1, (2, 1, 1))), 2).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{}, {"cache": voxload.Cache(memory="1MiB")}, {"readers": "process"}],
+    ids=["threads", "cache", "process"],
+)
+def test_files_whose_names_are_no_utf_8(tmp_path: Path, words: dict[str, Any]) -> None:
+    """They are read, kept and gone on with as any other."""
+    for number, name in enumerate((b"a\xff.npy", b"b\xc3.npy", b"c.npy")):
+        with open(os.fsencode(tmp_path) + b"/" + name, "wb") as file:  # noqa: PTH123 - a path is text
+            np.save(file, np.full((4, 4, 4), number, "<i2"))
+    data = voxload.VolumeDataset(f"{tmp_path}/*.npy")
+    with closing(voxload.DataLoader(data, shuffle=True, generator=torch.Generator().manual_seed(1), **words)) as loader:
+        for _ in range(2):
+            assert sorted(int(block.max()) for (block,) in loader) == [0, 1, 2]
+        state = json.loads(json.dumps(loader.state_dict()))
+        coming = [int(block.max()) for (block,) in loader]
+    again = voxload.DataLoader(data, shuffle=True, generator=torch.Generator().manual_seed(1), **words)
+    with closing(again):
+        again.load_state_dict(state)
+        assert [int(block.max()) for (block,) in again] == coming
+    data.close()

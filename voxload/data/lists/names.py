@@ -74,7 +74,14 @@ class ColumnNames(Names):
 
 def digest_of(*lists: Iterable[str]) -> str:
     """Return the SHA-256 of all names, in their order."""
-    digest, names = hashlib.sha256(), chain(*lists)
-    while some := "".join(f"{name}\0" for name in islice(names, _AT_ONCE)):
-        digest.update(some.encode(errors="surrogateescape"))  # of files whose names are no UTF-8, too
+    digest = hashlib.sha256()
+    for some in in_lots(f"{name}\0" for name in chain(*lists)):
+        digest.update(some)
     return digest.hexdigest()
+
+
+def in_lots(texts: Iterable[str]) -> Iterator[bytes]:
+    """Yield the bytes of many texts, a lot of them at once; also of names of files that are no UTF-8."""
+    left = iter(texts)
+    while some := "".join(islice(left, _AT_ONCE)):
+        yield some.encode(errors="surrogateescape")

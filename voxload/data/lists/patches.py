@@ -8,10 +8,11 @@ kept and known again as any stored sample is.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import prod
+from operator import sub
 from typing import Any
 
 import numpy as np
@@ -167,7 +168,7 @@ class PatchSamples:
         self._last: tuple[int, Sample] = -1, Sample("", (), None)
         if not self._ends or not self._ends[-1]:
             raise UsageError("Patches", found="none in any sample", expected="one or more")
-        self.ids: Sequence[str] = Names(self._ends[-1], self._id)
+        self.ids: Sequence[str] = _PatchNames(stored.ids, self._ends, self._id)
 
     def place(self, index: int) -> tuple[int, int]:
         """Return the sample that a patch is of, and its number there."""
@@ -200,6 +201,18 @@ class PatchSamples:
     def _id(self, index: int) -> str:
         number, patch = self.place(index)
         return f"{self._stored.ids[number]}[p{patch}]"
+
+
+class _PatchNames(Names):
+    """Names of patches, which in their order are made several times as fast as one by one: all are digested."""
+
+    def __init__(self, stored: Sequence[str], ends: Sequence[int], name: Callable[[int], str]) -> None:
+        super().__init__(ends[-1], name)
+        self._stored, self._ends = stored, ends
+
+    def __iter__(self) -> Iterator[str]:
+        for name, count in zip(self._stored, map(sub, self._ends, [0, *self._ends]), strict=True):
+            yield from (f"{name}[p{patch}]" for patch in range(count))
 
 
 class _Starts:

@@ -13,6 +13,7 @@ from typing import Any
 
 from voxload.data.dataset import VolumeDataset
 from voxload.data.lists.listing import Parts
+from voxload.data.lists.names import in_lots
 from voxload.errors import UsageError
 from voxload.loader.order.orders import SEQUENTIAL, Identity
 
@@ -169,8 +170,8 @@ def digest_of(data: Any) -> str:
     digest = hashlib.sha256()
     for names in (data.field_names, data.target_names, data.sample_ids):
         digest.update(f"{len(names)};".encode())
-        for name in names:
-            digest.update(f"{len(name)};{name}".encode())
+        for some in in_lots(f"{len(name)};{name}" for name in names):
+            digest.update(some)
     if data.parts != Parts():
         digest.update(repr(data.parts).encode())
     return digest.hexdigest()
