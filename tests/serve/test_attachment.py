@@ -8,6 +8,7 @@ import queue
 import socket
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.cache.two_users import A
 from tests.serve.conftest import Service, Start, until
 from tests.support import processes
 from voxload.errors import DataError, NotFoundError, StorageError
@@ -224,6 +226,22 @@ def test_services_of_each_release_are_used(path: Path, file: Path, is_full: bool
                 said = json.loads(service.stdout.readline())
                 assert said["kind"] == kind
                 assert said.keys() >= {name for name, words in released["client"][kind].items() if " " not in words}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
+def test_the_service_of_another_user() -> None:
+    """It is not believed, whatever it says: it might make anything up."""
+    welcome = {"kind": "welcome", "version": 1, "build": "", "boot": "b", "session": 1, "generation": 1, "lease": 60}
+    script = SERVICE.replace("listener =", f"os.setuid({A})\nlistener =", 1)
+    with tempfile.TemporaryDirectory() as folder:  # into which others come, as into no folder of pytest's
+        Path(folder).chmod(0o777)
+        path = Path(folder) / "socket"
+        command = [sys.executable, "-c", script, str(path), json.dumps([json.dumps(welcome)]), "hang up"]
+        with processes.started(command, stdout=subprocess.PIPE, text=True) as service:
+            assert service.stdout is not None
+            assert service.stdout.readline() == "ready\n"
+            with pytest.raises(StorageError, match=f"found a service of user {A}, expected one of this user's"):
+                Attachment(path)
 
 
 FORKED = """

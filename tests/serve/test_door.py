@@ -214,10 +214,15 @@ def test_a_socket_has_one_service(service: Service, start: Start) -> None:
 
 
 def test_places_that_cannot_be(start: Start, tmp_path: Path) -> None:
-    """A path that no socket can have, and a folder into which others may write."""
+    """A path that no socket can have, a folder into which others may write, and a file, which stays."""
     long = tmp_path / ("x" * 120) / "socket"
     assert start(at=long).said == f"{long}: found {len(str(long))} bytes, expected at most 107, as sockets' paths are"
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
     assert "expected a folder of this user's alone" in start(at=shared / "socket").said
+    (tmp_path / "own").mkdir(mode=0o700)
+    (tmp_path / "own" / "file").write_text("mine")
+    told = start(at=tmp_path / "own" / "file").said
+    assert told.endswith("file: found something else, expected a socket, or nothing; name another")
+    assert (tmp_path / "own" / "file").read_text() == "mine"

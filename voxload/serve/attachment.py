@@ -76,7 +76,7 @@ class Attachment:
     NotFoundError
         Where nobody listens there.
     StorageError
-        Where the service refuses, or does not answer; DataError where it speaks another language.
+        Where the service refuses, does not answer, or is another user's; DataError where it speaks another language.
     """
 
     def __init__(
@@ -132,6 +132,7 @@ class Attachment:
         except OSError as error:
             raise StorageError(str(self.path), found=str(error), expected="a service that answers") from error
         try:
+            self._check(packets.credentials.uid)
             last = self._last or Attached("", 0, 0)
             hello = Hello(*VERSIONS, build(), self._name, last.boot, last.number, last.generation)
             welcome = _asked(packets, hello, self.path, Welcome)
@@ -145,6 +146,12 @@ class Attachment:
             self._packets = packets
         self._lease = welcome.lease
         self._session = self._last = Attached(welcome.boot, welcome.session, welcome.generation)
+
+    def _check(self, uid: int) -> None:
+        """Raise StorageError where the service is another user's, who might make up what it says and gives."""
+        if uid not in (os.geteuid(), 0):
+            expected = "one of this user's, or of root's"
+            raise StorageError(str(self.path), found=f"a service of user {uid}", expected=expected)
 
     def _keep(self) -> None:
         """Renew the session, and find the service again where it was lost, until the end."""

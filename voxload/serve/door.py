@@ -17,6 +17,7 @@ import fcntl
 import os
 import secrets
 import socket
+import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ class Door:
     Raises
     ------
     UsageError
-        Where another service listens there, or the path is too long for a socket.
+        Where another service listens there, something else than a socket lies there, or the path is too long for one.
     StorageError
         Where the folder is not this user's alone, or cannot be written to.
     """
@@ -271,6 +272,9 @@ def _locked(path: Path) -> int:
 
 def _listening(path: Path) -> socket.socket:
     """Return a socket that listens; one that a killed service left is removed."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise UsageError(str(path), found="something else", expected="a socket, or nothing", remedy="name another")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
         with suppress(FileNotFoundError):
