@@ -92,7 +92,8 @@ def _mapped(path: str) -> mmap.mmap:
     except OSError as error:
         raise StorageError(path, found=os.strerror(error.errno or 0), expected="a readable memory tier") from error
     try:
-        Layout.parse(os.pread(descriptor, HEAD.itemsize, 0), status.st_size, path)  # an empty file cannot be mapped
+        if not status.st_size:  # which cannot be mapped
+            raise DataError(path, found="an empty file", expected="a memory tier")
         return mmap.mmap(descriptor, status.st_size, prot=mmap.PROT_READ)
     finally:
         os.close(descriptor)

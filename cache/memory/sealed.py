@@ -15,22 +15,17 @@ import fcntl
 import mmap
 import os
 import weakref
-from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
-from voxload.core.library import function
+from voxload.cache.memory.pages import SharedPages
 from voxload.errors import DataError, StorageError, UsageError
 from voxload.files.memory_left import memory_left
-from voxload.readers.scratch import Bytes, address
 
-_map_pages = function("map_shared_pages", "nn")
 _FUTURE_WRITE = getattr(fcntl, "F_SEAL_FUTURE_WRITE", 0x10)  # Python 3.13 knows it by name
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | _FUTURE_WRITE
 
 
-class SealedMemory:
+class SealedMemory(SharedPages):
     """So many bytes of memory, zero but for the `head`, that this process writes and others read; one owner closes it.
 
     Parameters
@@ -54,8 +49,7 @@ class SealedMemory:
         self.path = f"memory {name}"
         writable = _allocated(name, size)
         try:
-            self._mapping = mmap.mmap(writable, size)
-            self._mapping[: len(head)] = head
+            super().__init__(writable, size, head)
             fcntl.fcntl(writable, fcntl.F_ADD_SEALS, _SEALS)
             self.descriptor = os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
@@ -64,26 +58,12 @@ class SealedMemory:
             ) from error
         finally:
             os.close(writable)
-        self._address, self._mapped = address(self.memory), 0
         self._finaliser = weakref.finalize(self, os.close, self.descriptor)
-
-    @property
-    def memory(self) -> Bytes:
-        """All bytes."""
-        return np.frombuffer(self._mapping, np.uint8)
-
-    def map_to(self, stop: int) -> None:
-        """See `Segment.map_to`."""
-        start = self._mapped
-        if stop > start:
-            self._mapped = stop
-            _map_pages(self._address + start, stop - start)
 
     def close(self) -> None:
         """Give up the descriptor and the mapping; who was given it has it still."""
         self._finaliser()
-        with suppress(BufferError):
-            self._mapping.close()
+        super().close()
 
 
 def _allocated(name: str, size: int) -> int:
@@ -123,4 +103,7 @@ def map_sealed(descriptor: int, name: str) -> mmap.mmap:
         seals = 0
     if seals & _SEALS != _SEALS:
         raise DataError(name, found=f"seals {seals:#x}", expected=f"memory with seals {_SEALS:#x}")
-    return mmap.mmap(descriptor, os.fstat(descriptor).st_size, prot=mmap.PROT_READ)
+    size = os.fstat(descriptor).st_size
+    if not size:
+        raise DataError(name, found="no bytes", expected="a memory tier")
+    return mmap.mmap(descriptor, size, prot=mmap.PROT_READ)

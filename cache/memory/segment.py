@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
 import re
 import secrets
@@ -20,15 +19,10 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
-
-from voxload.core.library import function
+from voxload.cache.memory.pages import SharedPages
 from voxload.errors import StorageError, UsageError
 from voxload.files.memory_left import memory_left
 from voxload.files.private import open_private
-from voxload.readers.scratch import Bytes, address
-
-_map_pages = function("map_shared_pages", "nn")
 
 
 def allowed_bytes(folder: Path) -> int:
@@ -52,7 +46,7 @@ _NAMES = 4
 _JOB = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
-class Segment:
+class Segment(SharedPages):
     """A file of `size` bytes in `folder`, mapped, private to its user (0600), removed by `close` or with this object.
 
     Parameters
@@ -78,36 +72,17 @@ class Segment:
         remove_dead(folder)
         descriptor = _allocate(folder, size)
         try:
-            self._mapping = mmap.mmap(descriptor, size)
-            self._mapping[: len(head)] = head
-            self._address, self._mapped = address(self.memory), 0
+            super().__init__(descriptor, size, head)
             self.path = _link(descriptor, folder, f"{PREFIX}{name}")
         except BaseException:
             os.close(descriptor)
             raise
         self._finaliser = weakref.finalize(self, _remove, self.path, descriptor, os.getpid())
 
-    @property
-    def memory(self) -> Bytes:
-        """All bytes; who still has them after `close` keeps the memory, though nobody finds it any more."""
-        return np.frombuffer(self._mapping, np.uint8)
-
-    def map_to(self, stop: int) -> None:
-        """Map all pages before a byte, by one call without the interpreter's lock; those that are mapped already stay.
-
-        A program that writes to pages one after the other waits at each of them. Nobody waits for pages that are
-        never written to, nor for all of them before the first.
-        """
-        start = self._mapped
-        if stop > start:
-            self._mapped = stop  # who writes there meanwhile maps what it writes
-            _map_pages(self._address + start, stop - start)
-
     def close(self) -> None:
         """Remove the file and its mapping."""
         self._finaliser()
-        with suppress(BufferError):  # somebody, such as an MPI window, still has the memory
-            self._mapping.close()
+        super().close()
 
 
 def _allocate(folder: Path, size: int) -> int:

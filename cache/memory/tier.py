@@ -84,7 +84,7 @@ class MemoryTier:
         self._codec = Codec.parse(codec)
         self._layout = Layout.within(capacity, rows_for(blocks, capacity) if rows is None else rows)
         make = Segment if is_named else SealedMemory
-        self._segment: Segment | SealedMemory = make(f"{job}-{rank}", size=capacity, head=self._layout.head())
+        self._segment = make(f"{job}-{rank}", size=capacity, head=self._layout.head())
         self._memory = self._segment.memory
         self._table = Table(self._layout, self._memory)
         self._arena = Arena(capacity - self._layout.data_at)

@@ -185,7 +185,8 @@ class Door:
         except UsageError as error:
             self._part(guest, Refused(str(error)))
             return
-        self._replace(opened)
+        if session is not None:
+            self._replace(session)
         guest.session = opened
         del self._strangers[guest]
         self._guests.add(guest)

@@ -100,6 +100,7 @@ def test_what_is_not_sealed_is_not_mapped(tmp_path: Path) -> None:
     file = os.open(tmp_path / "file", os.O_RDONLY)
     memory = os.memfd_create("x", os.MFD_ALLOW_SEALING)
     os.write(memory, whole)
+    empty = os.memfd_create("y", os.MFD_ALLOW_SEALING)
     pipe = os.pipe()
     try:
         for descriptor in (file, memory, *pipe):
@@ -108,8 +109,11 @@ def test_what_is_not_sealed_is_not_mapped(tmp_path: Path) -> None:
         fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         with pytest.raises(DataError, match="seals 0x6, expected memory with seals"):
             AttachedMemory("given", descriptor=memory)
+        fcntl.fcntl(empty, fcntl.F_ADD_SEALS, 0x1F & ~fcntl.F_SEAL_WRITE)
+        with pytest.raises(DataError, match="found no bytes, expected a memory tier"):
+            AttachedMemory("given", descriptor=empty)
     finally:
-        for descriptor in (file, memory, *pipe):
+        for descriptor in (file, memory, empty, *pipe):
             os.close(descriptor)
 
 
