@@ -113,7 +113,7 @@ def test_a_stopped_service(start: Start, changes: Changes, monkeypatch: pytest.M
 
 def test_nobody_there(path: Path) -> None:
     """No socket, a socket that nobody listens at, and a file: an error says what to do."""
-    with pytest.raises(NotFoundError, match="found nobody, expected a service that listens there; start voxload serve"):
+    with pytest.raises(NotFoundError, match="found nobody, expected a service that listens there; start one"):
         Attachment(path)
     path.parent.mkdir()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:

@@ -127,7 +127,7 @@ class Attachment:
             packets = PacketSocket.connect(os.fspath(self.path), PATIENCE)
         except (FileNotFoundError, ConnectionRefusedError) as error:
             raise NotFoundError(
-                str(self.path), found="nobody", expected="a service that listens there", remedy="start voxload serve"
+                str(self.path), found="nobody", expected="a service that listens there", remedy="start one"
             ) from error
         except OSError as error:
             raise StorageError(str(self.path), found=str(error), expected="a service that answers") from error
