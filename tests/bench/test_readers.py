@@ -60,7 +60,8 @@ def test_contenders_read_what_was_generated(tmp_path: Path, layout: str, others:
     octant, *_, crops, cold = tables
     assert octant["useful_bytes"] == (SIZE // 2) ** 3 * 2
     assert crops["useful_bytes"] == CROPS * CROP**3 * 2
-    assert octant["resident"] == [1.0, 1.0]
+    # All of it was there once. Afterwards the system may take pages back whenever it likes, and the table says so.
+    assert octant["resident"][0] <= octant["resident"][1] == 1.0
     assert cold["resident"][0] <= cold["resident"][1]
 
 
