@@ -124,6 +124,11 @@ class Handles:
         for reader in self._release(location.stored, handle):
             reader.close()
 
+    def forget(self, location: Location) -> None:
+        """Let the next lease open a volume anew: a reader refuses a file that was written to since it was opened."""
+        stored = location.stored
+        self._retire(stored, self._take(stored))
+
     def _take(self, location: Location) -> _Handle:
         """Return a location's handle with one user more."""
         with self._lock:

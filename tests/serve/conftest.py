@@ -43,6 +43,11 @@ class Service:
         found: list[dict[str, Any]] = self._ask("who")
         return found
 
+    def figures(self) -> dict[str, Any]:
+        """Return what it keeps and for whom."""
+        found: dict[str, Any] = self._ask("figures")
+        return found
+
     def descriptors(self) -> int:
         """Return how many it has."""
         found: int = self._ask("open")
@@ -85,8 +90,8 @@ def start(path: Path) -> Iterator[Start]:
     """Yield a function that starts a service."""
     with ExitStack() as stack:
 
-        def begin(*, at: Path = path, lease: float = 600.0) -> Service:
-            command = [sys.executable, str(_SCRIPT), str(at), str(lease)]
+        def begin(*, at: Path = path, lease: float = 600.0, memory: int = 0) -> Service:
+            command = [sys.executable, str(_SCRIPT), str(at), str(lease), str(memory)]
             process = stack.enter_context(
                 processes.started(
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]

@@ -1,6 +1,7 @@
-"""A service that only lets clients in, as a process; each word on its standard input is answered by a line.
+"""A service as a process, which only lets clients in or, with memory, keeps blocks; each word is answered by a line.
 
-``who`` is answered with the sessions, ``open`` with how many descriptors the process has; the end of the input ends it.
+``who`` is answered with the sessions, ``figures`` with what is kept, ``open`` with how many descriptors the process
+has; the end of the input ends it.
 """
 
 # ruff: noqa: T201 - who started it listens
@@ -12,17 +13,29 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from voxload.errors import VoxloadError
 from voxload.serve.door import Door
 from voxload.serve.sessions import Sessions
 
+if TYPE_CHECKING:
+    from voxload.serve.keeper import Keeper
 
-async def main(path: Path, lease: float) -> None:
+
+def keeping(memory: int, sessions: Sessions) -> Keeper:
+    """Return what keeps blocks."""
+    from voxload.serve.keeper import Keeper  # noqa: PLC0415 - it brings the readers, which take a second
+
+    return Keeper(memory, threads=2, sessions=sessions)
+
+
+async def main(path: Path, lease: float, memory: int) -> None:
     """Listen until the end of the input."""
     sessions = Sessions(lease=lease, most=512, most_of_user=512)
     try:
-        door = Door(path, sessions)
+        keeper = keeping(memory, sessions) if memory else None
+        door = Door(path, sessions, work=keeper)
     except VoxloadError as error:
         print(error, flush=True)
         return
@@ -31,10 +44,17 @@ async def main(path: Path, lease: float) -> None:
     words = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(words), sys.stdin)
     while word := (await words.readline()).strip():
-        answer = [asdict(one) for one in sessions] if word == b"who" else len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        if word == b"who":
+            answer: object = [asdict(one) for one in sessions]
+        elif word == b"figures" and keeper is not None:
+            answer = keeper.figures()
+        else:
+            answer = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
         print(json.dumps(answer), flush=True)
     door.close()
+    if keeper is not None:
+        keeper.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2])))
+    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])))

@@ -81,7 +81,10 @@ HELLO: dict[str, Any] = {"kind": "hello", "first": 1, "last": 1, "build": "0.1"}
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"kind": "welcome"}, "message: found 'welcome', expected one of ['hello', 'renew', 'bye']"),
+        (
+            {"kind": "welcome"},
+            "message: found 'welcome', expected one of ['hello', 'renew', 'bye', 'blocks', 'order', ",
+        ),
         ({"kind": ["hello"]}, "message: found ['hello'], expected one of"),
         ({"first": None}, "hello.first: found None, expected integer"),
         ({"first": True}, "hello.first: found True, expected integer"),

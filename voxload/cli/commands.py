@@ -45,10 +45,16 @@ class Group:
 
     summary: str
     commands: Mapping[str, Command]
+    own: Command | None = None
+    """What it does itself, where none of its commands is named."""
 
-    def add(self, app: typer.Typer, name: str, *, load: str) -> None:
+    def add(self, app: typer.Typer, name: str, *, load: str | None) -> None:
         """Add the group to a program with the command of the name `load`; the others can be listed, not called."""
+        own = self.own if load is not None and load not in self.commands else None
         group = typer.Typer(name=name, no_args_is_help=True, help=self.summary)
+        if own is not None:
+            module = own.load()
+            group.callback(invoke_without_command=True, epilog=module.EPILOG)(getattr(module, own.function))
         for each, command in self.commands.items():
             command.add(group, each, load=each == load)
         app.add_typer(group)
@@ -110,6 +116,21 @@ GROUPS: Mapping[str, Group] = {
             ),
         },
     ),
+    "serve": Group(
+        "Keep blocks in this node's memory for all jobs of this user: each is read once, whoever wants it.",
+        {
+            "status": Command(
+                "voxload.cli.service.status",
+                "status",
+                "Say what the service of this node keeps, what it read, and who is connected.",
+            ),
+        },
+        Command(
+            "voxload.cli.service.run",
+            "serve",
+            "Keep blocks in this node's memory for all jobs of this user: each is read once, whoever wants it.",
+        ),
+    ),
     "catalog": Group(
         "List, merge, split and filter catalogues.",
         {
@@ -151,7 +172,7 @@ def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
     for name, command in COMMANDS.items():
         command.add(app, name, load=name == called)
     for name, group in GROUPS.items():
-        group.add(app, name, load=inner if name == called else "")
+        group.add(app, name, load=inner if name == called else None)
 
 
 def _not_loaded() -> None:

@@ -46,6 +46,9 @@ class Cache:
         Whether orders beyond the epoch at hand are used; False for benchmarks that forbid to know the seed.
     epochs
         How many epochs there will be, so that nothing is fetched for a further one; None where that is open.
+    service
+        The node's service, which keeps blocks for all jobs: the path of its socket, or ``auto`` for the one that
+        ``voxload serve`` starts by default. It has the memory, so that none is given here.
 
     Raises
     ------
@@ -63,6 +66,7 @@ class Cache:
     policy: str = CLAIRVOYANT
     clairvoyant: bool = True
     epochs: int | None = None
+    service: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if (self.disk is None) != (self.disk_bytes == 0):
@@ -81,9 +85,21 @@ class Cache:
         ):
             if found not in known:
                 raise UsageError(f"cache {name}", found=repr(found), expected=f"one of {list(known)}")
+        if self.service is not None and (self.memory_bytes or self.disk is not None or self.codec != "none"):
+            raise UsageError(
+                "cache",
+                found="a service, and memory, disk or codec of its own",
+                expected="one of both",
+                remedy="leave out memory, disk and codec: the service has its own",
+            )
         if self.epochs is not None and self.epochs < 1:
             raise UsageError("cache epochs", found=str(self.epochs), expected="1 or more, or None")
         _ = self.memory_bytes
+
+    @property
+    def shares(self) -> bool:
+        """Whether ranks give each other blocks."""
+        return self.peers != "none" and self.service is None
 
     @property
     def memory_bytes(self) -> int:

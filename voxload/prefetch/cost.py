@@ -134,9 +134,9 @@ class CostModel:
             )
         self._handicap, self._grace = handicap, grace
         self._priors = priors
-        self._kinds = {kind: Estimate(priors[kind]) for kind in SourceKind}
+        self._kinds = {kind: Estimate(prior) for kind, prior in priors.items()}
         self._peers: dict[int, Estimate] = {}
-        self._ratios: dict[SourceKind, deque[float]] = {kind: deque(maxlen=REMEMBERED) for kind in SourceKind}
+        self._ratios: dict[SourceKind, deque[float]] = {kind: deque(maxlen=REMEMBERED) for kind in priors}
 
     def predicted(self, source: Source, nbytes: int) -> float:
         """Return the seconds that a fetch of `nbytes` is expected to take."""

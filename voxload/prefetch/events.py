@@ -15,6 +15,8 @@ class SourceKind(enum.Enum):
     DISK = "disk"
     """This rank's own."""
     PEER = "peer"
+    SERVICE = "service"
+    """The node's, which is asked in the storage's place."""
 
 
 @dataclass(frozen=True, slots=True)

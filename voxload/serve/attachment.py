@@ -5,7 +5,7 @@ Rules of this file:
 1. A service that is gone, or does not answer in time, is no error of the run: `session` is None then, that is told
    once, and whoever asks does without. It is come back to by itself.
 2. Nothing here makes anybody wait but the thread, and `close`, which waits for that to end; neither waits for a service
-   longer than `PATIENCE`.
+   longer than `PATIENCE`. What a service does not take at once is not said.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from voxload.cache.warnonce import WarnOnce
 from voxload.errors import DataError, NotFoundError, StorageError, VoxloadError
@@ -46,9 +46,6 @@ _PER_LEASE = 3
 """Renewals in the time of a lease: one may come late."""
 
 
-_Answer = TypeVar("_Answer", Welcome, Renewed)
-
-
 @dataclass(frozen=True, slots=True)
 class Attached:
     """A session, as its client knows it."""
@@ -70,6 +67,9 @@ class Attachment:
         What people are shown of this job.
     changed
         Called by the thread with each session that begins, and with None when one is lost.
+    heard
+        Called by the thread with each message that is none of the session's own, and its descriptors, which are closed
+        afterwards. What it raises loses the session, as what a service says that makes no sense.
 
     Raises
     ------
@@ -80,16 +80,23 @@ class Attachment:
     """
 
     def __init__(
-        self, path: Path, *, name: str = "", changed: Callable[[Attached | None], object] | None = None
+        self,
+        path: Path,
+        *,
+        name: str = "",
+        changed: Callable[[Attached | None], object] | None = None,
+        heard: Callable[[Message, Sequence[int]], object] | None = None,
     ) -> None:
         self.path = path
-        self._name, self._changed = name, changed
+        self._name, self._changed, self._heard = name, changed, heard
         self._owner = os.getpid()
         self._warnings = WarnOnce(f"service at {path}")
         self._packets: PacketSocket | None = None
         self._session: Attached | None = None
         self._last: Attached | None = None
         self._lease = 0.0
+        self._renewed = 0.0  # when the lease began that it has, at the latest
+        self._asked: float | None = None  # when it was asked to be renewed, where that was not answered yet
         self._lock = threading.Lock()
         self._is_closing = False
         self._bell, self._rope = socket.socketpair()
@@ -107,6 +114,20 @@ class Attachment:
         """The session; None while there is none, and in a process that was forked off."""
         return self._session if os.getpid() == self._owner else None
 
+    def send(self, message: Message, descriptors: Sequence[int] = ()) -> bool:
+        """Say something; False where there is no session, or the service does not take it now.
+
+        Descriptors stay the caller's.
+        """
+        with self._lock:
+            packets = self._packets if self.session is not None else None
+            try:
+                if packets is not None:
+                    packets.send(encoded(message), descriptors)
+            except OSError:  # the thread will hear of it
+                return False
+        return packets is not None
+
     def close(self) -> None:
         """End the session."""
         with self._lock:
@@ -123,54 +144,44 @@ class Attachment:
 
     def _enter(self) -> None:
         """Connect, and go on with the last session where that is possible."""
-        try:
-            packets = PacketSocket.connect(os.fspath(self.path), PATIENCE)
-        except (FileNotFoundError, ConnectionRefusedError) as error:
-            raise NotFoundError(
-                str(self.path), found="nobody", expected="a service that listens there", remedy="start one"
-            ) from error
-        except OSError as error:
-            raise StorageError(str(self.path), found=str(error), expected="a service that answers") from error
-        try:
-            self._check(packets.credentials.uid)
-            last = self._last or Attached("", 0, 0)
-            hello = Hello(*VERSIONS, build(), self._name, last.boot, last.number, last.generation)
-            welcome = _asked(packets, hello, self.path, Welcome)
-        except BaseException:
-            packets.close()
-            raise
+        last = self._last or Attached("", 0, 0)
+        hello = Hello(*VERSIONS, build(), self._name, last.boot, last.number, last.generation)
+        packets, welcome = entered(self.path, hello)
+        packets.wait_at_most(0)
         with self._lock:
             if self._is_closing:
                 packets.close()
                 return
             self._packets = packets
-        self._lease = welcome.lease
+        self._lease, self._renewed, self._asked = welcome.lease, time.monotonic(), None
         self._session = self._last = Attached(welcome.boot, welcome.session, welcome.generation)
 
-    def _check(self, uid: int) -> None:
-        """Raise StorageError where the service is another user's, who might make up what it says and gives."""
-        if uid not in (os.geteuid(), 0):
-            expected = "one of this user's, or of root's"
-            raise StorageError(str(self.path), found=f"a service of user {uid}", expected=expected)
-
     def _keep(self) -> None:
-        """Renew the session, and find the service again where it was lost, until the end."""
+        """Renew the session, hear what is said, and find the service again where it was lost, until the end."""
         self._tell()
         failed = 0
-        while self._waits(self._lease / _PER_LEASE if self._session else _PAUSES[min(failed, len(_PAUSES)) - 1]):
+        while self._waits(self._pause(failed)):
             try:
                 if self._session is None:
                     self._enter()
                     self._tell()
                 else:
+                    self._hear()
                     self._renew(self._session)
                 failed = 0
             except (OSError, VoxloadError) as error:
                 failed += 1
                 self._lose(error)
 
+    def _pause(self, failed: int) -> float:
+        """Return the seconds until there is something to do, unless the service says something."""
+        if self._session is None:
+            return _PAUSES[min(failed, len(_PAUSES)) - 1]
+        due = self._renewed + self._lease / _PER_LEASE if self._asked is None else self._asked + PATIENCE
+        return max(0.0, due - time.monotonic())
+
     def _waits(self, seconds: float) -> bool:
-        """Wait so long, or until the service says something unasked, as that it ends; tell whether to go on."""
+        """Wait so long, or until the service says something; tell whether to go on."""
         waiting = select.poll()
         waiting.register(self._bell, select.POLLIN)
         with self._lock:
@@ -179,11 +190,43 @@ class Attachment:
         waiting.poll(1000 * seconds)
         return not self._is_closing
 
-    def _renew(self, session: Attached) -> None:
+    def _hear(self) -> None:
+        """Take all that the service has said."""
         packets = self._packets
-        if packets is not None:
-            renew = Renew(session.boot, session.number, session.generation)
-            self._lease = _asked(packets, renew, self.path, Renewed).lease
+        while packets is not None and not self._is_closing:
+            try:
+                packet = packets.receive()
+            except (BlockingIOError, InterruptedError):
+                return
+            if packet is None:
+                raise StorageError(str(self.path), found="the end of the connection", expected="an answer")
+            try:
+                self._take(decoded(packet.words, OF_SERVICE), packet.descriptors)
+            finally:
+                packet.close()
+
+    def _take(self, message: Message, descriptors: Sequence[int]) -> None:
+        if isinstance(message, Refused):
+            raise StorageError(str(self.path), found=message.reason, expected="to be let in", remedy=message.remedy)
+        if isinstance(message, Renewed) and self._asked is not None:
+            self._lease, self._renewed, self._asked = message.lease, self._asked, None
+        elif isinstance(message, (Renewed, Welcome)):
+            raise DataError(str(self.path), found=message.kind, expected="what was asked for")
+        elif self._heard is not None:
+            self._heard(message, descriptors)
+
+    def _renew(self, session: Attached) -> None:
+        """Ask for the next lease when it is time; raises StorageError where that was not answered in time."""
+        now = time.monotonic()
+        if self._asked is not None:
+            if now >= self._asked + PATIENCE:
+                raise StorageError(str(self.path), found="no answer", expected="a service that answers")
+        elif now >= self._renewed + self._lease / _PER_LEASE:
+            self._asked = now
+            renew = encoded(Renew(session.boot, session.number, session.generation))
+            with self._lock:
+                if self._packets is not None:
+                    self._packets.send(renew)
 
     def _lose(self, error: Exception) -> None:
         with self._lock:
@@ -201,7 +244,35 @@ class Attachment:
             self._changed(self._session)
 
 
-def _asked(packets: PacketSocket, message: Message, path: Path, wanted: type[_Answer]) -> _Answer:
+def entered(path: Path, hello: Hello) -> tuple[PacketSocket, Welcome]:
+    """Connect to a service, say hello, and return the connection with the welcome.
+
+    Raises NotFoundError where nobody listens there; StorageError where it does not answer in time, refuses, or is
+    another user's, who might make up what it says and gives; DataError where it answers something else.
+    """
+    try:
+        packets = PacketSocket.connect(os.fspath(path), PATIENCE)
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise NotFoundError(
+            str(path), found="nobody", expected="a service that listens there", remedy="start one"
+        ) from error
+    except OSError as error:
+        raise StorageError(str(path), found=str(error), expected="a service that answers") from error
+    try:
+        _check(path, packets.credentials.uid)
+        return packets, _greeted(packets, hello, path)
+    except BaseException:
+        packets.close()
+        raise
+
+
+def _check(path: Path, uid: int) -> None:
+    if uid not in (os.geteuid(), 0):
+        expected = "one of this user's, or of root's"
+        raise StorageError(str(path), found=f"a service of user {uid}", expected=expected)
+
+
+def _greeted(packets: PacketSocket, message: Hello, path: Path) -> Welcome:
     """Send a message and return the answer.
 
     Raises StorageError where there is none in time, or a refusal; DataError where it is another one.
@@ -218,6 +289,6 @@ def _asked(packets: PacketSocket, message: Message, path: Path, wanted: type[_An
     answer = decoded(packet.words, OF_SERVICE)
     if isinstance(answer, Refused):
         raise StorageError(str(path), found=answer.reason, expected="to be let in", remedy=answer.remedy)
-    if not isinstance(answer, wanted):
-        raise DataError(str(path), found=answer.kind, expected=wanted.kind)
+    if not isinstance(answer, Welcome):
+        raise DataError(str(path), found=answer.kind, expected=Welcome.kind)
     return answer

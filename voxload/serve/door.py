@@ -6,7 +6,9 @@ Rules of this file:
    oldest goes when a new one comes: clients say theirs at once, so that who hangs about is none.
 2. Nobody is waited for. Who does not take an answer is sent away, and who says much is heard a packet at a time.
 3. Who hangs up, or whose process ends, has ended its session. Who only says nothing ends with its lease.
-4. The socket lies in a folder that its user alone may write into, and other users, but root, are not let in.
+4. What clients say of their work goes to who does it, as long as their session lasts; who says what makes no sense is
+   sent away.
+5. The socket lies in a folder that its user alone may write into, and other users, but root, are not let in.
 """
 
 from __future__ import annotations
@@ -19,11 +21,14 @@ import secrets
 import socket
 import stat
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
-from voxload.errors import DataError, StorageError, UsageError
+from voxload.errors import DataError, StorageError, UsageError, VoxloadError
 from voxload.files.private import PrivateFolder
 from voxload.serve.messages import (
     LONGEST_NAME,
@@ -52,7 +57,25 @@ _BREATH = 0.1
 """Seconds until the next connection is taken where the process has no descriptor for one."""
 _LONGEST_PATH = 107
 """Bytes of a socket's (unix(7))."""
+_LONGEST_REASON = 2000
+"""Characters of a refusal."""
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Work(Protocol):
+    """What a service does for those who are in; its methods are called by the loop's thread."""
+
+    def began(self, session: int, say: Callable[[Message, Sequence[int]], None], /) -> None:
+        """Take in a client; `say` sends it a message with descriptors, or sends it away where it does not listen."""
+        ...
+
+    def heard(self, session: int, message: Message, descriptors: Sequence[int], /) -> None:
+        """Do what it says; raises VoxloadError where that makes no sense. Descriptors are closed afterwards."""
+        ...
+
+    def ended(self, session: int, /) -> None:
+        """Forget it; nothing happens where it is not known."""
+        ...
 
 
 @dataclass(eq=False, slots=True)
@@ -75,6 +98,8 @@ class Door:
         Of the socket; its folder is made, for this user alone, where it is not there.
     sessions
         Who is in.
+    work
+        What is done for them; None where they are only let in.
 
     Raises
     ------
@@ -84,8 +109,8 @@ class Door:
         Where the folder is not this user's alone, or cannot be written to.
     """
 
-    def __init__(self, path: Path, sessions: Sessions) -> None:
-        self.path, self.sessions = path, sessions
+    def __init__(self, path: Path, sessions: Sessions, *, work: Work | None = None) -> None:
+        self.path, self.sessions, self._work = path, sessions, work
         self.boot = secrets.token_hex(16)
         """Tells this service from any that listened at the path before."""
         self._loop = asyncio.get_running_loop()
@@ -152,21 +177,22 @@ class Door:
         if packet is None:
             self._part(guest)
             return
-        packet.close()  # nothing that is said now comes with descriptors
         try:
-            message = decoded(packet.words, OF_CLIENTS)
-        except DataError as error:
-            self._part(guest, Refused(str(error)))
-            return
-        self._answer(guest, message)
+            self._answer(guest, decoded(packet.words, OF_CLIENTS), packet.descriptors)
+        except VoxloadError as error:
+            self._part(guest, Refused(str(error)[:_LONGEST_REASON]))
+        finally:
+            packet.close()
 
-    def _answer(self, guest: _Guest, message: Message) -> None:
+    def _answer(self, guest: _Guest, message: Message, descriptors: Sequence[int]) -> None:
         if isinstance(message, Bye):
             self._part(guest)
         elif isinstance(message, Hello) and guest.session is None:
             self._greet(guest, message)
         elif isinstance(message, Renew) and guest.session is not None:
             self._renew(guest, message)
+        elif not isinstance(message, (Hello, Renew)) and guest.session is not None and self._work is not None:
+            self._work.heard(guest.session.number, message, descriptors)
         else:
             self._part(guest, Refused(f"{message.kind} out of turn"))
 
@@ -194,11 +220,15 @@ class Door:
             guest.late.cancel()
         lease = self.sessions.lease
         self._say(guest, Welcome(version, build(), self.boot, opened.number, opened.generation, lease))
+        if self._work is not None and guest in self._guests:  # it took the welcome
+            self._work.began(opened.number, partial(self._say, guest))
 
     def _replace(self, session: Session) -> None:
         """Send away who spoke for a session before."""
         for guest in [one for one in self._guests if one.session is not None and one.session.number == session.number]:
             guest.session = None  # it is somebody else's now
+            if self._work is not None:
+                self._work.ended(session.number)
             self._part(guest)
 
     def _renew(self, guest: _Guest, renew: Renew) -> None:
@@ -213,9 +243,11 @@ class Door:
         guest.session = renewed
         self._say(guest, Renewed(self.boot, renewed.number, renewed.generation, self.sessions.lease))
 
-    def _say(self, guest: _Guest, message: Message) -> None:
+    def _say(self, guest: _Guest, message: Message, descriptors: Sequence[int] = ()) -> None:
+        if guest.packets.fileno() < 0:  # it was sent away
+            return
         try:
-            guest.packets.send(encoded(message))
+            guest.packets.send(encoded(message), descriptors)
         except OSError:  # gone, or it does not listen
             self._part(guest)
 
@@ -234,6 +266,8 @@ class Door:
         session, guest.session = guest.session, None
         if session is not None:
             self.sessions.close(session.number, session.generation)
+            if self._work is not None:
+                self._work.ended(session.number)
         if guest.packets.fileno() >= 0:
             self._loop.remove_reader(guest.packets)
             guest.packets.close()

@@ -103,9 +103,105 @@ class Bye:
     kind: ClassVar[str] = "bye"
 
 
-Message = Hello | Welcome | Refused | Renew | Renewed | Bye
-OF_CLIENTS: tuple[type[Message], ...] = (Hello, Renew, Bye)
-OF_SERVICE: tuple[type[Message], ...] = (Welcome, Refused, Renewed)
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """What the client will name by numbers from now on; with a descriptor of their table, see `blocktable`.
+
+    Numbers go on from those of the tables before.
+    """
+
+    kind: ClassVar[str] = "blocks"
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the client will use from a place in its order on; with a descriptor of the numbers, little-endian int64.
+
+    What it said of uses from there on before is forgotten.
+    """
+
+    kind: ClassVar[str] = "order"
+    place: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The client has used all that lies before a place in its order."""
+
+    kind: ClassVar[str] = "reached"
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The client waits for a block that it did not find in the memory."""
+
+    kind: ClassVar[str] = "want"
+    block: int
+    again: int = 0
+    """1 where it was told that the block is there, and did not find it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The client asks what the service keeps, and for whom."""
+
+    kind: ClassVar[str] = "look"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where blocks are; with the descriptor of a memory tier. Comes once, after the welcome."""
+
+    kind: ClassVar[str] = "memory"
+    name: str
+    """For people."""
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """The answer to a `Want`: the block is in the memory."""
+
+    kind: ClassVar[str] = "there"
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """The answer to a `Want`: the block is not to be had from the service."""
+
+    kind: ClassVar[str] = "unavailable"
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The answer to a `Look`; with a descriptor of JSON, which people and programs read."""
+
+    kind: ClassVar[str] = "figures"
+
+
+Message = (
+    Hello
+    | Welcome
+    | Refused
+    | Renew
+    | Renewed
+    | Bye
+    | Blocks
+    | Order
+    | Reached
+    | Want
+    | Look
+    | Memory
+    | There
+    | Unavailable
+    | Figures
+)
+OF_CLIENTS: tuple[type[Message], ...] = (Hello, Renew, Bye, Blocks, Order, Reached, Want, Look)
+OF_SERVICE: tuple[type[Message], ...] = (Welcome, Refused, Renewed, Memory, There, Unavailable, Figures)
 _NAMES = {str: "text", int: "integer", float: "number", tuple[str, ...]: "texts"}
 """What a field can be."""
 

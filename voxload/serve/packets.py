@@ -51,7 +51,7 @@ class Credentials:
 
 
 class PacketSocket:
-    """One end of a connection; its packets may be sent and received by two threads, one each.
+    """One end of a connection; its packets may be sent by many threads, each of them whole, and received by one.
 
     Parameters
     ----------
@@ -79,6 +79,10 @@ class PacketSocket:
         """Who is at the other end (SO_PEERCRED)."""
         found = self._connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         return Credentials(*_CREDENTIALS.unpack(found))
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Let nothing on it wait longer; with 0 nothing waits, and BlockingIOError says where it would have to."""
+        self._connection.settimeout(seconds)
 
     def fileno(self) -> int:
         """Return the connection's descriptor, for who waits for it."""

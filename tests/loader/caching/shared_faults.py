@@ -23,6 +23,7 @@ from voxload.cache.peer.server import PeerServer
 from voxload.cache.protocol import Answer
 from voxload.errors import StorageError
 from voxload.loader.caching.tiers import SharedTiers
+from voxload.prefetch.execution.executor import Executor
 from voxload.prefetch.line import MEMORY
 from voxload.prefetch.planning.planner import Planner
 from voxload.readers.protocol import ReadCost, Volume
@@ -80,7 +81,9 @@ def planner(loader: voxload.DataLoader) -> Planner:
     """Return a rank's planner; other threads use it."""
     assert loader._pipeline is not None
     assert loader._pipeline.prefetcher is not None
-    return loader._pipeline.prefetcher._prefetched.runner._driver._planner
+    runner = loader._pipeline.prefetcher._prefetched.runner
+    assert isinstance(runner, Executor)
+    return runner._driver._planner
 
 
 def server(loader: voxload.DataLoader) -> PeerServer:

@@ -21,10 +21,10 @@ from voxload.data.dataset import VolumeDataset
 from voxload.data.layout import FieldLayout
 from voxload.data.lists.samples import Sample
 from voxload.data.lists.selection import number_of
+from voxload.data.units.unit import Generations, Unit
 from voxload.geometry import Box, pieces
 from voxload.loader.batch import unequal_blocks
 from voxload.loader.caching.pieces import PieceGrid, most_touched, piece_shape
-from voxload.loader.caching.units import Generations, Unit
 from voxload.prefetch.line import Ints
 from voxload.readers.generation import block_generation
 from voxload.readers.protocol import Lead, Location, ReadCost, Volume, Window
@@ -135,7 +135,15 @@ class PieceUnits:
         source, names = self._sources[at], self.data.field_names
         box = self._grids[self._extents[at]].box(piece) if self._is_pasted else self.data.box(self._extents[at])
         fields = tuple(names[field] for field in source.fields)
-        return Unit(str(source.locations[0]), fields, source.locations, box, self._layout(source.fields, box.shape))
+        return Unit(
+            str(source.locations[0]),
+            fields,
+            source.locations,
+            box,
+            self._layout(source.fields, box.shape),
+            boundary=self.data.boundary,
+            missing=self.data.missing,
+        )
 
     def kinds(self) -> tuple[Ints, list[tuple[FieldLayout, ...]]]:
         """See Units."""

@@ -13,18 +13,43 @@ import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, takewhile
-from typing import cast
+from typing import Protocol, cast
 
 from voxload.loader.batch import Batch, Foreseen
 from voxload.loader.caching.epoch_plans import EpochPlan, EpochPlans, starting_at, with_late_drops
 from voxload.loader.caching.items import BatchFilling, Items
 from voxload.loader.order.repeats import Passed
-from voxload.prefetch.execution.executor import Executor
+from voxload.prefetch.execution.resources import Filling
 from voxload.prefetch.order.batches import materialise
+from voxload.prefetch.placement import RankPlan
 
 Drawn = Iterator[Sequence[int]]
 _DRAWN_AHEAD = 2**16
 """Batches that are drawn ahead from a sampler that cannot be foreseen: it may have no end."""
+
+
+class Runner(Protocol):
+    """What carries plans out; an Executor does."""
+
+    def extend(self, plan: RankPlan) -> None:
+        """Append the plan of the epoch behind the last one."""
+        ...
+
+    def cut(self, step: int) -> None:
+        """Forget what was planned from a step on."""
+        ...
+
+    def take(self, step: int, timeout: float | None = None) -> Filling:
+        """Return the batch of the next step; raises as `Executor.take` does."""
+        ...
+
+    def is_ready(self, step: int) -> bool:
+        """Tell whether `take` would return or raise at once."""
+        ...
+
+    def close(self) -> None:
+        """Stop all threads."""
+        ...
 
 
 class PrefetchedBatches:
@@ -40,7 +65,7 @@ class PrefetchedBatches:
         How samples are made.
     """
 
-    def __init__(self, epoch_plans: EpochPlans, runner: Executor, items: Items) -> None:
+    def __init__(self, epoch_plans: EpochPlans, runner: Runner, items: Items) -> None:
         self.runner = runner
         self.samples = items.samples
         self._items = items

@@ -13,7 +13,8 @@ from voxload.loader.cache import Cache
 from voxload.loader.caching.blocks import DatasetBlocks
 from voxload.loader.caching.epoch_plans import EpochPlans, LineMembers
 from voxload.loader.caching.kept import Kept
-from voxload.loader.caching.prefetched import PrefetchedBatches, PrefetchedEpoch
+from voxload.loader.caching.prefetched import PrefetchedBatches, PrefetchedEpoch, Runner
+from voxload.loader.caching.served import ServedBlocks
 from voxload.loader.caching.tiers import SharedTiers
 from voxload.loader.collectives import Rendezvous
 from voxload.loader.order.repeats import Passed
@@ -69,13 +70,17 @@ class Prefetcher:
         with ExitStack() as stack:
             rendezvous = Rendezvous(grid)
             stack.callback(rendezvous.close)
-            blocks = DatasetBlocks(kept.units, kept.items, outlives=cache.folder is not None)
+            served = None if cache.service is None else ServedBlocks(kept, cache)
+            if served is not None:
+                stack.callback(served.close)
+            blocks = served or DatasetBlocks(kept.units, kept.items, outlives=cache.folder is not None)
             shared_tiers = SharedTiers(cache, grid, rendezvous, blocks)
             stack.callback(shared_tiers.close)
             costs = CostModel()
             resources = Resources(blocks, shared_tiers.near, costs, meter, readers=threads, helpers=_NEAR_THREADS)
-            runner = Executor(_planner(shared_tiers, kept.units.files(), costs, threads), resources, ring)
-            stack.callback(runner.close)
+            executor = Executor(_planner(shared_tiers, kept.units.files(), costs, threads), resources, ring)
+            stack.callback(executor.close)
+            runner: Runner = executor if served is None else served.announced(executor)
             members = LineMembers(
                 line=shared_tiers.line,
                 group=shared_tiers.group,

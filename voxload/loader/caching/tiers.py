@@ -84,7 +84,7 @@ class SharedTiers:
                 self._disk.close()
                 self._disk = None
             shelf = Shelf(list(self.tiers.values()))
-            is_line = len(greetings) > 1 and grid.groups > 1 and cache.peers != "none" and _is_one_data(greetings, grid)
+            is_line = len(greetings) > 1 and grid.groups > 1 and cache.shares and _is_one_data(greetings, grid)
             self.ranks = grid.line_ranks if is_line else (grid.rank if len(greetings) > 1 else 0,)
             address = PeerAddress(host)
             if is_line:

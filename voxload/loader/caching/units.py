@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from voxload.data.dataset import VolumeDataset
 from voxload.data.layout import FieldLayout
-from voxload.geometry import Box
+from voxload.data.units.unit import Generations, StoredUnits, Unit
 from voxload.loader.batch import unequal_blocks
 from voxload.prefetch.line import Ints
-from voxload.readers.generation import Generation
-from voxload.readers.protocol import Location, ReadCost, Volume
-
-Generations = tuple[Generation | None, ...]
-"""Of each field; None of a field that its storage tells nothing of by which it could be known again."""
+from voxload.readers.protocol import ReadCost, Volume
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One thing that is kept."""
-
-    sample: str
-    """Id of the sample that it is of."""
-    fields: tuple[str, ...]
-    """Names of the fields that it has."""
-    locations: tuple[Location, ...]
-    """Their volumes."""
-    box: Box
-    """Its voxels; they may lie outside the volume."""
-    layout: tuple[FieldLayout, ...]
-    """Shape and type of each field's array."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its arrays."""
-        return sum(field.nbytes for field in self.layout)
-
-
-class Units(Protocol):
-    """All units of a data set, numbered; safe to use from many threads at once."""
+class Units(StoredUnits, Protocol):
+    """All units of a data set; safe to use from many threads at once."""
 
     @property
     def data(self) -> VolumeDataset:
@@ -54,24 +28,12 @@ class Units(Protocol):
         """How many there are."""
         ...
 
-    def unit(self, number: int) -> Unit:
-        """Return one of them; costs no I/O."""
-        ...
-
     def kinds(self) -> tuple[Ints, list[tuple[FieldLayout, ...]]]:
         """Return the number of each unit's layout, and the layouts."""
         ...
 
     def files(self) -> Ints:
         """Return a number for each unit's file: equal ones mean the same."""
-        ...
-
-    def read_into(self, number: int, out: Sequence[Volume]) -> ReadCost:
-        """Fill an array for each of a unit's fields from the storage; raises what the readers raise."""
-        ...
-
-    def generations(self, number: int) -> Generations:
-        """Return the generation of each field's part; see `VolumeDataset.generations`."""
         ...
 
 
@@ -95,7 +57,10 @@ class SampleUnits:
         """See Units."""
         data = self.data
         box = data.box(self._spatial)
-        return Unit(data.sample_ids[number], data.field_names, data.locations(number), box, self._expected)
+        names, locations = data.field_names, data.locations(number)
+        return Unit(
+            data.sample_ids[number], names, locations, box, self._expected, boundary=data.boundary, missing=data.missing
+        )
 
     def kinds(self) -> tuple[Ints, list[tuple[FieldLayout, ...]]]:
         """See Units."""

@@ -21,6 +21,8 @@ class StorageRead:
     """What it took."""
     is_sure: bool
     """Whether they are what their keys say: else they were written to meanwhile, and nobody keeps them."""
+    source: SourceKind = SourceKind.STORAGE
+    """Where they came from, where that is asked in its place."""
 
 
 @dataclass(frozen=True, slots=True)

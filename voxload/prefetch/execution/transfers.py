@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 
@@ -72,27 +73,44 @@ class Transfers:
     def _fetch(self, fetch: Fetch, slots: Mapping[int, Filling], nbytes: int, predicted: float | None) -> None:
         """Bring the parts of a fetch; runs in a pool."""
         begin = monotonic()
-        kind = fetch.source.kind
+        kinds: Counter[SourceKind] = Counter()
         try:
-            failure = next(filter(None, (self._bring(fetch, part, slots[part.slot]) for part in fetch.parts)), None)
+            failure, kinds = self._brought(fetch, slots)
         except Exception as error:  # noqa: BLE001 - raised to the consumer
             _let_go(error)
             self._errors[fetch.ticket], failure = error, Failure.ERROR
         now = monotonic()
         if failure is None:
-            self._resources.meter.fetched(
-                kind, blocks=len(fetch.parts), nbytes=nbytes, seconds=now - begin, predicted=predicted
-            )
+            for kind, parts in kinds.items():
+                share = parts / len(fetch.parts)
+                self._resources.meter.fetched(
+                    kind,
+                    blocks=parts,
+                    nbytes=round(share * nbytes),
+                    seconds=share * (now - begin),
+                    predicted=predicted if predicted is None else share * predicted,
+                )
             self._tell(FetchDone(now, fetch.ticket, nbytes, now - begin))
         else:
-            self._resources.meter.missed(kind, blocks=len(fetch.parts))
+            self._resources.meter.missed(fetch.source.kind, blocks=len(fetch.parts))
             self._tell(FetchFailed(now, fetch.ticket, failure, now - begin))
+
+    def _brought(self, fetch: Fetch, slots: Mapping[int, Filling]) -> tuple[Failure | None, Counter[SourceKind]]:
+        """Bring the blocks of a fetch; return why one did not come, and how many came from where."""
+        kinds: Counter[SourceKind] = Counter()
+        for part in fetch.parts:
+            failure = self._bring(fetch, part, slots[part.slot])
+            if failure is not None:
+                return failure, kinds
+            kinds[slots[part.slot].arrivals[part.place].kind] += 1
+        return None, kinds
 
     def _bring(self, fetch: Fetch, part: Part, filling: Filling) -> Failure | None:
         """Bring one block; return why it did not come."""
         kind, read = fetch.source.kind, StorageRead(ReadCost(), is_sure=True)
         if kind is SourceKind.STORAGE:
             read = self._read(part, filling)
+            kind = read.source
         elif kind is not SourceKind.MEMORY or not self._take(part, filling):
             failure = self._bring_near(fetch, part.sample, filling.at(part))
             if failure is not None:

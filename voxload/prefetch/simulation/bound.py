@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,6 +12,7 @@ from voxload.errors import UsageError
 from voxload.prefetch.line import EpochOrder, Held, Ints, Line
 from voxload.prefetch.policies.uses import order_of
 from voxload.prefetch.simulation.machine import Machine
+from voxload.prefetch.simulation.optimum import reads_of_optimum
 from voxload.prefetch.simulation.workload import Workload
 
 
@@ -116,35 +116,6 @@ def fewest_reads(line: Line, held: Held, orders: Sequence[EpochOrder]) -> Ints:
     epochs = [order_of(each, len(line.sizes), line.groups).transpose(1, 0, 2).ravel() for each in orders]
     epochs = [order[order >= 0] for order in epochs]
     accesses = np.concatenate([np.zeros(0, np.int64), *epochs])
-    following = _following(accesses)
-    never = len(accesses)
-    kept = dict.fromkeys(held.sample.tolist(), never)
-    first_uses = np.unique(accesses, return_index=True)
-    kept |= {s: use for s, use in zip(*(each.tolist() for each in first_uses), strict=True) if s in kept}
-    last = [(-use, sample) for sample, use in kept.items()]
-    heapq.heapify(last)
-    is_read = np.zeros(len(accesses), np.int64)
-    for number, (sample, use) in enumerate(zip(accesses.tolist(), following.tolist(), strict=True)):
-        if sample not in kept:
-            is_read[number] = 1
-            if use == never:
-                continue
-            while last and kept.get(last[0][1]) != -last[0][0]:
-                heapq.heappop(last)
-            if len(kept) >= room:
-                if not last or -last[0][0] < use:
-                    continue
-                del kept[heapq.heappop(last)[1]]
-        kept[sample] = use
-        heapq.heappush(last, (-use, sample))
+    is_read = reads_of_optimum(accesses, room, held=held.sample)
     bounds = np.cumsum([0, *(len(each) for each in epochs)])
     return np.array([is_read[begin:end].sum() for begin, end in pairwise(bounds)], np.int64)
-
-
-def _following(accesses: Ints) -> Ints:
-    """Return the number of each access's sample's next access; the number of accesses where there is none."""
-    order = np.argsort(accesses, kind="stable")
-    is_same = accesses[order][:-1] == accesses[order][1:]
-    following = np.full(len(accesses), len(accesses), np.int64)
-    following[order[:-1][is_same]] = order[1:][is_same]
-    return following

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from voxload.prefetch.cost import PRIORS
 from voxload.prefetch.events import SourceKind
 from voxload.prefetch.line import DISK, MEMORY, STORAGE, Ints
 from voxload.prefetch.placement import Placement
@@ -191,7 +192,7 @@ class Ledger:
 
     def delivered_bytes(self, lines: int) -> dict[SourceKind, int]:
         """Return the bytes of all lines by the place they came from."""
-        return {source: self.delivered[source] * lines for source in SourceKind}
+        return {source: self.delivered[source] * lines for source in PRIORS}
 
     def stored_bytes(self, lines: int) -> dict[SourceKind, int]:
         """Return the bytes of all lines by the tier they were written into."""

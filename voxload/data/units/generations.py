@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from voxload.data.units.unit import Generations, StoredUnits
 from voxload.errors import VoxloadError
-from voxload.loader.caching.units import Generations, Units
 from voxload.readers.generation import Generation, file_generation
 from voxload.readers.store import is_url
 
@@ -21,11 +21,13 @@ class BlockGenerations:
     outlives
         Whether blocks may be kept beyond the job. Where not, nothing is asked of storage behind URLs: within a job its
         readers pin the versions that they read.
+    alike
+        Whether what the first one shows holds for all. Where not, each is opened to be looked at.
     """
 
-    def __init__(self, units: Units, *, outlives: bool) -> None:
+    def __init__(self, units: StoredUnits, *, outlives: bool, alike: bool = True) -> None:
         self._units = units
-        self._outlives = outlives
+        self._outlives, self._alike = outlives, alike
         self._lock = threading.Lock()
         self._is_quick: tuple[bool, ...] | None = None
 
@@ -36,6 +38,8 @@ class BlockGenerations:
         """
         if not self._is_asked(number):
             return self._nothing(number)
+        if not self._alike:
+            return self.now(number)
         with self._lock:
             if self._is_quick is None:
                 self._is_quick = self._compared()

@@ -1,0 +1,42 @@
+"""``voxload serve``: keep blocks in this node's memory for all jobs of this user."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from voxload.errors import UsageError
+from voxload.serve.place import service_path
+from voxload.serve.service import serve as run_service
+from voxload.units import format_bytes, parse_bytes
+
+EPILOG = 'Example: voxload serve --memory 64GiB, and in each job DataLoader(..., cache=voxload.Cache(service="auto"))'
+"""Shown at the end of the command's help."""
+_LEAST_THREADS = 4
+"""Reads at once: most of them wait for a storage."""
+
+
+def serve(
+    *,
+    memory: Annotated[str, typer.Option(help="Bytes of this node's memory, such as 64GiB; set aside at once.")],
+    socket: Annotated[
+        str, typer.Option(help="Path of the socket; by default where Cache(service='auto') looks for it.")
+    ] = "auto",
+    threads: Annotated[int, typer.Option(help="Reads at once; 0 for one a core.", min=0)] = 0,
+) -> None:
+    """Keep blocks in this node's memory for all jobs of this user: each is read once, whoever wants it."""
+    nbytes = parse_bytes(memory)
+    if nbytes < 1:
+        raise UsageError("--memory", found=memory, expected="more than nothing, such as 64GiB")
+    path = Path(service_path(socket))
+    count = threads or max(_LEAST_THREADS, len(os.sched_getaffinity(0)))
+
+    def ready() -> None:
+        print(f"voxload: serving {format_bytes(nbytes)} at {path}", file=sys.stderr, flush=True)
+
+    asyncio.run(run_service(path, memory=nbytes, threads=count, ready=ready))

@@ -1,0 +1,294 @@
+"""SharedPlanner: what is read for several jobs, and what has to go for it; pure.
+
+It has no thread, clock or file; see `voxload.prefetch.planning.planner`, which plans for one rank that knows where each
+block will be. Here nobody knows: jobs come, go, and run at their own speeds. So nothing is placed ahead; what is read
+next, and what goes for it, is decided when a read can begin.
+
+1. A unit is read once for all who will use it. What jobs wait for comes first, then what they do not wait for yet; of
+   both, what is due first over all jobs.
+2. What is used last, over all jobs, goes first (Belady 1966). For what nobody waits for yet, nothing goes that is used
+   earlier, and while that makes something go, no more than `SharingLimits.ahead` uses of a job are read ahead: what
+   is read too early takes the room of what is used meanwhile.
+3. Units that are kept and units that are being read never take more than the room, but for a moment where the room was
+   made smaller: then units go until that is so again.
+4. Each `Wanted` has one `Answer`, unless the job ends before.
+5. A unit whose read failed is not read ahead any more; who asks for it is told, and it is tried again for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from voxload.errors import InternalError, UsageError
+from voxload.prefetch.line import Ints
+from voxload.prefetch.sharing.events import (
+    Answer,
+    Began,
+    Drop,
+    Ended,
+    Event,
+    Foreseen,
+    Instruction,
+    Lost,
+    Reached,
+    Read,
+    ReadDone,
+    RoomChanged,
+    Wanted,
+)
+from voxload.prefetch.sharing.future import NEVER, Future
+from voxload.prefetch.sharing.victims import Victims, usual_pace
+
+_LOOKED_AT = 64
+"""Units that are waited for, of which the most urgent is read next."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharingLimits:
+    """How much is under way at once."""
+
+    reads: int = 4
+    """Units that are being read."""
+    ahead: int = 16
+    """Uses of a job that are read ahead where something has to go for them."""
+
+    def __post_init__(self) -> None:
+        if self.reads < 1 or self.ahead < 1:
+            found = f"{self.reads} reads, {self.ahead} uses ahead"
+            raise UsageError("sharing limits", found=found, expected="1 or more of each")
+
+
+class SharedPlanner:
+    """Plans what is kept for several jobs; not safe to use from several threads at once.
+
+    Parameters
+    ----------
+    room
+        Bytes for all units.
+    limits
+        How much is under way at once.
+
+    Raises
+    ------
+    InternalError
+        An event cannot be: a job or unit that is not known, a read that is not under way.
+    """
+
+    def __init__(self, room: int, *, limits: SharingLimits) -> None:
+        self._room, self._limits = room, limits
+        self._sizes: dict[int, int] = {}
+        self._futures: dict[int, Future] = {}
+        self._victims = Victims(self._futures)
+        self._held: dict[int, None] = {}
+        self._reading: dict[int, None] = {}
+        self._failed: set[int] = set()
+        self._waiting: dict[int, list[int]] = {}  # jobs by unit, in the order of asking
+        self._used = 0
+
+    @property
+    def used(self) -> int:
+        """Bytes of what is kept and what is being read."""
+        return self._used
+
+    def has(self, unit: int) -> bool:
+        """Tell whether a unit is there or being read."""
+        return unit in self._held or unit in self._reading
+
+    @property
+    def held(self) -> Mapping[int, None]:
+        """The units that are there."""
+        return self._held
+
+    def know(self, units: Ints, sizes: Ints) -> None:
+        """Learn the bytes of units, by their numbers; of such as are neither there nor being read nor foreseen."""
+        for unit, size in zip(units.tolist(), sizes.tolist(), strict=True):
+            if unit in self._held or unit in self._reading:
+                raise InternalError("sharing", found=f"unit {unit} known anew", expected="one that is not there")
+            self._sizes[unit] = size
+            self._failed.discard(unit)
+
+    def handle(self, event: Event) -> list[Instruction]:
+        """Take in what happened; return what is to be done now, in this order."""
+        answer: list[Instruction] = []
+        match event:
+            case Began(now, job):
+                self._began(job, now)
+            case Foreseen(_, job, place, units):
+                self._foreseen(job, place, units)
+            case Reached(now, job, place):
+                self._victims.used(self._future(job).advance(place, now))
+            case Wanted(_, job, unit):
+                answer.extend(self._wanted(job, unit))
+            case Ended(_, job):
+                self._ended(job)
+            case ReadDone(_, unit, is_kept):
+                answer.extend(self._read_done(unit, is_kept=is_kept))
+            case Lost(_, unit):
+                self._forget(unit)
+                self._victims.remove(unit)
+            case RoomChanged(_, room):
+                self._room = room
+                answer.extend(self._too_large())
+        answer.extend(self._fit(event.now))
+        answer.extend(self._reads(event.now))
+        return answer
+
+    def validate(self) -> None:
+        """Raise an InternalError where what this counts does not agree; for tests and hunts for bugs."""
+        used = sum(self._sizes[unit] for unit in (*self._held, *self._reading))
+        apart = self._held.keys().isdisjoint(self._reading)
+        if used != self._used or not apart or len(self._victims) != len(self._held):
+            found = f"{self._used} bytes, {len(self._victims)} that may go"
+            raise InternalError("sharing", found=found, expected=f"{used} bytes, {len(self._held)} units")
+
+    # What events say.
+
+    def _began(self, job: int, now: float) -> None:
+        if job in self._futures:
+            raise InternalError("sharing", found=f"job {job} begun twice")
+        self._futures[job] = Future(now)
+
+    def _foreseen(self, job: int, place: int, units: Ints) -> None:
+        if not all(map(self._sizes.__contains__, units.tolist())):
+            raise InternalError("sharing", found="units foreseen", expected="such as are known")
+        self._future(job).foresee(place, units)
+        self._victims.reorder()
+
+    def _wanted(self, job: int, unit: int) -> Iterator[Instruction]:
+        self._future(job)
+        if unit not in self._sizes:
+            raise InternalError("sharing", found=f"unit {unit} wanted", expected="one that is known")
+        if unit in self._held:
+            yield Answer(job, unit, is_there=True)
+        elif self._sizes[unit] > self._room:
+            yield Answer(job, unit, is_there=False)
+        else:
+            self._waiting.setdefault(unit, []).append(job)
+
+    def _ended(self, job: int) -> None:
+        self._future(job)
+        del self._futures[job]
+        self._victims.reorder()
+        for unit, jobs in list(self._waiting.items()):
+            jobs[:] = [one for one in jobs if one != job]
+            if not jobs:
+                del self._waiting[unit]
+
+    def _read_done(self, unit: int, *, is_kept: bool) -> Iterator[Instruction]:
+        if unit not in self._reading:
+            raise InternalError("sharing", found=f"unit {unit} read", expected="one that is being read")
+        del self._reading[unit]
+        if is_kept:
+            self._held[unit] = None
+            self._victims.add(unit)
+            self._failed.discard(unit)
+        else:
+            self._used -= self._sizes[unit]
+            self._failed.add(unit)
+        for job in self._waiting.pop(unit, ()):
+            yield Answer(job, unit, is_there=is_kept)
+
+    def _too_large(self) -> Iterator[Instruction]:
+        """Tell those who wait for what does not fit any more; what is being read is answered when it is there."""
+        for unit in [unit for unit in self._waiting if self._sizes[unit] > self._room and unit not in self._reading]:
+            for job in self._waiting.pop(unit):
+                yield Answer(job, unit, is_there=False)
+
+    # What follows.
+
+    def _fit(self, now: float) -> Iterator[Instruction]:
+        """Let units go while there are more than there is room for."""
+        while self._used > self._room and (found := self._victims.pop(now)) is not None:
+            self._forget(found[0])
+            yield Drop(found[0])
+
+    def _reads(self, now: float) -> Iterator[Instruction]:
+        while len(self._reading) < self._limits.reads:
+            found = self._next(now)
+            if found is None:
+                return
+            unit, due = found
+            gone = self._made_room(unit, due, now)
+            if gone is None:
+                return
+            for victim in gone:
+                yield Drop(victim)
+            self._reading[unit] = None
+            self._used += self._sizes[unit]
+            yield Read(unit)
+
+    def _next(self, now: float) -> tuple[int, float] | None:
+        """Return what is read next, and in how many seconds it is due."""
+        otherwise = usual_pace(self._futures.values())
+        asked = self._most_urgent(now, otherwise)
+        if asked is not None:
+            return asked, -1.0
+        first: tuple[float, int] | None = None
+        for future in self._futures.values():
+            found = self._missing(future)
+            if found is None:
+                continue
+            uses, is_free = future.scanned - future.place, self._used + self._sizes[found] <= self._room
+            due = uses * future.pace(now, otherwise)
+            if (is_free or uses < self._limits.ahead) and (first is None or due < first[0]):
+                first = due, found
+        return None if first is None else (first[1], first[0])
+
+    def _most_urgent(self, now: float, otherwise: float) -> int | None:
+        """Return, of what jobs wait for, what one of them uses first; of the first few that were asked for."""
+        found: tuple[float, int] | None = None
+        for unit in islice((unit for unit in self._waiting if unit not in self._reading), _LOOKED_AT):
+            due = min(self._due(self._futures[job], unit, now, otherwise) for job in self._waiting[unit])
+            if found is None or due < found[0]:
+                found = due, unit
+        return None if found is None else found[1]
+
+    @staticmethod
+    def _due(future: Future, unit: int, now: float, otherwise: float) -> float:
+        place = future.next_use(unit)
+        return 0.0 if place == NEVER else (place - future.place) * future.pace(now, otherwise)
+
+    def _missing(self, future: Future) -> int | None:
+        """Return the first unit that a job will use and that is neither there nor on the way nor in vain."""
+        while future.scanned < future.end:
+            unit = future.use(future.scanned)
+            is_settled = unit in self._held or unit in self._reading or unit in self._failed
+            if not is_settled and self._sizes[unit] <= self._room:
+                return unit
+            future.scanned += 1
+        return None
+
+    def _made_room(self, unit: int, due: float, now: float) -> list[int] | None:
+        """Take out what goes for a unit; None, with nothing taken out, where it has to wait."""
+        gone: list[tuple[int, float]] = []
+        missing = self._used + self._sizes[unit] - self._room
+        while missing > 0:
+            found = self._victims.pop(now)
+            if found is not None:
+                gone.append(found)
+                missing -= self._sizes[found[0]]
+            if found is None or found[1] <= due:
+                for victim, seconds in gone:
+                    self._victims.back(victim, now, seconds)
+                return None
+        for victim, _ in gone:
+            self._forget(victim)
+        return [victim for victim, _ in gone]
+
+    def _forget(self, unit: int) -> None:
+        """Have a unit no more."""
+        if unit in self._held:
+            del self._held[unit]
+            self._used -= self._sizes[unit]
+            for future in self._futures.values():
+                place = future.next_use(unit)
+                if place != NEVER:
+                    future.scanned = min(future.scanned, place)
+
+    def _future(self, job: int) -> Future:
+        found = self._futures.get(job)
+        if found is None:
+            raise InternalError("sharing", found=f"job {job}", expected=f"one of {sorted(self._futures)}")
+        return found

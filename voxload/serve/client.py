@@ -1,0 +1,282 @@
+"""ServiceClient: a rank's way to the blocks of its node's service.
+
+Rules of this file:
+
+1. A block that is in the service's memory is read there, in place; the service learns nothing of it.
+2. What is not there is waited for, as long as the service answers, and no longer than `LONGEST`. What does not come
+   from it has to be read otherwise: whoever asks is told so, and no error.
+3. A service that comes back, or another one, is told anew all that is still to come.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from voxload.cache.memory.attached import AttachedMemory
+from voxload.cache.protocol import Answer, BlockKey
+from voxload.cache.warnonce import WarnOnce
+from voxload.errors import VoxloadError
+from voxload.prefetch.line import Ints
+from voxload.readers.protocol import Volume
+from voxload.serve.attachment import Attached, Attachment
+from voxload.serve.blocktable import MOST, ServedBlock, table
+from voxload.serve.bulk import lent
+from voxload.serve.messages import Blocks, Memory, Message, Order, Reached, There, Unavailable, Want
+
+LONGEST = 60.0
+"""Seconds that a block is waited for; a storage that takes longer is asked by whoever wants it."""
+_NAMING = 2.0
+"""Seconds that a block is waited for that the service was not told of yet."""
+_USES = 2**20
+"""Uses of an order, at once."""
+_ATTEMPTS = 2
+"""Times that a block is asked for which is said to be there and is not found."""
+_BREATH = 0.02
+"""Seconds until something is said again that the service did not take."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What came of what was asked for."""
+
+    hits: int = 0
+    """Blocks that were there."""
+    waits: int = 0
+    """Blocks that came from the service after a wait."""
+    misses: int = 0
+    """Blocks that did not come from it."""
+
+
+class _Wait:
+    """What threads wait for that want one block."""
+
+    def __init__(self) -> None:
+        self.is_there: bool | None = None
+
+
+class ServiceClient:
+    """Blocks of a service; safe to use from many threads at once.
+
+    Parameters
+    ----------
+    path
+        Of its socket.
+    block
+        What a number that is used here stands for; called by a thread of its own.
+    name
+        What people are shown of this job.
+
+    Raises
+    ------
+    NotFoundError
+        Where nobody listens there.
+    StorageError
+        Where the service refuses, does not answer, or is another user's; DataError where it speaks another language.
+    """
+
+    def __init__(self, path: Path, block: Callable[[int], ServedBlock], *, name: str = "") -> None:
+        self._block = block
+        self._changed = threading.Condition()
+        self._wire: dict[int, int] = {}  # the service's numbers of blocks, by those used here
+        self._waits: dict[int, _Wait] = {}
+        self._memory: AttachedMemory | None = None
+        self._boot = ""
+        self._epoch = 0  # grows with each session
+        self._uses: Ints = np.zeros(0, np.int64)  # from `_first` on
+        self._first = self._place = 0
+        self._said_to: int | None = None  # place up to which the service knows the uses; None for not at all
+        self._base = 0  # place here of the service's place 0
+        self._said_place = 0
+        self._is_closing = False
+        self._warnings = WarnOnce(f"service at {path}")
+        self.counts = Counts()
+        self._attachment = Attachment(path, name=name, changed=self._has_changed, heard=self._hear)
+        self._thread = threading.Thread(target=self._say_all, name="voxload-service-orders", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether there is a session with the service now."""
+        return self._attachment.session is not None
+
+    def foresee(self, place: int, numbers: Ints) -> None:
+        """Say what is used from a place in the order on; what was said of that before is forgotten."""
+        with self._changed:
+            # What the service was not told of yet is told, even where it has passed: it counts uses.
+            begin = self._place if self._said_to is None else min(self._place, self._said_to)
+            kept = self._uses[begin - self._first : place - self._first]
+            self._uses, self._first = np.concatenate([kept, np.asarray(numbers, np.int64)]), begin
+            if self._said_to is not None:
+                self._said_to = min(self._said_to, place)
+            self._changed.notify_all()
+
+    def reached(self, place: int) -> None:
+        """Say that all before a place has been used."""
+        with self._changed:
+            self._place = max(self._place, place)
+            self._changed.notify_all()
+
+    def fetch(self, number: int, key: BlockKey, out: Volume) -> bool:
+        """Fill `out` with a block; False, with `out` undefined, where it does not come from the service."""
+        if self._found(key, out):
+            self.counts.hits += 1
+            return True
+        for attempt in range(_ATTEMPTS):
+            if not self._waited(number, is_again=attempt > 0):
+                break
+            if self._found(key, out):
+                self.counts.waits += 1
+                return True
+        self.counts.misses += 1
+        return False
+
+    def close(self) -> None:
+        """End the session; no other call may run or follow."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._attachment.close()
+        self._thread.join()
+        self._memory = None
+
+    def _found(self, key: BlockKey, out: Volume) -> bool:
+        memory = self._memory
+        return memory is not None and memory.fetch(key, out) is Answer.GOT
+
+    def _waited(self, number: int, *, is_again: bool) -> bool:
+        """Wait until the service says that a block is there; False where it does not."""
+        with self._changed:
+            epoch = self._epoch
+            named = lambda: number in self._wire or self._is_lost(epoch)  # noqa: E731 - it is said twice
+            if not self._changed.wait_for(named, _NAMING) or self._is_lost(epoch):
+                return False
+            wire = self._wire[number]
+            wait, is_first = self._waits.get(wire), False
+            if wait is None:
+                wait, is_first = self._waits.setdefault(wire, _Wait()), True
+        if is_first and not self._attachment.send(Want(wire, again=int(is_again))):
+            self._answer(wire, is_there=False)
+            return False
+        with self._changed:
+            if not self._changed.wait_for(lambda: wait.is_there is not None or self._is_lost(epoch), LONGEST):
+                self._waits.pop(wire, None)
+                self._warnings.tell("slow", f"a block did not come in {LONGEST:.0f} s", remedy="look at its storage")
+            return bool(wait.is_there)
+
+    def _is_lost(self, epoch: int) -> bool:
+        return self._is_closing or self._epoch != epoch or self._attachment.session is None
+
+    def _answer(self, wire: int, *, is_there: bool) -> None:
+        with self._changed:
+            wait = self._waits.pop(wire, None)
+            if wait is not None:
+                wait.is_there = is_there
+                self._changed.notify_all()
+
+    # What the thread of the attachment calls.
+
+    def _has_changed(self, session: Attached | None) -> None:
+        with self._changed:
+            self._epoch += 1
+            self._wire, self._said_to = {}, None
+            self._waits.clear()
+            if session is not None:
+                self._said_to, self._base, self._said_place = self._place, self._place, self._place
+            self._changed.notify_all()
+
+    def _hear(self, message: Message, descriptors: Sequence[int]) -> None:
+        match message:
+            case There(block):
+                self._answer(block, is_there=True)
+            case Unavailable(block):
+                self._answer(block, is_there=False)
+            case Memory(name):
+                for descriptor in descriptors[:1]:
+                    self._memory = AttachedMemory(name, descriptor=descriptor)  # who reads the one before has it still
+            case _:
+                pass  # of a later version
+
+    # What the thread of this file does.
+
+    def _say_all(self) -> None:
+        """Tell the service what is to come, and how far this job is."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_closing or self._has_news())
+                if self._is_closing:
+                    return
+                epoch, first, place, said = self._epoch, self._first, self._place, self._said_to
+                uses = self._uses[(said or 0) - first :]  # who foresees makes another array
+            if said is None or not self._told(epoch, place, said, uses=uses):
+                with self._changed:
+                    self._changed.wait_for(lambda: self._is_closing, _BREATH)
+
+    def _has_news(self) -> bool:
+        if self._said_to is None:
+            return False
+        return self._said_to < self._first + len(self._uses) or self._said_place < self._place
+
+    def _told(self, epoch: int, place: int, said: int, *, uses: Ints) -> bool:
+        """Say what there is to say; False where the service did not take all of it."""
+        try:
+            fresh = [number for number in dict.fromkeys(uses.tolist()) if number not in self._wire]
+            for start in range(0, len(fresh), MOST):
+                if not self._name(epoch, fresh[start : start + MOST]):
+                    return False
+            for start in range(0, len(uses), _USES):
+                if not self._order(epoch, said + start, uses[start : start + _USES]):
+                    return False
+            return self._has_reached(epoch, place)
+        except (OSError, VoxloadError) as error:  # a sample that cannot be described, no memory left
+            with suppress(RuntimeWarning):
+                self._warnings.tell("orders", str(error), remedy="blocks are read without it")
+            return False
+
+    def _name(self, epoch: int, numbers: Sequence[int]) -> bool:
+        data = table([self._block(number) for number in numbers])
+        if not self._sent(epoch, Blocks(len(numbers)), data):
+            return False
+        with self._changed:
+            if self._epoch == epoch:
+                self._wire.update(zip(numbers, range(len(self._wire), len(self._wire) + len(numbers)), strict=True))
+            self._changed.notify_all()
+        return True
+
+    def _order(self, epoch: int, place: int, uses: Ints) -> bool:
+        wire = np.array([self._wire[number] for number in uses.tolist()], "<i8")
+        with self._changed:
+            base, is_forgotten = self._base, self._said_to is None or self._said_to != place
+        if is_forgotten or not self._sent(epoch, Order(place - base, len(uses)), wire.tobytes()):
+            return False
+        with self._changed:
+            # What was said anew meanwhile begins no later than what was said now.
+            if self._epoch == epoch and self._said_to == place:
+                self._said_to = place + len(uses)
+        return True
+
+    def _has_reached(self, epoch: int, place: int) -> bool:
+        with self._changed:
+            base, known = self._base, self._said_to
+        if known is None or place > known:
+            return False
+        if place > self._said_place and not self._sent(epoch, Reached(place - base), None):
+            return False
+        with self._changed:
+            if self._epoch == epoch:
+                self._said_place = max(self._said_place, place)
+        return True
+
+    def _sent(self, epoch: int, message: Message, data: bytes | None) -> bool:
+        descriptors = () if data is None else (lent(message.kind, data),)
+        try:
+            return self._epoch == epoch and self._attachment.send(message, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)

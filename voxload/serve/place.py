@@ -1,0 +1,25 @@
+"""Where a node's service listens, unless somebody says otherwise."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+VARIABLE = "VOXLOAD_SERVICE"
+"""Variable of the environment with the path of the socket."""
+
+
+def service_path(named: str | os.PathLike[str] | None = None) -> Path:
+    """Return the path of the socket: the one that is named, or with ``auto`` or None the node's own.
+
+    That is the one of the environment, else in the folder that the system gives each user while they are logged in
+    (XDG Base Directory Specification), else in one of this user's in the folder for temporary files.
+    """
+    if named is not None and os.fspath(named) != "auto":
+        return Path(named)
+    if given := os.environ.get(VARIABLE):
+        return Path(given)
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(runtime) / "voxload" / "socket"
+    return Path(tempfile.gettempdir()) / f"voxload-{os.geteuid()}" / "socket"
