@@ -233,41 +233,39 @@ def test_more_than_there_is_room_for(start: Start, volume: Path) -> None:
 NOTHING = b""
 
 
-@pytest.mark.parametrize(
-    ("data", "words", "reason"),
-    [
-        (None, {"kind": "blocks", "count": 1}, "message: found 0 descriptors, expected one"),
-        (NOTHING, {"kind": "blocks", "count": 1}, "block table: found 0 bytes"),
-        (b"x" * 100, {"kind": "blocks", "count": 2}, "block table: found 100 bytes, 0 lines, expected 2 blocks"),
-        (b"\0" * 8 + b"{}\n", {"kind": "blocks", "count": 1}, "block table: found a block of 0 bytes"),
-        (NOTHING, {"kind": "blocks", "count": MOST + 1}, f"blocks: found {MOST + 1}, expected 1 to {MOST}"),
-        (NOTHING, {"kind": "blocks", "count": -1}, "blocks: found -1"),
-        (NOTHING, {"kind": "order", "place": 0, "count": 1}, "order: found 0 bytes, expected 1 uses"),
-        (b"\0" * 16, {"kind": "order", "place": 0, "count": 1}, "order: found 16 bytes, expected at most 8"),
-        (b"\1" + b"\0" * 7, {"kind": "order", "place": 0, "count": 1}, "order: found blocks 1 to 1, expected 0 to 0"),
-        (b"\xff" * 8, {"kind": "order", "place": 0, "count": 1}, "order: found blocks -1 to -1"),
-        (b"\0" * 8, {"kind": "order", "place": 1, "count": 1}, "order: found 1 uses from 1 on"),
-        (NOTHING, {"kind": "order", "place": 0, "count": 2**40}, "order: found 1099511627776 uses"),
-        (None, {"kind": "reached", "place": 1}, "reached: found 1, expected 0 to 0"),
-        (None, {"kind": "reached", "place": -1}, "reached: found -1"),
-        (None, {"kind": "want", "block": 1}, "want: found block 1, expected 0 to 0"),
-        (None, {"kind": "want", "block": -1}, "want: found block -1"),
-    ],
-)
-def test_nonsense_is_sent_away(
-    service: Service, volume: Path, data: bytes | None, words: dict[str, Any], reason: str
-) -> None:
+NONSENSE: list[tuple[bytes | None, dict[str, Any], str]] = [
+    (None, {"kind": "blocks", "count": 1}, "message: found 0 descriptors, expected one"),
+    (NOTHING, {"kind": "blocks", "count": 1}, "block table: found 0 bytes"),
+    (b"x" * 100, {"kind": "blocks", "count": 2}, "block table: found 100 bytes, 0 lines, expected 2 blocks"),
+    (b"\0" * 8 + b"{}\n", {"kind": "blocks", "count": 1}, "block table: found a block of 0 bytes"),
+    (NOTHING, {"kind": "blocks", "count": MOST + 1}, f"blocks: found {MOST + 1}, expected 1 to {MOST}"),
+    (NOTHING, {"kind": "blocks", "count": -1}, "blocks: found -1"),
+    (NOTHING, {"kind": "order", "place": 0, "count": 1}, "order: found 0 bytes, expected 1 uses"),
+    (b"\0" * 16, {"kind": "order", "place": 0, "count": 1}, "order: found 16 bytes, expected at most 8"),
+    (b"\1" + b"\0" * 7, {"kind": "order", "place": 0, "count": 1}, "order: found blocks 1 to 1, expected 0 to 0"),
+    (b"\xff" * 8, {"kind": "order", "place": 0, "count": 1}, "order: found blocks -1 to -1"),
+    (b"\0" * 8, {"kind": "order", "place": 1, "count": 1}, "order: found 1 uses from 1 on"),
+    (NOTHING, {"kind": "order", "place": 0, "count": 2**40}, "order: found 1099511627776 uses"),
+    (None, {"kind": "reached", "place": 1}, "reached: found 1, expected 0 to 0"),
+    (None, {"kind": "reached", "place": -1}, "reached: found -1"),
+    (None, {"kind": "want", "block": 1}, "want: found block 1, expected 0 to 0"),
+    (None, {"kind": "want", "block": -1}, "want: found block -1"),
+]
+
+
+def test_nonsense_is_sent_away(service: Service, volume: Path) -> None:
     """With the reason; the others are served, and no descriptor is left."""
     with client_of(service) as other:
         other.name(octant(volume, 1))
         before = service.descriptors()
-        with client_of(service) as client:
-            client.name(octant(volume, 0))
-            client.say(data, **words)
-            said = client.hear()
-            assert said["kind"] == "refused"
-            assert reason in said["reason"]
-            assert client.hear() == {}
+        for data, words, reason in NONSENSE:
+            with client_of(service) as client:
+                client.name(octant(volume, 0))
+                client.say(data, **words)
+                said = client.hear()
+                assert said["kind"] == "refused"
+                assert reason in said["reason"]
+                assert client.hear() == {}
         until(lambda: service.descriptors() == before)
         assert other.want(0) == {"kind": "there", "block": 0}
 

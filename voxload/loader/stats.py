@@ -49,7 +49,8 @@ class LoaderStats:
     steps: tuple[Step, ...]
     """The latest steps, oldest first."""
     sources: Mapping[str, Traffic] = field(default_factory=dict)
-    """What came from where, by kind of place: ``storage``, ``memory``, ``disk``, ``peer``. Empty without a cache."""
+    """What came from where, by kind of place: ``storage``, ``memory``, ``disk``, ``peer``, and ``service`` where blocks
+    came from one. Empty without a cache."""
 
     @property
     def read_amplification(self) -> float:

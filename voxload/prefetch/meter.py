@@ -57,6 +57,7 @@ class Meter:
             self._totals[kind] = replace(self._totals[kind], misses=self._totals[kind].misses + blocks)
 
     def totals(self) -> dict[SourceKind, Traffic]:
-        """Return the totals so far."""
+        """Return the totals so far; of a service only where blocks came from one."""
         with self._lock:
-            return dict(self._totals)
+            served = self._totals[SourceKind.SERVICE].fetches
+            return {kind: each for kind, each in self._totals.items() if kind is not SourceKind.SERVICE or served}

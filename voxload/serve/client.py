@@ -3,8 +3,9 @@
 Rules of this file:
 
 1. A block that is in the service's memory is read there, in place; the service learns nothing of it.
-2. What is not there is waited for, as long as the service answers, and no longer than `LONGEST`. What does not come
-   from it has to be read otherwise: whoever asks is told so, and no error.
+2. What is not there is waited for, as long as the service answers, and no longer than `LONGEST`; after that nothing is
+   asked of it in this session. What does not come from it has to be read otherwise: whoever asks is told so, and no
+   error.
 3. A service that comes back, or another one, is told anew all that is still to come.
 """
 
@@ -94,6 +95,7 @@ class ServiceClient:
         self._said_to: int | None = None  # place up to which the service knows the uses; None for not at all
         self._base = 0  # place here of the service's place 0
         self._said_place = 0
+        self._given_up = -1  # the session in which nothing is asked of the service any more
         self._is_closing = False
         self._warnings = WarnOnce(f"service at {path}")
         self.counts = Counts()
@@ -165,13 +167,22 @@ class ServiceClient:
             self._answer(wire, is_there=False)
             return False
         with self._changed:
-            if not self._changed.wait_for(lambda: wait.is_there is not None or self._is_lost(epoch), LONGEST):
-                self._waits.pop(wire, None)
-                self._warnings.tell("slow", f"a block did not come in {LONGEST:.0f} s", remedy="look at its storage")
-            return bool(wait.is_there)
+            has_come = self._changed.wait_for(lambda: wait.is_there is not None or self._is_lost(epoch), LONGEST)
+        if not has_come:
+            self._give_up(epoch, "slow", f"a block did not come in {LONGEST:.0f} s", remedy="look at its storage")
+        return bool(wait.is_there)
 
     def _is_lost(self, epoch: int) -> bool:
-        return self._is_closing or self._epoch != epoch or self._attachment.session is None
+        is_over = self._is_closing or self._epoch != epoch or self._given_up == epoch
+        return is_over or self._attachment.session is None
+
+    def _give_up(self, epoch: int, kind: str, words: str, *, remedy: str) -> None:
+        """Ask nothing more of a service that lets everybody wait, until there is another session."""
+        with self._changed:
+            self._given_up = epoch
+            self._changed.notify_all()
+        with suppress(RuntimeWarning):  # where warnings are errors: the run goes on
+            self._warnings.tell(kind, words, remedy=remedy)
 
     def _answer(self, wire: int, *, is_there: bool) -> None:
         with self._changed:
@@ -219,7 +230,7 @@ class ServiceClient:
                     self._changed.wait_for(lambda: self._is_closing, _BREATH)
 
     def _has_news(self) -> bool:
-        if self._said_to is None:
+        if self._said_to is None or self._given_up == self._epoch:
             return False
         return self._said_to < self._first + len(self._uses) or self._said_place < self._place
 
@@ -235,8 +246,7 @@ class ServiceClient:
                     return False
             return self._has_reached(epoch, place)
         except (OSError, VoxloadError) as error:  # a sample that cannot be described, no memory left
-            with suppress(RuntimeWarning):
-                self._warnings.tell("orders", str(error), remedy="blocks are read without it")
+            self._give_up(epoch, "orders", str(error), remedy="blocks are read without it until it is there anew")
             return False
 
     def _name(self, epoch: int, numbers: Sequence[int]) -> bool:

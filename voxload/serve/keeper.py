@@ -14,7 +14,9 @@ import asyncio
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -34,6 +36,7 @@ from voxload.prefetch.sharing.events import (
     Ended,
     Event,
     Foreseen,
+    Instruction,
     Lost,
     Read,
     ReadDone,
@@ -121,7 +124,8 @@ class Keeper:
         self._keys: dict[int, BlockKey] = {}
         self._team = DaemonThreadPool(threads, "voxload-service-reader")
         self._clients: dict[int, _Client] = {}
-        self._is_closed = False
+        self._events: deque[Event] = deque()
+        self._is_telling = self._is_closed = False
         self.totals = Totals()
 
     @property
@@ -247,14 +251,26 @@ class Keeper:
     # What follows.
 
     def _tell(self, event: Event) -> None:
-        for instruction in self._planner.handle(event):
-            match instruction:
-                case Read(number):
-                    self._submit(partial(self._read, number, self._sizes[number]))
-                case Drop(number):
-                    self._drop(number)
-                case Answer(session, number, is_there):
-                    self._answer(session, number, is_there=is_there)
+        """Tell the planner, and do what it says; what happens meanwhile, as that a client hung up, comes after that."""
+        self._events.append(event)
+        if self._is_telling:
+            return
+        self._is_telling = True
+        try:
+            while self._events:
+                for instruction in self._planner.handle(self._events.popleft()):
+                    self._do(instruction)
+        finally:
+            self._is_telling = False
+
+    def _do(self, instruction: Instruction) -> None:
+        match instruction:
+            case Read(number):
+                self._submit(partial(self._read, number, self._sizes[number]))
+            case Drop(number):
+                self._drop(number)
+            case Answer(session, number, is_there):
+                self._answer(session, number, is_there=is_there)
 
     def _answer(self, session: int, number: int, *, is_there: bool) -> None:
         client = self._clients.get(session)
@@ -308,8 +324,13 @@ class Keeper:
         self._forget_unless_kept(number)
 
     def _look(self, session: int, number: int, key: BlockKey | None) -> None:
-        """Tell whether a block that is kept is what is stored now; runs in a thread of the team."""
-        is_so = key is not None and self._memory.holds(key) and self._stored.key(number) == key
+        """Tell whether a block that is kept is undamaged, and what is stored now; runs in a thread of the team."""
+        is_so = False
+        with suppress(VoxloadError, OSError):
+            if key is not None and self._stored.key(number) == key:
+                layout = self._stored.unit(number).layout[0]
+                with self._memory.lent(key, layout.dtype, layout.shape) as found:
+                    is_so = found is not None
         self._post(partial(self._has_looked, session, number, key, is_so=is_so))
 
     def _has_looked(self, session: int, number: int, key: BlockKey | None, *, is_so: bool) -> None:

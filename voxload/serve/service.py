@@ -11,7 +11,7 @@ from voxload.serve.door import Door
 from voxload.serve.keeper import Keeper
 from voxload.serve.sessions import Sessions
 
-LEASE = 6.0
+LEASE = 10.0
 """Seconds; a client asks for the next lease after a third of one, and has then waited long where it is not answered."""
 _MOST = 1024
 """Clients at once: the ranks of some hundred jobs on a node."""

@@ -35,7 +35,7 @@ from voxload.serve.client import ServiceClient
 from voxload.serve.place import service_path
 
 
-class _FieldUnits:
+class FieldUnits:
     """Each field of each unit by itself, numbered ``unit * fields + place``; see StoredUnits. Nothing reads them."""
 
     def __init__(self, units: Units) -> None:
@@ -83,7 +83,7 @@ class ServedBlocks(DatasetBlocks):
     def __init__(self, kept: Kept, cache: Cache) -> None:
         super().__init__(kept.units, kept.items, outlives=True)
         _check(kept.units.data)
-        self._fields = _FieldUnits(kept.units)
+        self._fields = FieldUnits(kept.units)
         self._named = KeyedUnits(self._fields, outlives=True)
         self.client: ServiceClient | None = None
         path = service_path(cache.service)
