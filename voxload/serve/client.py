@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -92,6 +93,9 @@ class ServiceClient:
         self._epoch = 0  # grows with each session
         self._uses: Ints = np.zeros(0, np.int64)  # from `_first` on
         self._first = self._place = 0
+        self._shift = 0  # by how much places are later here than for who says them
+        self._places: dict[int, deque[int]] = {}  # of each number, those of its uses that are to come
+        self._early: set[int] = set()  # places beyond `_place` that have been used
         self._said_to: int | None = None  # place up to which the service knows the uses; None for not at all
         self._base = 0  # place here of the service's place 0
         self._said_place = 0
@@ -111,10 +115,19 @@ class ServiceClient:
     def foresee(self, place: int, numbers: Ints) -> None:
         """Say what is used from a place in the order on; what was said of that before is forgotten."""
         with self._changed:
+            place += self._shift
+            if place < self._place:  # what was used already is used no less: what comes instead comes behind it
+                self._shift += self._place - place
+                place = self._place
             # What the service was not told of yet is told, even where it has passed: it counts uses.
             begin = self._place if self._said_to is None else min(self._place, self._said_to)
             kept = self._uses[begin - self._first : place - self._first]
             self._uses, self._first = np.concatenate([kept, np.asarray(numbers, np.int64)]), begin
+            self._early = {one for one in self._early if one < place}
+            self._places = {}
+            for at, one in enumerate(self._uses[max(0, self._place - begin) :].tolist(), max(self._place, begin)):
+                if at not in self._early:
+                    self._places.setdefault(one, deque()).append(at)
             if self._said_to is not None:
                 self._said_to = min(self._said_to, place)
             self._changed.notify_all()
@@ -122,8 +135,26 @@ class ServiceClient:
     def reached(self, place: int) -> None:
         """Say that all before a place has been used."""
         with self._changed:
-            self._place = max(self._place, place)
-            self._changed.notify_all()
+            place += self._shift
+            if place > self._place:
+                self._place = place
+                self._early = {one for one in self._early if one >= place}
+                self._changed.notify_all()
+
+    def used(self, number: int) -> None:
+        """Note that a block is where it is used: what lies in a loader's buffers need not stay in the memory."""
+        with self._changed:
+            places = self._places.get(number)
+            if not places:
+                return
+            self._early.add(places.popleft())
+            place = self._place
+            while place in self._early:
+                self._early.remove(place)
+                place += 1
+            if place > self._place:
+                self._place = place
+                self._changed.notify_all()
 
     def fetch(self, number: int, key: BlockKey, out: Volume) -> bool:
         """Fill `out` with a block; False, with `out` undefined, where it does not come from the service."""

@@ -108,9 +108,15 @@ class ServedBlocks(DatasetBlocks):
 
     def read(self, number: int, out: Sequence[Volume]) -> StorageRead:
         """Fill one array for each field; see DatasetBlocks."""
-        if self.client is not None and self._fetched(self.client, number, out):
-            return StorageRead(ReadCost(), is_sure=True, source=SourceKind.SERVICE)
-        return super().read(number, out)
+        if self.client is None:
+            return super().read(number, out)
+        try:
+            if self._fetched(self.client, number, out):
+                return StorageRead(ReadCost(), is_sure=True, source=SourceKind.SERVICE)
+            return super().read(number, out)
+        finally:
+            for place in range(len(out)):
+                self.client.used(number * self._fields.fields + place)
 
     def _fetched(self, client: ServiceClient, number: int, out: Sequence[Volume]) -> bool:
         first = number * self._fields.fields
