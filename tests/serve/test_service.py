@@ -345,6 +345,6 @@ def test_the_command(samples: Path, path: Path, tmp_path: Path) -> None:
         loader.close()
     nobody = _run("status", "--socket", str(tmp_path / "nobody"))
     assert nobody.returncode == 2
-    assert nobody.stderr.endswith("found nobody, expected a service that listens there; start one\n")
+    assert nobody.stderr.endswith("found nobody, expected a service that listens there; start one by voxload serve\n")
     assert _run("--memory", "0").returncode == 2
     assert _run("--memory", "1PiB", "--socket", str(path)).returncode == 2

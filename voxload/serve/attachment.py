@@ -254,7 +254,7 @@ def entered(path: Path, hello: Hello) -> tuple[PacketSocket, Welcome]:
         packets = PacketSocket.connect(os.fspath(path), PATIENCE)
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise NotFoundError(
-            str(path), found="nobody", expected="a service that listens there", remedy="start one"
+            str(path), found="nobody", expected="a service that listens there", remedy="start one by voxload serve"
         ) from error
     except OSError as error:
         raise StorageError(str(path), found=str(error), expected="a service that answers") from error

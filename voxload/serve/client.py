@@ -2,7 +2,7 @@
 
 Rules of this file:
 
-1. A block that is in the service's memory is read there, in place; the service learns nothing of it.
+1. A block that is in the service's memory is read there, in place; the service learns how far the job is, now and then.
 2. What is not there is waited for, as long as the service answers, and no longer than `LONGEST`; after that nothing is
    asked of it in this session. What does not come from it has to be read otherwise: whoever asks is told so, and no
    error.
@@ -16,7 +16,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -40,20 +39,10 @@ _USES = 2**20
 """Uses of an order, at once."""
 _ATTEMPTS = 2
 """Times that a block is asked for which is said to be there and is not found."""
+_PAUSE = 0.005
+"""Seconds until more is said: many uses are one message."""
 _BREATH = 0.02
 """Seconds until something is said again that the service did not take."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """What came of what was asked for."""
-
-    hits: int = 0
-    """Blocks that were there."""
-    waits: int = 0
-    """Blocks that came from the service after a wait."""
-    misses: int = 0
-    """Blocks that did not come from it."""
 
 
 class _Wait:
@@ -89,7 +78,6 @@ class ServiceClient:
         self._wire: dict[int, int] = {}  # the service's numbers of blocks, by those used here
         self._waits: dict[int, _Wait] = {}
         self._memory: AttachedMemory | None = None
-        self._boot = ""
         self._epoch = 0  # grows with each session
         self._uses: Ints = np.zeros(0, np.int64)  # from `_first` on
         self._first = self._place = 0
@@ -102,15 +90,9 @@ class ServiceClient:
         self._given_up = -1  # the session in which nothing is asked of the service any more
         self._is_closing = False
         self._warnings = WarnOnce(f"service at {path}")
-        self.counts = Counts()
         self._attachment = Attachment(path, name=name, changed=self._has_changed, heard=self._hear)
         self._thread = threading.Thread(target=self._say_all, name="voxload-service-orders", daemon=True)
         self._thread.start()
-
-    @property
-    def is_attached(self) -> bool:
-        """Whether there is a session with the service now."""
-        return self._attachment.session is not None
 
     def foresee(self, place: int, numbers: Ints) -> None:
         """Say what is used from a place in the order on; what was said of that before is forgotten."""
@@ -159,15 +141,12 @@ class ServiceClient:
     def fetch(self, number: int, key: BlockKey, out: Volume) -> bool:
         """Fill `out` with a block; False, with `out` undefined, where it does not come from the service."""
         if self._found(key, out):
-            self.counts.hits += 1
             return True
         for attempt in range(_ATTEMPTS):
             if not self._waited(number, is_again=attempt > 0):
-                break
+                return False
             if self._found(key, out):
-                self.counts.waits += 1
                 return True
-        self.counts.misses += 1
         return False
 
     def close(self) -> None:
@@ -256,9 +235,9 @@ class ServiceClient:
                     return
                 epoch, first, place, said = self._epoch, self._first, self._place, self._said_to
                 uses = self._uses[(said or 0) - first :]  # who foresees makes another array
-            if said is None or not self._told(epoch, place, said, uses=uses):
-                with self._changed:
-                    self._changed.wait_for(lambda: self._is_closing, _BREATH)
+            is_told = said is not None and self._told(epoch, place, said, uses=uses)
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_closing, _PAUSE if is_told else _BREATH)
 
     def _has_news(self) -> bool:
         if self._said_to is None or self._given_up == self._epoch:

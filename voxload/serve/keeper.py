@@ -125,6 +125,7 @@ class Keeper:
         self._team = DaemonThreadPool(threads, "voxload-service-reader")
         self._clients: dict[int, _Client] = {}
         self._events: deque[Event] = deque()
+        self._left: list[int] = []  # blocks that may be forgotten, unless somebody names or keeps them
         self._is_telling = self._is_closed = False
         self.totals = Totals()
 
@@ -171,9 +172,8 @@ class Keeper:
         client = self._clients.pop(session, None)
         if client is None:
             return
+        self._left.extend(self._book.leave(client.blocks))
         self._tell(Ended(time.monotonic(), session))
-        for number in self._book.leave(client.blocks):
-            self._forget_unless_kept(number)
 
     def heard(self, session: int, message: Message, descriptors: Sequence[int]) -> None:
         """Do what a client says; raises VoxloadError where that makes no sense. The descriptors stay the caller's."""
@@ -260,6 +260,9 @@ class Keeper:
             while self._events:
                 for instruction in self._planner.handle(self._events.popleft()):
                     self._do(instruction)
+            # Not before: until it has heard of all who ended, the planner may have their blocks read.
+            while self._left:
+                self._forget_unless_kept(self._left.pop())
         finally:
             self._is_telling = False
 
@@ -283,7 +286,7 @@ class Keeper:
         if key is not None:
             self._memory.drop(key)
             self.totals.dropped += 1
-        self._forget_unless_kept(number)
+        self._left.append(number)
 
     def _forget_unless_kept(self, number: int) -> None:
         if not self._book.is_named(number) and not self._planner.has(number):
