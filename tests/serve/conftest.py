@@ -90,8 +90,10 @@ def start(path: Path) -> Iterator[Start]:
     """Yield a function that starts a service."""
     with ExitStack() as stack:
 
-        def begin(*, at: Path = path, lease: float = 600.0, memory: int = 0) -> Service:
-            command = [sys.executable, str(_SCRIPT), str(at), str(lease), str(memory)]
+        def begin(
+            *, at: Path = path, lease: float = 600.0, memory: int = 0, disk: Path | str = "", disk_size: int = 0
+        ) -> Service:
+            command = [sys.executable, str(_SCRIPT), *map(str, (at, lease, memory, disk, disk_size))]
             process = stack.enter_context(
                 processes.started(
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]

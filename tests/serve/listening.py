@@ -20,21 +20,21 @@ from voxload.serve.door import Door
 from voxload.serve.sessions import Sessions
 
 if TYPE_CHECKING:
-    from voxload.serve.keeper import Keeper
+    from voxload.serve.keeping.keeper import Keeper
 
 
-def keeping(memory: int, sessions: Sessions) -> Keeper:
+def keeping(memory: int, sessions: Sessions, disk: tuple[Path, int] | None) -> Keeper:
     """Return what keeps blocks."""
-    from voxload.serve.keeper import Keeper  # noqa: PLC0415 - it brings the readers, which take a second
+    from voxload.serve.keeping.keeper import Keeper  # noqa: PLC0415 - it brings the readers, which take a second
 
-    return Keeper(memory, threads=2, sessions=sessions)
+    return Keeper(memory, threads=2, sessions=sessions, disk=disk)
 
 
-async def main(path: Path, lease: float, memory: int) -> None:
+async def main(path: Path, lease: float, memory: int, disk: tuple[Path, int] | None) -> None:
     """Listen until the end of the input."""
     sessions = Sessions(lease=lease, most=512, most_of_user=512)
     try:
-        keeper = keeping(memory, sessions) if memory else None
+        keeper = keeping(memory, sessions, disk) if memory else None
         door = Door(path, sessions, work=keeper)
     except VoxloadError as error:
         print(error, flush=True)
@@ -57,4 +57,6 @@ async def main(path: Path, lease: float, memory: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])))
+    socket, lease, memory, folder, size = sys.argv[1:]
+    disk = (Path(folder), int(size)) if folder else None
+    asyncio.run(main(Path(socket), float(lease), int(memory), disk))

@@ -23,7 +23,7 @@ from tests.serve.conftest import Service, Start, until
 from tests.support import processes
 from voxload.errors import DataError, NotFoundError, StorageError
 from voxload.serve.attachment import Attached, Attachment
-from voxload.serve.packets import PacketSocket
+from voxload.serve.protocol.packets import PacketSocket
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 Changes = queue.Queue[Attached | None]

@@ -18,9 +18,9 @@ from voxload.errors import DataError, UsageError
 from voxload.geometry import Boundary, Box
 from voxload.readers.cfpacking import Packed
 from voxload.readers.protocol import ChecksumSource, Lead, Location, Missing, Window
-from voxload.serve.blocktable import ServedBlock, divided, identity, line, parsed, table
-from voxload.serve.book import BlockBook
-from voxload.serve.bulk import lent, taken
+from voxload.serve.keeping.book import BlockBook
+from voxload.serve.protocol.blocktable import ServedBlock, divided, identity, line, parsed, table
+from voxload.serve.protocol.bulk import lent, taken
 
 NAMES = st.text(st.characters(exclude_characters="\0"), max_size=8)
 SMALL = st.integers(0, 9)

@@ -19,7 +19,7 @@ import pytest
 from tests.serve.conftest import Service, Start, until
 from tests.support import processes
 from voxload.serve.door import STRANGERS
-from voxload.serve.packets import LONGEST, PacketSocket
+from voxload.serve.protocol.packets import LONGEST, PacketSocket
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 HELLO: dict[str, Any] = {"kind": "hello", "first": 1, "last": 1, "build": "test", "name": "a job"}
@@ -69,7 +69,7 @@ def test_who_says_hello_has_a_session(service: Service) -> None:
 
 CLIENT = """
 import sys
-from voxload.serve.packets import PacketSocket
+from voxload.serve.protocol.packets import PacketSocket
 packets = PacketSocket.connect(sys.argv[1], 60)
 packets.send({"kind": "hello", "first": 1, "last": 1, "build": "test", "name": "killed"})
 print(packets.receive().words["session"], flush=True)

@@ -19,10 +19,10 @@ from voxload.cache.memory.attached import AttachedMemory
 from voxload.data.layout import FieldLayout
 from voxload.geometry import Boundary, Box
 from voxload.readers.protocol import Location, Missing
-from voxload.serve.blocktable import MOST, ServedBlock, line, table, unit_of
-from voxload.serve.bulk import lent
-from voxload.serve.packets import PacketSocket
-from voxload.serve.storedblocks import StoredBlocks
+from voxload.serve.keeping.storedblocks import StoredBlocks
+from voxload.serve.protocol.blocktable import MOST, ServedBlock, line, table, unit_of
+from voxload.serve.protocol.bulk import lent
+from voxload.serve.protocol.packets import PacketSocket
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 SIDE = 8

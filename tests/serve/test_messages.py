@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voxload.errors import DataError
-from voxload.serve.messages import (
+from voxload.serve.protocol.messages import (
     OF_CLIENTS,
     OF_SERVICE,
     VERSIONS,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.processes import LIMIT
 from voxload.errors import DataError, UsageError
-from voxload.serve.packets import DESCRIPTORS, LONGEST, PacketSocket
+from voxload.serve.protocol.packets import DESCRIPTORS, LONGEST, PacketSocket
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from voxload.errors import DataError, StorageError
 from voxload.serve.attachment import PATIENCE, entered
-from voxload.serve.bulk import taken
-from voxload.serve.messages import OF_SERVICE, VERSIONS, Figures, Hello, Look, Refused, build, decoded, encoded
+from voxload.serve.protocol.bulk import taken
+from voxload.serve.protocol.messages import OF_SERVICE, VERSIONS, Figures, Hello, Look, Refused, build, decoded, encoded
 
 
 def figures(path: Path) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from voxload.cache.warnonce import WarnOnce
 from voxload.errors import DataError, NotFoundError, StorageError, VoxloadError
-from voxload.serve.messages import (
+from voxload.serve.protocol.messages import (
     OF_SERVICE,
     VERSIONS,
     Bye,
@@ -36,7 +36,7 @@ from voxload.serve.messages import (
     decoded,
     encoded,
 )
-from voxload.serve.packets import PacketSocket
+from voxload.serve.protocol.packets import PacketSocket
 
 PATIENCE = 2.0
 """Seconds that a service has for an answer."""

@@ -27,9 +27,9 @@ from voxload.errors import VoxloadError
 from voxload.prefetch.line import Ints
 from voxload.readers.protocol import Volume
 from voxload.serve.attachment import Attached, Attachment
-from voxload.serve.blocktable import MOST, ServedBlock, table
-from voxload.serve.bulk import lent
-from voxload.serve.messages import Blocks, Memory, Message, Order, Reached, There, Unavailable, Want
+from voxload.serve.protocol.blocktable import MOST, ServedBlock, table
+from voxload.serve.protocol.bulk import lent
+from voxload.serve.protocol.messages import Blocks, Memory, Message, Order, Reached, There, Unavailable, Want
 
 LONGEST = 60.0
 """Seconds that a block is waited for; a storage that takes longer is asked by whoever wants it."""

@@ -30,7 +30,7 @@ from typing import Protocol
 
 from voxload.errors import DataError, StorageError, UsageError, VoxloadError
 from voxload.files.private import PrivateFolder
-from voxload.serve.messages import (
+from voxload.serve.protocol.messages import (
     LONGEST_NAME,
     OF_CLIENTS,
     VERSIONS,
@@ -46,7 +46,7 @@ from voxload.serve.messages import (
     decoded,
     encoded,
 )
-from voxload.serve.packets import Credentials, PacketSocket
+from voxload.serve.protocol.packets import Credentials, PacketSocket
 from voxload.serve.sessions import Session, Sessions
 
 STRANGERS = 128
@@ -125,15 +125,22 @@ class Door:
         self._loop.add_reader(self._listener, self._accept)
         self._ticking = self._loop.call_soon(self._tick)
 
+    def shut(self) -> None:
+        """Let nobody in any more; who is in stays. The socket is removed, so that nobody knocks in vain."""
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            with suppress(FileNotFoundError):
+                self.path.unlink()
+        for guest in list(self._strangers):
+            self._part(guest, Refused("the service is about to end", "start another one"))
+
     def close(self) -> None:
         """Send everyone away and remove the socket."""
-        self._loop.remove_reader(self._listener)
+        self.shut()
         self._ticking.cancel()
-        self._listener.close()
-        for guest in [*self._strangers, *self._guests]:
+        for guest in list(self._guests):
             self._part(guest)
-        with suppress(FileNotFoundError):
-            self.path.unlink()
         os.close(self._lock)
 
     def _accept(self) -> None:

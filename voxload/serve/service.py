@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from voxload.serve.door import Door
-from voxload.serve.keeper import Keeper
+from voxload.serve.keeping.keeper import Keeper
 from voxload.serve.sessions import Sessions
 
 LEASE = 10.0
@@ -17,8 +18,15 @@ _MOST = 1024
 """Clients at once: the ranks of some hundred jobs on a node."""
 
 
-async def serve(path: Path, *, memory: int, threads: int, ready: Callable[[], object]) -> None:
-    """Keep blocks for all who connect to a socket, until SIGTERM or SIGINT comes.
+async def serve(
+    path: Path,
+    *,
+    memory: int,
+    threads: int,
+    ready: Callable[[], object],
+    disk: tuple[Path, int] | None = None,
+) -> None:
+    """Keep blocks for all who connect to a socket, until SIGTERM or SIGINT comes, or all is stored after `Drain`.
 
     Parameters
     ----------
@@ -30,26 +38,36 @@ async def serve(path: Path, *, memory: int, threads: int, ready: Callable[[], ob
         Reads at once.
     ready
         Called once clients are let in.
+    disk
+        Folder on a disk of this node, and bytes of all that lies there; None for no disk.
 
     Raises
     ------
     UsageError
-        Where there is not so much memory, or a service listens there already.
+        Where there is not so much memory or room on disk, or a service listens there already.
     StorageError
-        Where the socket's folder is not this user's alone.
+        Where the socket's folder is not this user's alone, or that on disk cannot be written to.
     """
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)
     sessions = Sessions(lease=LEASE, most=_MOST, most_of_user=_MOST)
-    keeper = Keeper(memory, threads=threads, sessions=sessions)
+    with ExitStack() as stack:
+        keeper = stack.enter_context(closing(Keeper(memory, threads=threads, sessions=sessions, disk=disk)))
+        door = stack.enter_context(closing(Door(path, sessions, work=keeper)))
+        ready()
+        await _either(ending, keeper.draining)
+        if not ending.is_set():
+            door.shut()
+            await _either(ending, keeper.drained)
+
+
+async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
+    """Wait for one of two events."""
+    waits = [asyncio.create_task(event.wait()) for event in (one, other)]
     try:
-        door = Door(path, sessions, work=keeper)
-        try:
-            ready()
-            await ending.wait()
-        finally:
-            door.close()
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        keeper.close()
+        for wait in waits:
+            wait.cancel()

@@ -7,7 +7,13 @@ import pytest
 
 from voxload.prefetch.line import Ints
 from voxload.prefetch.sharing.planner import SharingLimits
-from voxload.prefetch.sharing.simulation import SharedJob, SharedOutcome, SharedStorage, simulate_sharing
+from voxload.prefetch.sharing.simulation import (
+    SharedDisk,
+    SharedJob,
+    SharedOutcome,
+    SharedStorage,
+    simulate_sharing,
+)
 from voxload.prefetch.simulation.optimum import reads_of_optimum
 
 UNITS, BATCH, SIZE = 240, 4, 1000
@@ -20,11 +26,12 @@ def order(seed: int, epochs: int = 4) -> Ints:
     return np.concatenate([drawn.permutation(UNITS).reshape(-1, BATCH) for _ in range(epochs)])
 
 
-def share(jobs: list[SharedJob], room: int, *, bandwidth: float) -> SharedOutcome:
-    """Return what becomes of jobs with room for so many units."""
+def share(jobs: list[SharedJob], room: int, *, bandwidth: float, disk: int = 0) -> SharedOutcome:
+    """Return what becomes of jobs with room for so many units in memory, and on a disk ten times as fast."""
     sizes = np.full(UNITS, SIZE, np.int64)
     storage = SharedStorage(bandwidth, latency=1e-4)
-    return simulate_sharing(jobs, sizes, room=room * SIZE, storage=storage, limits=LIMITS)
+    near = SharedDisk(disk * SIZE, 10 * bandwidth)
+    return simulate_sharing(jobs, sizes, room=room * SIZE, storage=storage, limits=LIMITS, disk=near)
 
 
 def jobs(count: int = 4, *, apart: float = 0.3, foresight: int | None = None) -> list[SharedJob]:
@@ -52,6 +59,16 @@ def test_a_set_that_does_not_fit(share_of_set: float, foresight: int | None) -> 
     assert optimum <= found.storage_bytes <= 1.15 * optimum
     apart = sum(share([one], room // 4, bandwidth=1e5).storage_bytes for one in jobs())
     assert found.storage_bytes < apart
+
+
+@pytest.mark.parametrize("share_of_set", [0.5, 0.75, 1.0])
+def test_a_disk(share_of_set: float) -> None:
+    """It is of as much use as memory of its size, to the storage; a set that fits there is read once."""
+    disk = round(share_of_set * UNITS)
+    found = share(jobs(), UNITS // 8, bandwidth=4e5, disk=disk)
+    optimum = int(reads_of_optimum(found.accesses, disk).sum()) * SIZE
+    assert found.storage_bytes <= (1.0 if disk == UNITS else 1.15) * optimum
+    assert found.disk_bytes > 0
 
 
 def test_every_use_comes_once() -> None:

@@ -30,7 +30,7 @@ from voxload.prefetch.execution.resources import Filling, StorageRead
 from voxload.prefetch.line import Ints
 from voxload.prefetch.placement import RankPlan
 from voxload.readers.protocol import ReadCost, Volume
-from voxload.serve.blocktable import ServedBlock, unit_of
+from voxload.serve.protocol.blocktable import ServedBlock, unit_of
 from voxload.serve.client import ServiceClient
 from voxload.serve.place import service_path
 

@@ -13,6 +13,8 @@ class Began:
 
     now: float
     job: int
+    is_pin: bool = False
+    """Whether it is none, but keeps what it foresees near: in memory or on disk, as if that were used any moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,18 @@ class ReadDone:
     unit: int
     is_kept: bool
     """Whether the unit is there now."""
+    is_on_disk: bool = False
+    """Whether it lies on disk, too, as far as the read showed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A unit was written to disk, or could not be."""
+
+    now: float
+    unit: int
+    is_kept: bool
+    """Whether it lies there now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +87,58 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class RoomChanged:
-    """There is another amount of room."""
+    """There is another amount of room in memory."""
 
     now: float
     room: int
 
 
-Event = Began | Foreseen | Reached | Wanted | Ended | ReadDone | Lost | RoomChanged
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """What no job foresees and no pin keeps is to go, from memory and disk."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """All comes to its end: what is in memory is to be on disk, as far as there is room."""
+
+    now: float
+
+
+OfJobs = Began | Foreseen | Reached | Wanted | Ended
+OF_JOBS = (Began, Foreseen, Reached, Wanted, Ended)
+"""What jobs do."""
+Event = OfJobs | ReadDone | Stored | Lost | RoomChanged | Cleared | Draining
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read a unit from the storage and keep it; `ReadDone` says what came of it."""
+    """Read a unit and keep it in memory; `ReadDone` says what came of it."""
+
+    unit: int
+    is_near: bool = False
+    """Whether it should lie on disk; else it has to come from the storage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write a unit that is in memory to disk; `Stored` says what came of it. It stays in memory until then."""
+
+    unit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Erase:
+    """Remove a unit from disk, before anything that comes after this."""
 
     unit: int
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Forget a unit, before anything that comes after this."""
+    """Forget a unit in memory, before anything that comes after this."""
 
     unit: int
 
@@ -105,4 +152,4 @@ class Answer:
     is_there: bool
 
 
-Instruction = Read | Drop | Answer
+Instruction = Read | Store | Erase | Drop | Answer

@@ -23,9 +23,18 @@ _PAUSE = 4.0
 
 
 class Future:
-    """One job's; not safe to use from several threads at once."""
+    """One job's; not safe to use from several threads at once.
 
-    def __init__(self, now: float) -> None:
+    Parameters
+    ----------
+    now
+        When it begins.
+    is_pin
+        Whether all of it may be used any moment, and none of it ever is: it is there to be kept near.
+    """
+
+    def __init__(self, now: float, *, is_pin: bool = False) -> None:
+        self.is_pin = is_pin
         self.place = 0
         """Uses that have passed."""
         self.end = 0
@@ -86,6 +95,8 @@ class Future:
 
         A job that has used nothing for several times as long as it mostly does is taken to be as slow as that shows.
         """
+        if self.is_pin:
+            return 0.0
         if not self._used:
             return otherwise
         gap = self._seconds / self._moves

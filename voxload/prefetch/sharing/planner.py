@@ -13,29 +13,39 @@ next, and what goes for it, is decided when a read can begin.
    made smaller: then units go until that is so again.
 4. Each `Wanted` has one `Answer`, unless the job ends before.
 5. A unit whose read failed is not read ahead any more; who asks for it is told, and it is tried again for them.
+6. What lies on disk is read from there; see `DiskLevel` for what does. It stays in memory while it is being stored.
+7. What is pinned is used any moment as far as this is concerned, until the pin ends: in memory or on disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from voxload.errors import InternalError, UsageError
 from voxload.prefetch.line import Ints
+from voxload.prefetch.sharing.disk import DiskLevel
 from voxload.prefetch.sharing.events import (
+    OF_JOBS,
     Answer,
     Began,
+    Cleared,
+    Draining,
     Drop,
     Ended,
+    Erase,
     Event,
     Foreseen,
     Instruction,
     Lost,
+    OfJobs,
     Reached,
     Read,
     ReadDone,
     RoomChanged,
+    Store,
+    Stored,
     Wanted,
 )
 from voxload.prefetch.sharing.future import NEVER, Future
@@ -50,13 +60,17 @@ class SharingLimits:
     """How much is under way at once."""
 
     reads: int = 4
-    """Units that are being read."""
+    """Units that are being read from the storage; as many more from disk."""
     ahead: int = 16
     """Uses of a job that are read ahead where something has to go for them."""
+    writes: int = 2
+    """Units that are being stored on disk."""
+    header: int = 0
+    """Bytes that a unit takes on disk beyond its size."""
 
     def __post_init__(self) -> None:
-        if self.reads < 1 or self.ahead < 1:
-            found = f"{self.reads} reads, {self.ahead} uses ahead"
+        if min(self.reads, self.writes, self.ahead) < 1:
+            found = f"{self.reads} reads, {self.writes} writes, {self.ahead} uses ahead"
             raise UsageError("sharing limits", found=found, expected="1 or more of each")
 
 
@@ -66,7 +80,9 @@ class SharedPlanner:
     Parameters
     ----------
     room
-        Bytes for all units.
+        Bytes for all units, in memory.
+    disk
+        Bytes for all units, on disk.
     limits
         How much is under way at once.
 
@@ -76,62 +92,53 @@ class SharedPlanner:
         An event cannot be: a job or unit that is not known, a read that is not under way.
     """
 
-    def __init__(self, room: int, *, limits: SharingLimits) -> None:
+    def __init__(self, room: int, *, disk: int = 0, limits: SharingLimits) -> None:
         self._room, self._limits = room, limits
         self._sizes: dict[int, int] = {}
         self._futures: dict[int, Future] = {}
-        self._victims = Victims(self._futures)
+        self._disk = DiskLevel(
+            disk, writes=limits.writes, header=limits.header, sizes=self._sizes, futures=self._futures
+        )
+        self._victims = Victims(self._futures, self._disk.held)
         self._held: dict[int, None] = {}
-        self._reading: dict[int, None] = {}
+        self._reading: dict[int, bool] = {}  # whether it should lie on disk
         self._failed: set[int] = set()
         self._waiting: dict[int, list[int]] = {}  # jobs by unit, in the order of asking
         self._used = 0
+        self._is_draining = False
 
     @property
     def used(self) -> int:
-        """Bytes of what is kept and what is being read."""
+        """Bytes of what is in memory and what is being read."""
         return self._used
 
     def has(self, unit: int) -> bool:
-        """Tell whether a unit is there or being read."""
-        return unit in self._held or unit in self._reading
+        """Tell whether a unit is in memory or on disk, or on its way there."""
+        return any(unit in place for place in (self._held, self._reading, self._disk.held, self._disk.storing))
 
     @property
     def held(self) -> Mapping[int, None]:
-        """The units that are there."""
+        """The units that are in memory."""
         return self._held
+
+    @property
+    def disk(self) -> DiskLevel:
+        """The units that are on disk."""
+        return self._disk
 
     def know(self, units: Ints, sizes: Ints) -> None:
         """Learn the bytes of units, by their numbers; of such as are neither there nor being read nor foreseen."""
         for unit, size in zip(units.tolist(), sizes.tolist(), strict=True):
-            if unit in self._held or unit in self._reading:
+            if self.has(unit):
                 raise InternalError("sharing", found=f"unit {unit} known anew", expected="one that is not there")
             self._sizes[unit] = size
             self._failed.discard(unit)
 
     def handle(self, event: Event) -> list[Instruction]:
         """Take in what happened; return what is to be done now, in this order."""
-        answer: list[Instruction] = []
-        match event:
-            case Began(now, job):
-                self._began(job, now)
-            case Foreseen(_, job, place, units):
-                self._foreseen(job, place, units)
-            case Reached(now, job, place):
-                self._victims.used(self._future(job).advance(place, now))
-            case Wanted(_, job, unit):
-                answer.extend(self._wanted(job, unit))
-            case Ended(_, job):
-                self._ended(job)
-            case ReadDone(_, unit, is_kept):
-                answer.extend(self._read_done(unit, is_kept=is_kept))
-            case Lost(_, unit):
-                self._forget(unit)
-                self._victims.remove(unit)
-            case RoomChanged(_, room):
-                self._room = room
-                answer.extend(self._too_large())
+        answer = [*(self._job_said(event) if isinstance(event, OF_JOBS) else self._happened(event))]
         answer.extend(self._fit(event.now))
+        answer.extend(self._stores(event.now))
         answer.extend(self._reads(event.now))
         return answer
 
@@ -139,22 +146,59 @@ class SharedPlanner:
         """Raise an InternalError where what this counts does not agree; for tests and hunts for bugs."""
         used = sum(self._sizes[unit] for unit in (*self._held, *self._reading))
         apart = self._held.keys().isdisjoint(self._reading)
-        if used != self._used or not apart or len(self._victims) != len(self._held):
+        free = len(self._held.keys() - self._disk.storing.keys())
+        if used != self._used or not apart or len(self._victims) != free:
             found = f"{self._used} bytes, {len(self._victims)} that may go"
-            raise InternalError("sharing", found=found, expected=f"{used} bytes, {len(self._held)} units")
+            raise InternalError("sharing", found=found, expected=f"{used} bytes, {free} units")
+        self._disk.validate()
 
     # What events say.
 
-    def _began(self, job: int, now: float) -> None:
+    def _job_said(self, event: OfJobs) -> Iterator[Instruction]:
+        match event:
+            case Began(now, job, is_pin):
+                self._began(job, now, is_pin=is_pin)
+            case Foreseen(_, job, place, units):
+                self._foreseen(job, place, units)
+            case Reached(now, job, place):
+                self._reached(self._future(job).advance(place, now).tolist())
+            case Wanted(_, job, unit):
+                yield from self._wanted(job, unit)
+            case Ended(_, job):
+                self._ended(job)
+
+    def _happened(self, event: Event) -> Iterator[Instruction]:
+        match event:
+            case ReadDone(_, unit, is_kept, is_on_disk):
+                yield from self._read_done(unit, is_kept=is_kept, is_on_disk=is_on_disk)
+            case Stored(_, unit, is_kept):
+                self._stored(unit, is_kept=is_kept)
+            case Lost(_, unit):
+                self._forget(unit)
+                self._victims.remove(unit)
+            case RoomChanged(_, room):
+                self._room = room
+                yield from self._too_large()
+            case Cleared(now):
+                yield from self._cleared(now)
+            case Draining():
+                yield from self._drained()
+
+    def _began(self, job: int, now: float, *, is_pin: bool) -> None:
         if job in self._futures:
             raise InternalError("sharing", found=f"job {job} begun twice")
-        self._futures[job] = Future(now)
+        self._futures[job] = Future(now, is_pin=is_pin)
 
     def _foreseen(self, job: int, place: int, units: Ints) -> None:
         if not all(map(self._sizes.__contains__, units.tolist())):
             raise InternalError("sharing", found="units foreseen", expected="such as are known")
         self._future(job).foresee(place, units)
-        self._victims.reorder()
+        self._reorder()
+
+    def _reached(self, units: Sequence[int]) -> None:
+        self._victims.changed(units)
+        self._disk.changed(units)
+        self._disk.offer(unit for unit in units if unit in self._held)
 
     def _wanted(self, job: int, unit: int) -> Iterator[Instruction]:
         self._future(job)
@@ -162,7 +206,7 @@ class SharedPlanner:
             raise InternalError("sharing", found=f"unit {unit} wanted", expected="one that is known")
         if unit in self._held:
             yield Answer(job, unit, is_there=True)
-        elif self._sizes[unit] > self._room:
+        elif self._is_draining or self._sizes[unit] > self._room:
             yield Answer(job, unit, is_there=False)
         else:
             self._waiting.setdefault(unit, []).append(job)
@@ -170,31 +214,57 @@ class SharedPlanner:
     def _ended(self, job: int) -> None:
         self._future(job)
         del self._futures[job]
-        self._victims.reorder()
+        self._reorder()
         for unit, jobs in list(self._waiting.items()):
             jobs[:] = [one for one in jobs if one != job]
             if not jobs:
                 del self._waiting[unit]
 
-    def _read_done(self, unit: int, *, is_kept: bool) -> Iterator[Instruction]:
+    def _read_done(self, unit: int, *, is_kept: bool, is_on_disk: bool) -> Iterator[Instruction]:
         if unit not in self._reading:
             raise InternalError("sharing", found=f"unit {unit} read", expected="one that is being read")
         del self._reading[unit]
+        if is_on_disk:
+            self._disk.found(unit)
+        else:
+            self._disk.forget(unit)
         if is_kept:
             self._held[unit] = None
             self._victims.add(unit)
             self._failed.discard(unit)
+            self._disk.offer([unit])
         else:
             self._used -= self._sizes[unit]
             self._failed.add(unit)
         for job in self._waiting.pop(unit, ()):
             yield Answer(job, unit, is_there=is_kept)
 
+    def _stored(self, unit: int, *, is_kept: bool) -> None:
+        self._disk.stored(unit, is_kept=is_kept)
+        if unit in self._held:
+            self._victims.add(unit)
+
     def _too_large(self) -> Iterator[Instruction]:
         """Tell those who wait for what does not fit any more; what is being read is answered when it is there."""
-        for unit in [unit for unit in self._waiting if self._sizes[unit] > self._room and unit not in self._reading]:
-            for job in self._waiting.pop(unit):
-                yield Answer(job, unit, is_there=False)
+        yield from self._refused([unit for unit in self._waiting if self._sizes[unit] > self._room])
+
+    def _cleared(self, now: float) -> Iterator[Instruction]:
+        for unit in self._victims.unused(now):
+            self._forget(unit)
+            yield Drop(unit)
+        yield from self._disk.unused(now)
+
+    def _drained(self) -> Iterator[Instruction]:
+        """Read nothing more, and store what is in memory."""
+        self._is_draining = True
+        self._disk.offer(self._held, most=len(self._sizes))
+        yield from self._refused(list(self._waiting))
+
+    def _refused(self, units: Sequence[int]) -> Iterator[Instruction]:
+        for unit in units:
+            if unit not in self._reading:
+                for job in self._waiting.pop(unit):
+                    yield Answer(job, unit, is_there=False)
 
     # What follows.
 
@@ -204,42 +274,57 @@ class SharedPlanner:
             self._forget(found[0])
             yield Drop(found[0])
 
-    def _reads(self, now: float) -> Iterator[Instruction]:
-        while len(self._reading) < self._limits.reads:
-            found = self._next(now)
-            if found is None:
-                return
-            unit, due = found
-            gone = self._made_room(unit, due, now)
-            if gone is None:
-                return
-            for victim in gone:
-                yield Drop(victim)
-            self._reading[unit] = None
-            self._used += self._sizes[unit]
-            yield Read(unit)
+    def _stores(self, now: float) -> Iterator[Instruction]:
+        for step in self._disk.steps(now, memory=self._held):
+            match step:
+                case Store(unit):
+                    self._victims.remove(unit)
+                case Erase(unit):
+                    self._victims.changed([unit])
+                    self._again(unit)
+                case _:
+                    pass
+            yield step
 
-    def _next(self, now: float) -> tuple[int, float] | None:
-        """Return what is read next, and in how many seconds it is due."""
+    def _reads(self, now: float) -> Iterator[Instruction]:
+        """Yield what is read now; what lies on disk first, which takes hardly any time."""
+        for is_near in () if self._is_draining else (True, False):
+            while sum(one == is_near for one in self._reading.values()) < self._limits.reads:
+                found = self._next(now, is_near=is_near)
+                gone = None if found is None else self._made_room(*found, now)
+                if found is None or gone is None:
+                    break
+                unit, _ = found
+                for victim in gone:
+                    yield Drop(victim)
+                self._reading[unit] = is_near
+                self._used += self._sizes[unit]
+                yield Read(unit, is_near=is_near)
+
+    def _next(self, now: float, *, is_near: bool) -> tuple[int, float] | None:
+        """Return what is read next, from disk or from the storage, and in how many seconds it is due."""
         otherwise = usual_pace(self._futures.values())
-        asked = self._most_urgent(now, otherwise)
+        asked = self._most_urgent(now, otherwise, is_near=is_near)
         if asked is not None:
             return asked, -1.0
         first: tuple[float, int] | None = None
         for future in self._futures.values():
             found = self._missing(future)
-            if found is None:
+            if found is None or (found in self._disk.held) != is_near:
                 continue
             uses, is_free = future.scanned - future.place, self._used + self._sizes[found] <= self._room
             due = uses * future.pace(now, otherwise)
-            if (is_free or uses < self._limits.ahead) and (first is None or due < first[0]):
+            may_come = is_free or future.is_pin or uses < self._limits.ahead
+            if may_come and (first is None or due < first[0]):
                 first = due, found
         return None if first is None else (first[1], first[0])
 
-    def _most_urgent(self, now: float, otherwise: float) -> int | None:
+    def _most_urgent(self, now: float, otherwise: float, *, is_near: bool) -> int | None:
         """Return, of what jobs wait for, what one of them uses first; of the first few that were asked for."""
         found: tuple[float, int] | None = None
-        for unit in islice((unit for unit in self._waiting if unit not in self._reading), _LOOKED_AT):
+        near, reading = self._disk.held, self._reading
+        waiting = (unit for unit in self._waiting if unit not in reading and (unit in near) == is_near)
+        for unit in islice(waiting, _LOOKED_AT):
             due = min(self._due(self._futures[job], unit, now, otherwise) for job in self._waiting[unit])
             if found is None or due < found[0]:
                 found = due, unit
@@ -255,6 +340,7 @@ class SharedPlanner:
         while future.scanned < future.end:
             unit = future.use(future.scanned)
             is_settled = unit in self._held or unit in self._reading or unit in self._failed
+            is_settled |= future.is_pin and unit in self._disk.held
             if not is_settled and self._sizes[unit] <= self._room:
                 return unit
             future.scanned += 1
@@ -282,10 +368,19 @@ class SharedPlanner:
         if unit in self._held:
             del self._held[unit]
             self._used -= self._sizes[unit]
-            for future in self._futures.values():
-                place = future.next_use(unit)
-                if place != NEVER:
-                    future.scanned = min(future.scanned, place)
+            self._again(unit)
+
+    def _again(self, unit: int) -> None:
+        """Look at a unit again that is not where it was."""
+        for future in self._futures.values():
+            place = future.next_use(unit)
+            if place != NEVER:
+                future.scanned = min(future.scanned, place)
+
+    def _reorder(self) -> None:
+        """Note that what is foreseen has changed."""
+        self._victims.reorder()
+        self._disk.reorder()
 
     def _future(self, job: int) -> Future:
         found = self._futures.get(job)

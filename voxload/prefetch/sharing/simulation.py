@@ -16,7 +16,19 @@ import numpy as np
 
 from voxload.errors import InternalError
 from voxload.prefetch.line import Ints
-from voxload.prefetch.sharing.events import Answer, Began, Ended, Event, Foreseen, Reached, Read, ReadDone, Wanted
+from voxload.prefetch.sharing.events import (
+    Answer,
+    Began,
+    Ended,
+    Event,
+    Foreseen,
+    Reached,
+    Read,
+    ReadDone,
+    Store,
+    Stored,
+    Wanted,
+)
 from voxload.prefetch.sharing.planner import SharedPlanner, SharingLimits
 from voxload.prefetch.simulation.clock import Clock, Shared
 
@@ -48,6 +60,16 @@ class SharedStorage:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedDisk:
+    """Where units lie that there is no room for in memory."""
+
+    room: int
+    """Bytes."""
+    bandwidth: float
+    """Bytes a second, of all that is read and stored together."""
+
+
+@dataclass(frozen=True, slots=True)
 class SharedOutcome:
     """What became of it."""
 
@@ -55,6 +77,8 @@ class SharedOutcome:
     """Until the last job ended."""
     storage_bytes: int
     """Read from the storage."""
+    disk_bytes: int
+    """Read from disk."""
     stalls: tuple[float, ...]
     """Seconds that each job waited."""
     accesses: Ints
@@ -62,10 +86,16 @@ class SharedOutcome:
 
 
 def simulate_sharing(
-    jobs: Sequence[SharedJob], sizes: Ints, *, room: int, storage: SharedStorage, limits: SharingLimits
+    jobs: Sequence[SharedJob],
+    sizes: Ints,
+    *,
+    room: int,
+    storage: SharedStorage,
+    limits: SharingLimits,
+    disk: SharedDisk | None = None,
 ) -> SharedOutcome:
-    """Return what becomes of jobs that share one cache of `room` bytes for units of such `sizes`."""
-    return _World(jobs, sizes, room, storage=storage, limits=limits).run()
+    """Return what becomes of jobs that share one cache of `room` bytes in memory for units of such `sizes`."""
+    return _World(jobs, sizes, room, storage=storage, limits=limits, disk=disk).run()
 
 
 @dataclass(slots=True)
@@ -91,15 +121,24 @@ class _Running:
 
 class _World:
     def __init__(
-        self, jobs: Sequence[SharedJob], sizes: Ints, room: int, *, storage: SharedStorage, limits: SharingLimits
+        self,
+        jobs: Sequence[SharedJob],
+        sizes: Ints,
+        room: int,
+        *,
+        storage: SharedStorage,
+        limits: SharingLimits,
+        disk: SharedDisk | None,
     ) -> None:
         self._clock, self._storage, self._sizes = Clock(), storage, sizes
         self._channel = Shared(self._clock, lambda _reads, _clients: storage.bandwidth)
-        self._planner = SharedPlanner(room, limits=limits)
+        near = disk or SharedDisk(0, 1.0)
+        self._disk = Shared(self._clock, lambda _reads, _clients: near.bandwidth)
+        self._planner = SharedPlanner(room, disk=near.room, limits=limits)
         self._planner.know(np.arange(len(sizes)), sizes)
         self._jobs = [_Running(job) for job in jobs]
         self._accesses: list[int] = []
-        self._read = 0
+        self._read = self._read_near = 0
 
     def run(self) -> SharedOutcome:
         for number, running in enumerate(self._jobs):
@@ -110,13 +149,18 @@ class _World:
         if any(running.done < len(running.job.order) for running in self._jobs):
             raise InternalError("simulation", found="a job that waits for ever", remedy="please report it")
         stalls = tuple(running.stall for running in self._jobs)
-        return SharedOutcome(end, self._read, stalls, np.array(self._accesses, np.int64))
+        return SharedOutcome(end, self._read, self._read_near, stalls, np.array(self._accesses, np.int64))
 
     def _tell(self, event: Event) -> None:
         for instruction in self._planner.handle(event):
             match instruction:
+                case Read(unit, is_near=True):
+                    self._read_near += int(self._sizes[unit])
+                    self._disk.begin(int(self._sizes[unit]), 0, partial(self._read_done, unit, is_on_disk=True))
                 case Read(unit):
                     self._clock.after(self._storage.latency, partial(self._begin_read, unit))
+                case Store(unit):
+                    self._disk.begin(int(self._sizes[unit]), 0, partial(self._stored, unit))
                 case Answer(job, unit, is_there):
                     if not is_there:
                         raise InternalError("simulation", found=f"unit {unit} refused", remedy="give it more room")
@@ -126,10 +170,13 @@ class _World:
 
     def _begin_read(self, unit: int) -> None:
         self._read += int(self._sizes[unit])
-        self._channel.begin(int(self._sizes[unit]), 0, partial(self._read_done, unit))
+        self._channel.begin(int(self._sizes[unit]), 0, partial(self._read_done, unit, is_on_disk=False))
 
-    def _read_done(self, unit: int) -> None:
-        self._tell(ReadDone(self._clock.now, unit, is_kept=True))
+    def _read_done(self, unit: int, *, is_on_disk: bool) -> None:
+        self._tell(ReadDone(self._clock.now, unit, is_kept=True, is_on_disk=is_on_disk))
+
+    def _stored(self, unit: int) -> None:
+        self._tell(Stored(self._clock.now, unit, is_kept=True))
 
     def _begin(self, number: int) -> None:
         running = self._jobs[number]

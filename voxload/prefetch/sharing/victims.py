@@ -1,4 +1,4 @@
-"""Victims: which of the units that are kept is used last, over all jobs; pure.
+"""Victims: which of the units that are kept in one place is used last, over all jobs; pure.
 
 What is used when changes with every use and every order, for many units at once, and hardly any of it is ever asked
 for: a cache with room evicts nothing. So changes are noted, and worked out for all of them together when somebody asks.
@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from voxload.prefetch.line import Ints
 from voxload.prefetch.sharing.future import Future
 
 _SHARE = 8
@@ -26,10 +25,12 @@ class Victims:
     ----------
     futures
         Of all jobs, by number; whoever changes them says so here.
+    elsewhere
+        Units that are kept near in another place as well: no pin keeps those here.
     """
 
-    def __init__(self, futures: Mapping[int, Future]) -> None:
-        self._futures = futures
+    def __init__(self, futures: Mapping[int, Future], elsewhere: Container[int] = ()) -> None:
+        self._futures, self._elsewhere = futures, elsewhere
         self._kept: dict[int, int] = {}  # version of each unit's place in the heap
         self._versions = 0
         self._changed: set[int] = set()
@@ -51,9 +52,9 @@ class Victims:
         self._kept.pop(unit, None)
         self._changed.discard(unit)
 
-    def used(self, units: Ints) -> None:
-        """Note that units were used: their next use is another one."""
-        self._changed.update(unit for unit in units.tolist() if unit in self._kept)
+    def changed(self, units: Iterable[int]) -> None:
+        """Note that units are used next at another time, or kept elsewhere or not any more."""
+        self._changed.update(unit for unit in units if unit in self._kept)
 
     def reorder(self) -> None:
         """Note that what is foreseen has changed."""
@@ -75,6 +76,14 @@ class Victims:
                 return unit, max(0.0, -least - now)
         return None
 
+    def unused(self, now: float) -> Iterator[int]:
+        """Take out the units that nobody will use."""
+        while (found := self.pop(now)) is not None:
+            if found[1] < math.inf:
+                self.back(found[0], now, found[1])
+                return
+            yield found[0]
+
     def back(self, unit: int, now: float, seconds: float) -> None:
         """Put back a unit that was taken out and is kept after all."""
         self._push(unit, now + seconds)
@@ -85,7 +94,10 @@ class Victims:
         seconds = np.full(len(wanted), math.inf)
         otherwise = usual_pace(self._futures.values())
         for future in self._futures.values():
-            np.minimum(seconds, future.seconds_to(wanted, now, otherwise), out=seconds)
+            found = future.seconds_to(wanted, now, otherwise)
+            if future.is_pin:
+                found[[unit in self._elsewhere for unit in wanted.tolist()]] = math.inf
+            np.minimum(seconds, found, out=seconds)
         for unit, time in zip(wanted.tolist(), (now + seconds).tolist(), strict=True):
             self._push(unit, time)
 

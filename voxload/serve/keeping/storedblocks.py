@@ -18,7 +18,7 @@ from voxload.readers.generation import block_generation
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import Missing, ReadCost, Volume
 from voxload.readers.requests import block_cost, read_block
-from voxload.serve.blocktable import ServedBlock, parsed, unit_of
+from voxload.serve.protocol.blocktable import ServedBlock, parsed, unit_of
 
 _PARSED = 2**12
 """Lines whose blocks are remembered; a look at one takes some hundredths of a millisecond."""

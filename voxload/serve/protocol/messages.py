@@ -152,6 +152,69 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
+class Report:
+    """What the client met with since its session began."""
+
+    kind: ClassVar[str] = "report"
+    hits: int
+    """Blocks that it took out of the service's memory."""
+    hit_bytes: int
+    misses: int
+    """Blocks that it had to read from the storage itself."""
+    stall: float
+    """Seconds that its loop waited."""
+    steps: int
+    """Batches that its loop has taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The client wants blocks kept near, whoever uses them; with a descriptor of their numbers as those of an `Order`.
+
+    They stay when the client is gone. What had the name before is not kept for it any more.
+    """
+
+    kind: ClassVar[str] = "keep"
+    name: str
+    count: int
+    """0 ends it."""
+    seconds: float = 0.0
+    """For which they are kept; 0 for as long as the service runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """The client wants all forgotten that no job foresees and nobody wants kept."""
+
+    kind: ClassVar[str] = "clear"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The client wants less or more of the memory used from now on."""
+
+    kind: ClassVar[str] = "limit"
+    memory: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """The client wants the service to end, once what is in memory is on disk."""
+
+    kind: ClassVar[str] = "drain"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The answer to `Keep`, `Clear` and `Limit`, and to `Drain` once all is stored."""
+
+    kind: ClassVar[str] = "done"
+    count: int = 0
+    """Blocks that it was about."""
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """Where blocks are; with the descriptor of a memory tier. Comes once, after the welcome."""
 
@@ -195,13 +258,33 @@ Message = (
     | Reached
     | Want
     | Look
+    | Report
+    | Keep
+    | Clear
+    | Limit
+    | Drain
+    | Done
     | Memory
     | There
     | Unavailable
     | Figures
 )
-OF_CLIENTS: tuple[type[Message], ...] = (Hello, Renew, Bye, Blocks, Order, Reached, Want, Look)
-OF_SERVICE: tuple[type[Message], ...] = (Welcome, Refused, Renewed, Memory, There, Unavailable, Figures)
+OF_CLIENTS: tuple[type[Message], ...] = (
+    Hello,
+    Renew,
+    Bye,
+    Blocks,
+    Order,
+    Reached,
+    Want,
+    Look,
+    Report,
+    Keep,
+    Clear,
+    Limit,
+    Drain,
+)
+OF_SERVICE: tuple[type[Message], ...] = (Welcome, Refused, Renewed, Memory, There, Unavailable, Figures, Done)
 _NAMES = {str: "text", int: "integer", float: "number", tuple[str, ...]: "texts"}
 """What a field can be."""
 

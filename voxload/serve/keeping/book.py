@@ -12,7 +12,7 @@ import numpy as np
 
 from voxload.errors import UsageError
 from voxload.prefetch.line import Ints
-from voxload.serve.blocktable import identity
+from voxload.serve.protocol.blocktable import identity
 
 
 class BlockBook:
@@ -57,6 +57,11 @@ class BlockBook:
             self._named[number] += 1
             numbers.append(number)
         return np.array(numbers, np.int64), np.array(fresh, np.int64)
+
+    def hold(self, numbers: Iterable[int]) -> None:
+        """Let somebody else name blocks that are named."""
+        for number in numbers:
+            self._named[number] += 1
 
     def leave(self, numbers: Iterable[int]) -> list[int]:
         """Let a client name blocks no more; return those that nobody names now."""

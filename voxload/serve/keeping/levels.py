@@ -1,0 +1,138 @@
+"""Levels: where a service has blocks, its memory and its disk, and the storage behind them; for a team of threads.
+
+Rules of this file:
+
+1. What is in memory or on disk was read by this process, with its rights, and was not written to while it was read.
+2. What lies on disk is taken only for what is stored now: its key is made anew whenever it is read.
+3. A disk that fails is done without: what cannot be stored there is read from the storage again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from voxload.cache.disk.tier import DiskTier
+from voxload.cache.memory.tier import MemoryTier
+from voxload.cache.protocol import BlockKey
+from voxload.errors import VoxloadError
+from voxload.serve.keeping.storedblocks import StoredBlocks
+
+HEADER = DiskTier.footprint(0)
+"""Bytes that a block takes on disk beyond its own."""
+
+
+class Source(enum.Enum):
+    """Where a block was read from."""
+
+    STORAGE = "storage"
+    DISK = "disk"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What came of reading a block into the memory."""
+
+    key: BlockKey | None = None
+    """Under which it is kept; None where nothing is."""
+    source: Source = Source.STORAGE
+    storage_bytes: int = 0
+    """That were asked of the storage."""
+    error: str = ""
+    """Why nothing is kept, where there is a reason to tell."""
+
+
+class Levels:
+    """Memory, disk and storage of a service; safe to use from many threads at once.
+
+    Parameters
+    ----------
+    memory
+        Bytes of it; set aside at once.
+    line
+        Gives what is known of a block by its number; see `StoredBlocks`.
+    disk
+        Folder on a disk of this node, and bytes of all that lies there; None for no disk.
+
+    Raises
+    ------
+    UsageError
+        Where there is not so much memory, or room on disk, or the folder is another user's.
+    StorageError
+        Where the folder cannot be written to.
+    """
+
+    def __init__(self, memory: int, line: Callable[[int], bytes], *, disk: tuple[Path, int] | None = None) -> None:
+        self.memory = MemoryTier(memory, job="service", is_named=False)
+        try:
+            self.disk = None if disk is None else DiskTier(*disk)
+        except BaseException:
+            self.memory.close()
+            raise
+        self._stored = StoredBlocks(line)
+        self._ours: set[bytes] = set()  # digests of what lies on disk, and nobody else removes
+
+    @property
+    def disk_room(self) -> int:
+        """Bytes on disk that blocks can have, each with a header of `HEADER`."""
+        return 0 if self.disk is None else self.disk.room
+
+    def fetch(self, number: int, nbytes: int) -> Fetched:
+        """Read a block of so many bytes into the memory, from disk where it lies there."""
+        try:
+            key = None if self.disk is None else self._stored.key(number)
+            if key is not None and self._fetched_near(number, nbytes, key):
+                return Fetched(key, Source.DISK)
+            found = self._stored.read(number, nbytes)
+            kept = found.key if self.memory.put(found.key, found.volume) else None
+            return Fetched(kept, Source.STORAGE, found.cost.stored_bytes)
+        # The client reads it itself then, and is told there what is wrong.
+        except (VoxloadError, OSError, MemoryError) as error:
+            return Fetched(error=str(error))
+
+    def _fetched_near(self, number: int, nbytes: int, key: BlockKey) -> bool:
+        """Read a block from disk into the memory; False where it does not lie there undamaged."""
+        layout = self._stored.unit(number).layout[0]
+        if self.disk is None or layout.nbytes != nbytes or not self.disk.holds(key):
+            return False
+        if key.digest not in self._ours and self.disk.inventory([key])[0]:  # it is of a service that has ended
+            self._ours.add(key.digest)
+        out = np.empty(layout.shape, layout.dtype)
+        return self.disk.get_into(key, out) and self.memory.put(key, out)
+
+    def store(self, number: int, key: BlockKey) -> bool:
+        """Write a block that is in memory to disk; False where that cannot be."""
+        with suppress(VoxloadError, OSError, MemoryError):
+            layout = self._stored.unit(number).layout[0]
+            with self.memory.lent(key, layout.dtype, layout.shape) as found:
+                if self.disk is not None and found is not None and self.disk.put(key, found):
+                    self._ours.add(key.digest)
+                    return True
+        return False
+
+    def erase(self, key: BlockKey) -> None:
+        """Remove a block from disk."""
+        self._ours.discard(key.digest)
+        if self.disk is not None:
+            self.disk.drop(key)
+
+    def is_good(self, number: int, key: BlockKey) -> bool:
+        """Tell whether a block in memory is undamaged, and what is stored now."""
+        with suppress(VoxloadError, OSError):
+            if self._stored.key(number) == key:
+                layout = self._stored.unit(number).layout[0]
+                with self.memory.lent(key, layout.dtype, layout.shape) as found:
+                    return found is not None
+        return False
+
+    def close(self) -> None:
+        """Close all files and give the memory up; what lies on disk stays, and clients keep what they have mapped."""
+        self._stored.close()
+        self.memory.close()
+        if self.disk is not None:
+            self.disk.close()
