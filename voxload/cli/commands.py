@@ -124,6 +124,36 @@ GROUPS: Mapping[str, Group] = {
                 "status",
                 "Say what the service of this node keeps, what it read, and who is connected.",
             ),
+            "top": Command(
+                "voxload.cli.service.top",
+                "top",
+                "Show what the service of this node keeps, reads and is asked for, until interrupted.",
+            ),
+            "warm": Command(
+                "voxload.cli.service.warm",
+                "warm",
+                "Have the service read what jobs will use, before they begin; it stays near for a while.",
+            ),
+            "pin": Command(
+                "voxload.cli.service.pin",
+                "pin",
+                "Have the service read blocks and keep them, until they are let go by voxload serve free NAME.",
+            ),
+            "free": Command(
+                "voxload.cli.service.free",
+                "free",
+                "Let go what was warmed or pinned by a name, or forget all that nobody will use.",
+            ),
+            "quota": Command(
+                "voxload.cli.service.quota",
+                "quota",
+                "Let a service use less of its memory, or all of it again; what has to go for that goes at once.",
+            ),
+            "drain": Command(
+                "voxload.cli.service.drain",
+                "drain",
+                "Let a service end: no job is let in any more, and what is in memory is written to its disk first.",
+            ),
         },
         Command(
             "voxload.cli.service.run",

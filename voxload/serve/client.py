@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -29,7 +30,7 @@ from voxload.readers.protocol import Volume
 from voxload.serve.attachment import Attached, Attachment
 from voxload.serve.protocol.blocktable import MOST, ServedBlock, table
 from voxload.serve.protocol.bulk import lent
-from voxload.serve.protocol.messages import Blocks, Memory, Message, Order, Reached, There, Unavailable, Want
+from voxload.serve.protocol.messages import Blocks, Memory, Message, Order, Reached, Report, There, Unavailable, Want
 
 LONGEST = 60.0
 """Seconds that a block is waited for; a storage that takes longer is asked by whoever wants it."""
@@ -41,6 +42,8 @@ _ATTEMPTS = 2
 """Times that a block is asked for which is said to be there and is not found."""
 _PAUSE = 0.005
 """Seconds until more is said: many uses are one message."""
+_REPORT = 1.0
+"""Seconds from one report of what this job met with to the next."""
 _BREATH = 0.02
 """Seconds until something is said again that the service did not take."""
 
@@ -89,6 +92,9 @@ class ServiceClient:
         self._said_place = 0
         self._given_up = -1  # the session in which nothing is asked of the service any more
         self._is_closing = False
+        self._hits = self._hit_bytes = self._misses = self._steps = 0  # of this session
+        self._stall = 0.0
+        self._reported = 0.0
         self._warnings = WarnOnce(f"service at {path}")
         self._attachment = Attachment(path, name=name, changed=self._has_changed, heard=self._hear)
         self._thread = threading.Thread(target=self._say_all, name="voxload-service-orders", daemon=True)
@@ -123,9 +129,15 @@ class ServiceClient:
                 self._early = {one for one in self._early if one >= place}
                 self._changed.notify_all()
 
-    def used(self, number: int) -> None:
-        """Note that a block is where it is used: what lies in a loader's buffers need not stay in the memory."""
+    def used(self, number: int, *, nbytes: int) -> None:
+        """Note that a block is where it is used: what lies in a loader's buffers need not stay in the memory.
+
+        `nbytes` of it came from the service.
+        """
         with self._changed:
+            self._hits += nbytes > 0
+            self._hit_bytes += nbytes
+            self._misses += nbytes == 0
             places = self._places.get(number)
             if not places:
                 return
@@ -137,6 +149,12 @@ class ServiceClient:
             if place > self._place:
                 self._place = place
                 self._changed.notify_all()
+
+    def waited(self, seconds: float) -> None:
+        """Note for how long a batch was waited for."""
+        with self._changed:
+            self._stall += seconds
+            self._steps += 1
 
     def fetch(self, number: int, key: BlockKey, out: Volume) -> bool:
         """Fill `out` with a block; False, with `out` undefined, where it does not come from the service."""
@@ -154,9 +172,15 @@ class ServiceClient:
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
+        self._attachment.send(self._report())
         self._attachment.close()
         self._thread.join()
         self._memory = None
+
+    def _report(self) -> Report:
+        """Return what this session met with."""
+        with self._changed:
+            return Report(self._hits, self._hit_bytes, self._misses, self._stall, self._steps)
 
     def _found(self, key: BlockKey, out: Volume) -> bool:
         memory = self._memory
@@ -208,6 +232,8 @@ class ServiceClient:
             self._epoch += 1
             self._wire, self._said_to = {}, None
             self._waits.clear()
+            self._hits = self._hit_bytes = self._misses = self._steps = 0
+            self._stall = 0.0
             if session is not None:
                 self._said_to, self._base, self._said_place = self._place, self._place, self._place
             self._changed.notify_all()
@@ -254,7 +280,7 @@ class ServiceClient:
             for start in range(0, len(uses), _USES):
                 if not self._order(epoch, said + start, uses[start : start + _USES]):
                     return False
-            return self._has_reached(epoch, place)
+            return self._has_reached(epoch, place) and self._has_reported()
         except (OSError, VoxloadError) as error:  # a sample that cannot be described, no memory left
             self._give_up(epoch, "orders", str(error), remedy="blocks are read without it until it is there anew")
             return False
@@ -292,6 +318,13 @@ class ServiceClient:
             if self._epoch == epoch:
                 self._said_place = max(self._said_place, place)
         return True
+
+    def _has_reported(self) -> bool:
+        now = time.monotonic()
+        if now - self._reported < _REPORT:
+            return True
+        self._reported = now
+        return self._attachment.send(self._report())
 
     def _sent(self, epoch: int, message: Message, data: bytes | None) -> bool:
         descriptors = () if data is None else (lent(message.kind, data),)

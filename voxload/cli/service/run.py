@@ -24,6 +24,10 @@ _LEAST_THREADS = 4
 def serve(
     *,
     memory: Annotated[str, typer.Option(help="Bytes of this node's memory, such as 64GiB; set aside at once.")],
+    disk: Annotated[
+        Path | None, typer.Option(help="Folder on a disk of this node that keeps blocks, for the next service too.")
+    ] = None,
+    disk_size: Annotated[str, typer.Option(help="Bytes of it, such as 3TiB.")] = "",
     socket: Annotated[
         str, typer.Option(help="Path of the socket; by default where Cache(service='auto') looks for it.")
     ] = "auto",
@@ -33,10 +37,16 @@ def serve(
     nbytes = parse_bytes(memory)
     if nbytes < 1:
         raise UsageError("--memory", found=memory, expected="more than nothing, such as 64GiB")
+    if (disk is None) != (not disk_size):
+        raise UsageError(
+            "--disk", found=f"{disk}, --disk-size {disk_size!r}", expected="a folder and its bytes, or neither"
+        )
+    level = None if disk is None else (disk, parse_bytes(disk_size))
     path = Path(service_path(socket))
     count = threads or max(_LEAST_THREADS, len(os.sched_getaffinity(0)))
 
     def ready() -> None:
-        print(f"voxload: serving {format_bytes(nbytes)} at {path}", file=sys.stderr, flush=True)
+        more = "" if level is None else f" and {format_bytes(level[1])} in {level[0]}"
+        print(f"voxload: serving {format_bytes(nbytes)}{more} at {path}", file=sys.stderr, flush=True)
 
-    asyncio.run(run_service(path, memory=nbytes, threads=count, ready=ready))
+    asyncio.run(run_service(path, memory=nbytes, threads=count, ready=ready, disk=level))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
+from rich.console import Group
 from rich.table import Table
 
 from voxload.cli.terminal import Screen
 from voxload.serve.asking import figures
 from voxload.serve.place import service_path
+from voxload.text import shown as printable
 from voxload.units import format_bytes
 
 EPILOG = "Example: voxload serve status --json"
@@ -24,25 +27,71 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what the service of this node keeps, what it read, and who is connected."""
-    found = figures(service_path(socket))
+    found = figures(Path(service_path(socket)))
     if as_json:
         print(json.dumps(found, indent=2))
-        return
-    memory, reads = found["memory"], found["reads"]
-    table = Table(
-        title=f"service {found['boot'][:8]}, up {found['seconds']:.0f} s",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    for name in ("job", "user", "process", "blocks", "uses to come"):
-        table.add_column(name, justify="left" if name == "job" else "right")
+    else:
+        Screen().print(shown(found))
+
+
+def shown(found: dict[str, Any], *, before: dict[str, Any] | None = None) -> Group:
+    """Return what people see of a service; with a look `before`, rates of what happened since."""
+    parts: list[Table | str] = [_levels(found)]
+    if found["jobs"]:
+        parts.append(_jobs(found))
+    if found["kept"]:
+        parts.append(_kept(found))
+    parts.append(_reads(found))
+    if before is not None and before["boot"] == found["boot"]:
+        parts.append(_rates(found, before))
+    return Group(*parts)
+
+
+def _table(title: str, names: tuple[str, ...]) -> Table:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for place, name in enumerate(names):
+        table.add_column(name, justify="right" if place else "left")
+    return table
+
+
+def _levels(found: dict[str, Any]) -> Table:
+    state = "draining" if found["is_draining"] else f"up {found['seconds']:.0f} s"
+    table = _table(f"service {found['boot'][:8]}, {state}", ("level", "used", "of", "blocks"))
+    memory, disk = found["memory"], found["disk"]
+    table.add_row("memory", format_bytes(memory["used"]), format_bytes(memory["limit"]), str(memory["blocks"]))
+    if disk["capacity"]:
+        table.add_row("disk", format_bytes(disk["used"]), format_bytes(disk["capacity"]), str(disk["blocks"]))
+    return table
+
+
+def _jobs(found: dict[str, Any]) -> Table:
+    names = ("job", "user", "process", "blocks", "uses to come", "from memory", "past it", "stalled")
+    table = _table("jobs", names)
     for job in found["jobs"]:
-        table.add_row(job["name"], *(str(job[name]) for name in ("uid", "pid", "blocks", "ahead")))
-    screen = Screen()
-    screen.print(table)
-    screen.print(
-        f"{format_bytes(memory['used'])} of {format_bytes(memory['capacity'])} in {memory['blocks']} blocks; "
-        f"{reads['done']} reads of {format_bytes(reads['storage_bytes'])}, {reads['failed']} failed, "
-        f"{reads['waited_for']} waited for"
+        counts = (str(job[name]) for name in ("uid", "pid", "blocks", "ahead", "hits", "misses"))
+        table.add_row(printable(job["name"]), *counts, f"{job['stall_seconds']:.1f} s")
+    return table
+
+
+def _kept(found: dict[str, Any]) -> Table:
+    table = _table("kept", ("name", "there", "of", "bytes", "for"))
+    for one in found["kept"]:
+        left = "good" if one["seconds"] is None else f"{one['seconds']:.0f} s"
+        counts = (str(one["there"]), str(one["blocks"]), format_bytes(one["bytes"]), left)
+        table.add_row(printable(one["name"]), *counts)
+    return table
+
+
+def _reads(found: dict[str, Any]) -> str:
+    reads = found["reads"]
+    return (
+        f"{reads['done']} reads, {reads['from_disk']} of them from disk, of {format_bytes(reads['storage_bytes'])} "
+        f"of the storage; {reads['failed']} failed, {reads['waited_for']} were waited for"
     )
+
+
+def _rates(found: dict[str, Any], before: dict[str, Any]) -> str:
+    seconds = max(1e-9, found["seconds"] - before["seconds"])
+    storage = (found["reads"]["storage_bytes"] - before["reads"]["storage_bytes"]) / seconds
+    hits = (found["jobs_met"]["hit_bytes"] - before["jobs_met"]["hit_bytes"]) / seconds
+    return f"{format_bytes(max(0, int(storage)))}/s from the storage, {format_bytes(max(0, int(hits)))}/s out of memory"

@@ -9,6 +9,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,9 +31,9 @@ from voxload.prefetch.execution.resources import Filling, StorageRead
 from voxload.prefetch.line import Ints
 from voxload.prefetch.placement import RankPlan
 from voxload.readers.protocol import ReadCost, Volume
-from voxload.serve.protocol.blocktable import ServedBlock, unit_of
 from voxload.serve.client import ServiceClient
 from voxload.serve.place import service_path
+from voxload.serve.protocol.blocktable import ServedBlock, unit_of
 
 
 class FieldUnits:
@@ -110,13 +111,15 @@ class ServedBlocks(DatasetBlocks):
         """Fill one array for each field; see DatasetBlocks."""
         if self.client is None:
             return super().read(number, out)
+        is_hit = False
         try:
-            if self._fetched(self.client, number, out):
+            is_hit = self._fetched(self.client, number, out)
+            if is_hit:
                 return StorageRead(ReadCost(), is_sure=True, source=SourceKind.SERVICE)
             return super().read(number, out)
         finally:
-            for place in range(len(out)):
-                self.client.used(number * self._fields.fields + place)
+            for place, volume in enumerate(out):
+                self.client.used(number * self._fields.fields + place, nbytes=volume.nbytes if is_hit else 0)
 
     def _fetched(self, client: ServiceClient, number: int, out: Sequence[Volume]) -> bool:
         first = number * self._fields.fields
@@ -172,7 +175,9 @@ class AnnouncedPlans:
 
     def take(self, step: int, timeout: float | None = None) -> Filling:
         """See Executor."""
+        begin = time.perf_counter()
         found = self._runner.take(step, timeout)  # of one that failed is heard with the next
+        self._client.waited(time.perf_counter() - begin)
         while self._ends and (first := next(iter(self._ends))) <= step:
             self._passed = self._ends.pop(first)
         self._client.reached(self._passed)

@@ -112,6 +112,11 @@ class SharedPlanner:
         """Bytes of what is in memory and what is being read."""
         return self._used
 
+    @property
+    def reading(self) -> int:
+        """Units that are being read."""
+        return len(self._reading)
+
     def has(self, unit: int) -> bool:
         """Tell whether a unit is in memory or on disk, or on its way there."""
         return any(unit in place for place in (self._held, self._reading, self._disk.held, self._disk.storing))

@@ -142,6 +142,7 @@ class Keeper:
                 "stored": totals.stored,
             },
             "reads": {
+                "under_way": planner.reading,
                 "done": totals.reads,
                 "from_disk": totals.near,
                 "failed": totals.failed,
