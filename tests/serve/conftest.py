@@ -12,9 +12,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.support import processes
+from tests.support.settled import settle
 
 _SCRIPT = Path(__file__).parent / "listening.py"
 _PAUSE = 0.01
@@ -110,3 +112,12 @@ def service(start: Start) -> Service:
     found = start()
     assert found.said == "ready"
     return found
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    """Return a file of numbers that are all different, which was written a while ago."""
+    path = tmp_path / "volume.npy"
+    np.save(path, np.arange(2 * 8**3, dtype=np.int32).reshape(2, 8, 8, 8))
+    settle(path)
+    return path
