@@ -53,9 +53,9 @@ from voxload.loader.caching.served import FieldUnits
 from voxload.loader.caching.units import SampleUnits
 from voxload.prefetch.simulation.optimum import reads_of_optimum
 from voxload.serve.asking import figures
-from voxload.serve.protocol.blocktable import line
 from voxload.serve.client import ServiceClient
 from voxload.serve.keeping.storedblocks import StoredBlocks
+from voxload.serve.protocol.blocktable import line
 
 JOBS, CHANNELS, BATCH = 4, 4, 2
 STEP = 0.02

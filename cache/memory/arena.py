@@ -23,14 +23,15 @@ class Arena:
     """
 
     def __init__(self, nbytes: int) -> None:
-        self._size = nbytes // GRAIN * GRAIN
+        self.size = max(0, nbytes) // GRAIN * GRAIN
+        """Bytes of the region."""
         self._taken: dict[int, int] = {}
         self._by_start: dict[int, int] = {}
         self._by_end: dict[int, int] = {}
         self._by_size: list[tuple[int, int]] = []
         self.used = 0
-        if self._size:
-            self._add(0, self._size)
+        if self.size:
+            self._add(0, self.size)
 
     def allocate(self, nbytes: int) -> int | None:
         """Return where a piece begins; None where no free one is large enough."""
@@ -45,6 +46,24 @@ class Arena:
         self._taken[start] = wanted
         self.used += wanted
         return start
+
+    @property
+    def last(self) -> int:
+        """Behind the last piece that is taken."""
+        free = self._by_end.get(self.size)
+        return self.size if free is None else free
+
+    def resize(self, nbytes: int) -> None:
+        """Have a region of another length; raises InternalError where a piece of it is taken that would be outside."""
+        size = max(0, nbytes) // GRAIN * GRAIN
+        if size < self.last:
+            raise InternalError("arena", found=f"a piece taken up to {self.last}", expected=f"none beyond {size}")
+        last = self.last
+        if last < self.size:
+            self._remove(last, self.size - last)
+        self.size = size
+        if last < size:
+            self._add(last, size - last)
 
     def free(self, start: int) -> None:
         """Give a piece back; raises InternalError where none begins there."""

@@ -20,6 +20,8 @@ class SharedPages:
     """What people, and messages, call it."""
 
     def __init__(self, descriptor: int, size: int, head: bytes) -> None:
+        self.usable = size
+        """Bytes that may be written to; whoever hands memory over may allow less."""
         self._mapping = mmap.mmap(descriptor, size)
         self._mapping[: len(head)] = head
         self._address, self._mapped = address(self.memory), 0

@@ -17,6 +17,7 @@ import os
 import weakref
 from typing import Any
 
+from voxload.cache.memory.handed import is_handed
 from voxload.cache.memory.pages import SharedPages
 from voxload.errors import DataError, StorageError, UsageError
 from voxload.files.memory_left import memory_left
@@ -93,15 +94,15 @@ def _allocated(name: str, size: int) -> int:
 def map_sealed(descriptor: int, name: str) -> mmap.mmap:
     """Map memory that another process handed over, to be read.
 
-    Raises DataError where it is anything that could be written to or cut short by others: a checksum then proves
-    nothing, and a read may end the process.
+    Raises DataError where it is anything that could be written to or cut short by others, but root: a checksum then
+    proves nothing, and a read may end the process.
     """
     seals: Any
     try:
         seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
     except OSError:  # what it says of anything but memory
         seals = 0
-    if seals & _SEALS != _SEALS:
+    if seals & _SEALS != _SEALS and not is_handed(descriptor, seals):
         raise DataError(name, found=f"seals {seals:#x}", expected=f"memory with seals {_SEALS:#x}")
     size = os.fstat(descriptor).st_size
     if not size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,8 @@ import numpy as np
 
 from voxload.cache.codec import Codec
 from voxload.cache.form import Form, checksum, copy_and_sum, store_form
-from voxload.cache.memory.arena import Arena, footprint
+from voxload.cache.memory.arena import GRAIN, Arena, footprint
+from voxload.cache.memory.handed import HandedMemory
 from voxload.cache.memory.layout import Layout, Table, rows_for
 from voxload.cache.memory.sealed import SealedMemory
 from voxload.cache.memory.segment import Segment
@@ -22,6 +23,9 @@ from voxload.cache.warnonce import WarnOnce
 from voxload.errors import InternalError
 from voxload.readers.protocol import Volume
 from voxload.readers.scratch import Bytes
+
+Pages = Segment | SealedMemory | HandedMemory
+"""Memory that one process writes and others read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,8 +63,9 @@ class MemoryTier:
         Blocks that its table has room for; one for each 64 KiB by default.
     blocks
         How many there may be, where `rows` is not given: of smaller blocks than that the table has more rows.
-    is_named
-        Whether it is found by `path`; else it is memory that goes to others by its `descriptor` alone.
+    make
+        Makes its memory: a `Segment`, which is found by its `path`, or `SealedMemory` or `HandedMemory`, which goes to
+        others by its `descriptor` alone.
 
     Raises
     ------
@@ -79,15 +84,14 @@ class MemoryTier:
         codec: str | Codec = Codec.NONE,
         rows: int | None = None,
         blocks: int = 0,
-        is_named: bool = True,
+        make: Callable[..., Pages] = Segment,
     ) -> None:
         self._codec = Codec.parse(codec)
         self._layout = Layout.within(capacity, rows_for(blocks, capacity) if rows is None else rows)
-        make = Segment if is_named else SealedMemory
-        self._segment = make(f"{job}-{rank}", size=capacity, head=self._layout.head())
+        self._segment: Pages = make(f"{job}-{rank}", size=capacity, head=self._layout.head())
         self._memory = self._segment.memory
         self._table = Table(self._layout, self._memory)
-        self._arena = Arena(capacity - self._layout.data_at)
+        self._arena = Arena(self._segment.usable - self._layout.data_at)
         self._entries: dict[bytes, _Entry] = {}
         self._pending: set[bytes] = set()
         self._changed = threading.Condition()
@@ -102,7 +106,7 @@ class MemoryTier:
     @property
     def descriptor(self) -> int:
         """What `AttachedMemory` takes of a tier without a name; open until `close`. Raises InternalError of others."""
-        if not isinstance(self._segment, SealedMemory):
+        if isinstance(self._segment, Segment):
             raise InternalError("memory tier", found=f"the file {self.path}", expected="one without a name")
         return self._segment.descriptor
 
@@ -119,7 +123,12 @@ class MemoryTier:
     @property
     def room(self) -> int:
         """Bytes of the capacity that blocks can have, in pieces of their `footprint`."""
-        return self.capacity - self._layout.data_at
+        return self._arena.size
+
+    @property
+    def overhead(self) -> int:
+        """Bytes of the capacity that blocks cannot have."""
+        return self._layout.data_at
 
     @property
     def used(self) -> int:
@@ -181,7 +190,7 @@ class MemoryTier:
             with self._changed:
                 entry.users -= 1
                 if entry.is_dropped and not entry.users:
-                    self._arena.free(entry.piece)
+                    self._free(entry)
                 elif not is_intact:
                     self._forget(digest, entry)
         if not is_intact:
@@ -191,6 +200,23 @@ class MemoryTier:
                 remedy="have the memory of this node tested",
             )
         return is_intact
+
+    def content(self, digest: bytes) -> bytes | None:
+        """Return a copy of a block's bytes by the digest of its key; None where it is not there, damaged or packed."""
+        with self._changed:
+            entry = self._entries.get(digest)
+            if entry is None or entry.form.codec is not Codec.NONE:
+                return None
+            entry.users += 1
+        try:
+            data = entry.data.tobytes()
+            is_intact = checksum(np.frombuffer(data, np.uint8), entry.form.seed(digest)) == entry.form.crc
+            return data if is_intact else None
+        finally:
+            with self._changed:
+                entry.users -= 1
+                if entry.is_dropped and not entry.users:
+                    self._free(entry)
 
     @contextmanager
     def lent(self, key: BlockKey, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Iterator[Volume | None]:
@@ -219,7 +245,7 @@ class MemoryTier:
             with self._changed:
                 entry.users -= 1
                 if entry.is_dropped and not entry.users:
-                    self._arena.free(entry.piece)
+                    self._free(entry)
 
     def drop(self, key: BlockKey) -> None:
         """Forget a block; its room is free again when the last thread that reads it is done."""
@@ -238,7 +264,34 @@ class MemoryTier:
         self._table.clear(entry.row)
         entry.is_dropped = True
         if not entry.users:
-            self._arena.free(entry.piece)
+            self._free(entry)
+
+    def _free(self, entry: _Entry) -> None:
+        self._arena.free(entry.piece)
+        self._changed.notify_all()
+
+    def resize(self, capacity: int) -> list[bytes]:
+        """Use no more than so many bytes of the memory from now on; return the digests of blocks that had to go.
+
+        Waits for threads that read or write where bytes are given up. Raises StorageError, and changes nothing, where
+        the system does not give what is to be used beyond what was; InternalError of memory that cannot be resized.
+        """
+        if not isinstance(self._segment, HandedMemory):
+            raise InternalError("memory tier", found=self.path, expected="memory that was handed over")
+        end = max(0, min(capacity, self.capacity) - self._layout.data_at) // GRAIN * GRAIN
+        self._segment.allocate(self._layout.data_at + end)
+        gone: list[bytes] = []
+        with self._changed:
+            while self._arena.last > end:
+                for digest, entry in list(self._entries.items()):
+                    if entry.piece + footprint(entry.form.stored) > end:
+                        self._forget(digest, entry)
+                        gone.append(digest)
+                if self._arena.last > end:
+                    self._changed.wait()
+            self._arena.resize(end)
+            self._segment.give_back(self._layout.data_at + end)
+        return gone
 
     def holds(self, key: BlockKey) -> bool:
         """Tell whether a block is there."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from voxload.errors import VoxloadError
 from voxload.serve.door import Door
+from voxload.serve.reception import Reception
 from voxload.serve.sessions import Sessions
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ async def main(path: Path, lease: float, memory: int, disk: tuple[Path, int] | N
     sessions = Sessions(lease=lease, most=512, most_of_user=512)
     try:
         keeper = keeping(memory, sessions, disk) if memory else None
-        door = Door(path, sessions, work=keeper)
+        reception = Reception(sessions, work=keeper)
+        door = Door(path, reception)
     except VoxloadError as error:
         print(error, flush=True)
         return
@@ -52,6 +54,7 @@ async def main(path: Path, lease: float, memory: int, disk: tuple[Path, int] | N
             answer = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
         print(json.dumps(answer), flush=True)
     door.close()
+    reception.close()
     if keeper is not None:
         keeper.close()
 

@@ -18,8 +18,8 @@ import pytest
 
 from tests.serve.conftest import Service, Start, until
 from tests.support import processes
-from voxload.serve.door import STRANGERS
 from voxload.serve.protocol.packets import LONGEST, PacketSocket
+from voxload.serve.reception import STRANGERS
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 HELLO: dict[str, Any] = {"kind": "hello", "first": 1, "last": 1, "build": "test", "name": "a job"}

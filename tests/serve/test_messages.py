@@ -13,18 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voxload.errors import DataError
-from voxload.serve.protocol.messages import (
-    OF_CLIENTS,
-    OF_SERVICE,
-    VERSIONS,
-    Hello,
-    Message,
-    Renew,
-    agreed,
-    decoded,
-    description,
-    encoded,
-)
+from voxload.serve.protocol.messages import OF_CLIENTS, OF_SERVICE, VERSIONS, Hello, Message, Renew, agreed, description
+from voxload.serve.protocol.wire import decoded, encoded
 
 ALL = (*OF_CLIENTS, *OF_SERVICE)
 RELEASED = sorted((Path(__file__).parent / "protocol").glob("*.json"))

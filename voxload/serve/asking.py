@@ -33,10 +33,9 @@ from voxload.serve.protocol.messages import (
     Renew,
     Renewed,
     build,
-    decoded,
-    encoded,
 )
 from voxload.serve.protocol.packets import PacketSocket
+from voxload.serve.protocol.wire import decoded, encoded
 
 
 def figures(path: Path) -> dict[str, Any]:
@@ -110,9 +109,12 @@ class Visit:
         answer, _ = self._asked(Clear(), Done)
         return answer.count if isinstance(answer, Done) else 0
 
-    def limit(self, memory: int) -> None:
-        """Let no more than so many bytes of its memory be used."""
-        self._asked(Limit(memory), Done)
+    def limit(self, memory: int, *, user: int = -1, share: float = 1.0) -> None:
+        """Let no more than so many bytes of its memory be used: by all, or of a service for all users by one of them.
+
+        `share` is that user's part of the reads, beside those of others.
+        """
+        self._asked(Limit(memory, user, share), Done)
 
     def drain(self) -> int:
         """Let it end, and wait until what was in memory is on disk; return how many blocks lie there."""

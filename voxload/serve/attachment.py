@@ -33,10 +33,9 @@ from voxload.serve.protocol.messages import (
     Renewed,
     Welcome,
     build,
-    decoded,
-    encoded,
 )
 from voxload.serve.protocol.packets import PacketSocket
+from voxload.serve.protocol.wire import decoded, encoded
 
 PATIENCE = 2.0
 """Seconds that a service has for an answer."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from voxload.serve.door import Door
 from voxload.serve.keeping.keeper import Keeper
+from voxload.serve.reception import Reception
 from voxload.serve.sessions import Sessions
 
 LEASE = 10.0
@@ -55,11 +56,13 @@ async def serve(
     sessions = Sessions(lease=LEASE, most=_MOST, most_of_user=_MOST)
     with ExitStack() as stack:
         keeper = stack.enter_context(closing(Keeper(memory, threads=threads, sessions=sessions, disk=disk)))
-        door = stack.enter_context(closing(Door(path, sessions, work=keeper)))
+        reception = stack.enter_context(closing(Reception(sessions, work=keeper)))
+        door = stack.enter_context(closing(Door(path, reception)))
         ready()
         await _either(ending, keeper.draining)
         if not ending.is_set():
             door.shut()
+            reception.shut()
             await _either(ending, keeper.drained)
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.processes import LIMIT
 from voxload.cache.memory.attached import AttachedMemory
+from voxload.cache.memory.sealed import SealedMemory
 from voxload.cache.memory.segment import SHARED
 from voxload.cache.memory.tier import MemoryTier
 from voxload.cache.protocol import Answer
@@ -33,7 +34,7 @@ class _Both(MemoryTier):
     """A tier without a name, whose answers are compared with those of a reader of its descriptor."""
 
     def __init__(self, capacity: int, laws: ModuleType, codec: str) -> None:
-        super().__init__(capacity, codec=codec, is_named=False)
+        super().__init__(capacity, codec=codec, make=SealedMemory)
         self.laws = laws
         self.attached = AttachedMemory(self.path, descriptor=self.descriptor)
 
@@ -55,14 +56,14 @@ class _Both(MemoryTier):
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_laws_for_owner_and_reader(tier_laws: ModuleType, codec: str) -> None:
     """The whole kit, of a tier that has no name."""
-    tier_laws.check_tier(lambda capacity: MemoryTier(capacity, codec=codec, is_named=False))
+    tier_laws.check_tier(lambda capacity: MemoryTier(capacity, codec=codec, make=SealedMemory))
     for check in ("blocks", "mismatch", "model", "capacity"):
         getattr(tier_laws, f"check_{check}")(lambda capacity: _Both(capacity, tier_laws, codec))
 
 
 def test_it_has_no_name() -> None:
     """Where others have theirs; only its owner's own list of open files tells of it."""
-    with closing(MemoryTier(CAPACITY, job="test-sealed", is_named=False)) as tier:
+    with closing(MemoryTier(CAPACITY, job="test-sealed", make=SealedMemory)) as tier:
         assert not list(SHARED.glob("*test-sealed*"))
         assert not Path(tier.path).exists()
         assert str(Path(f"/proc/self/fd/{tier.descriptor}").readlink()) == "/memfd:voxload-test-sealed-0 (deleted)"
@@ -70,7 +71,7 @@ def test_it_has_no_name() -> None:
 
 def test_nobody_else_writes_to_it_or_cuts_it(tier_laws: ModuleType) -> None:
     """Neither by its descriptor nor by one that the same user opens anew; the owner goes on writing."""
-    with closing(MemoryTier(CAPACITY, is_named=False)) as tier:
+    with closing(MemoryTier(CAPACITY, make=SealedMemory)) as tier:
         anew = os.open(f"/proc/self/fd/{tier.descriptor}", os.O_RDWR | os.O_CLOEXEC)
         try:
             for descriptor in (tier.descriptor, anew):
@@ -119,7 +120,7 @@ def test_what_is_not_sealed_is_not_mapped(tmp_path: Path) -> None:
 
 def test_sealed_memory_that_is_no_tier_is_refused() -> None:
     """What it says of itself has to agree with its size."""
-    with closing(MemoryTier(CAPACITY, is_named=False)) as tier:
+    with closing(MemoryTier(CAPACITY, make=SealedMemory)) as tier:
         tier.memory[8] ^= 1
         with pytest.raises(DataError, match="expected a memory tier"):
             AttachedMemory("given", descriptor=tier.descriptor)
@@ -130,17 +131,18 @@ def test_refusals() -> None:
     with pytest.raises(
         UsageError, match=r"bytes projected, expected at most \d+ bytes allowed; lower the tier's capac"
     ):
-        MemoryTier(2**50, is_named=False, rows=64)
+        MemoryTier(2**50, make=SealedMemory, rows=64)
     with closing(MemoryTier(CAPACITY)) as named, pytest.raises(InternalError, match="one without a name"):
         _ = named.descriptor
 
 
 OWNER = """
 import socket, sys
+from voxload.cache.memory.sealed import SealedMemory
 from voxload.cache.memory.tier import MemoryTier
 from tests.laws import tier as laws
 door = socket.socket(fileno=int(sys.argv[1]))
-tier = MemoryTier(2**18, is_named=False)
+tier = MemoryTier(2**18, make=SealedMemory)
 assert tier.put(laws.key_of("x"), laws.block_of(4))
 socket.send_fds(door, [b"!"], [tier.descriptor])
 door.recv(1)

@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from voxload.errors import UsageError
-from voxload.serve.place import service_path
+from voxload.serve.place import OF_ALL, service_path
 from voxload.serve.service import serve as run_service
+from voxload.serve.tenancy.front import serve_all
 from voxload.units import format_bytes, parse_bytes
 
 EPILOG = 'Example: voxload serve --memory 64GiB, and in each job DataLoader(..., cache=voxload.Cache(service="auto"))'
@@ -31,6 +32,12 @@ def serve(
     socket: Annotated[
         str, typer.Option(help="Path of the socket; by default where Cache(service='auto') looks for it.")
     ] = "auto",
+    all_users: Annotated[
+        bool, typer.Option("--all-users", help="Serve all users of the node, each with their own rights; for root.")
+    ] = False,
+    quota: Annotated[
+        str, typer.Option(help="With --all-users: bytes that one of them may have.", show_default="all")
+    ] = "",
     threads: Annotated[int, typer.Option(help="Reads at once; 0 for one a core.", min=0)] = 0,
 ) -> None:
     """Keep blocks in this node's memory for all jobs of this user: each is read once, whoever wants it."""
@@ -42,11 +49,18 @@ def serve(
             "--disk", found=f"{disk}, --disk-size {disk_size!r}", expected="a folder and its bytes, or neither"
         )
     level = None if disk is None else (disk, parse_bytes(disk_size))
-    path = Path(service_path(socket))
+    path = OF_ALL if all_users and socket == "auto" else Path(service_path(socket))
     count = threads or max(_LEAST_THREADS, len(os.sched_getaffinity(0)))
 
     def ready() -> None:
         more = "" if level is None else f" and {format_bytes(level[1])} in {level[0]}"
         print(f"voxload: serving {format_bytes(nbytes)}{more} at {path}", file=sys.stderr, flush=True)
 
+    if all_users:
+        if level is not None:
+            raise UsageError("--disk", found="--all-users", expected="none, for memory is all that users share")
+        asyncio.run(
+            serve_all(path, memory=nbytes, threads=count, quota=parse_bytes(quota) if quota else nbytes, ready=ready)
+        )
+        return
     asyncio.run(run_service(path, memory=nbytes, threads=count, ready=ready, disk=level))

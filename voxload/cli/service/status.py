@@ -36,6 +36,8 @@ def status(
 
 def shown(found: dict[str, Any], *, before: dict[str, Any] | None = None) -> Group:
     """Return what people see of a service; with a look `before`, rates of what happened since."""
+    if "tenants" in found:
+        return Group(_tenants(found))
     parts: list[Table | str] = [_levels(found)]
     if found["jobs"]:
         parts.append(_jobs(found))
@@ -61,6 +63,17 @@ def _levels(found: dict[str, Any]) -> Table:
     table.add_row("memory", format_bytes(memory["used"]), format_bytes(memory["limit"]), str(memory["blocks"]))
     if disk["capacity"]:
         table.add_row("disk", format_bytes(disk["used"]), format_bytes(disk["capacity"]), str(disk["blocks"]))
+    return table
+
+
+def _tenants(found: dict[str, Any]) -> Table:
+    names = ("user", "group", "may use", "quota", "share", "reads at once", "jobs", "used", "blocks")
+    table = _table(f"service {found['boot'][:8]} of {format_bytes(found['memory']['capacity'])} for all users", names)
+    for one in found["tenants"]:
+        memory = one.get("keeps", {}).get("memory", {"used": 0, "blocks": 0})
+        sizes = (format_bytes(one["memory"]), format_bytes(one["quota"]), f"{one['share']:g}")
+        counts = (str(one["reads_at_once"]), str(one["jobs"]), format_bytes(memory["used"]), str(memory["blocks"]))
+        table.add_row(str(one["uid"]), str(one["gid"]), *sizes, *counts)
     return table
 
 

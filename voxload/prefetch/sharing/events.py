@@ -94,6 +94,14 @@ class RoomChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadsChanged:
+    """So many units are read at once from now on."""
+
+    now: float
+    reads: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cleared:
     """What no job foresees and no pin keeps is to go, from memory and disk."""
 
@@ -110,7 +118,7 @@ class Draining:
 OfJobs = Began | Foreseen | Reached | Wanted | Ended
 OF_JOBS = (Began, Foreseen, Reached, Wanted, Ended)
 """What jobs do."""
-Event = OfJobs | ReadDone | Stored | Lost | RoomChanged | Cleared | Draining
+Event = OfJobs | ReadDone | Stored | Lost | RoomChanged | ReadsChanged | Cleared | Draining
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ next, and what goes for it, is decided when a read can begin.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from voxload.errors import InternalError, UsageError
@@ -43,6 +43,7 @@ from voxload.prefetch.sharing.events import (
     Reached,
     Read,
     ReadDone,
+    ReadsChanged,
     RoomChanged,
     Store,
     Stored,
@@ -184,6 +185,8 @@ class SharedPlanner:
             case RoomChanged(_, room):
                 self._room = room
                 yield from self._too_large()
+            case ReadsChanged(_, reads):
+                self._limits = replace(self._limits, reads=reads)
             case Cleared(now):
                 yield from self._cleared(now)
             case Draining():

@@ -29,6 +29,8 @@ class Totals:
     reads: int = 0
     near: int = 0
     """Of the reads, those from disk."""
+    elsewhere: int = 0
+    """Of the reads, those from memory of others."""
     failed: int = 0
     """Reads that brought nothing which could be kept."""
     storage_bytes: int = 0
@@ -86,6 +88,18 @@ class Carrier:
         if key is not None:
             self.levels.memory.drop(key)
             self.totals.dropped += 1
+            self._has_lost(key)
+
+    def resize(self, memory: int) -> None:
+        """Use so many bytes of the memory; `Lost` follows for each block that had to go, before this returns.
+
+        Raises StorageError where the system does not give them.
+        """
+        gone = set(self.levels.resize(memory))
+        for number in [number for number, key in self._keys.items() if key.digest in gone] if gone else ():
+            self._has_lost(self._keys.pop(number))
+            self.totals.dropped += 1
+            self._tell(Lost(time.monotonic(), number))
 
     def look(self, number: int, then: Callable[[], None]) -> None:
         """Look whether a block in memory is undamaged and what is stored now; `Lost` follows where not, then `then`."""
@@ -127,18 +141,25 @@ class Carrier:
         totals, is_of_disk = self.totals, found.source is Source.DISK
         totals.reads += 1
         totals.near += is_of_disk
+        totals.elsewhere += found.source is Source.ELSEWHERE
         totals.storage_bytes += found.storage_bytes
-        totals.storage_seconds += 0.0 if is_of_disk else seconds
+        totals.storage_seconds += seconds if found.source is Source.STORAGE else 0.0
         if found.key is None:
             totals.failed += 1
         else:
             self._keys[number] = found.key
+            if found.path is not None and self.levels.elsewhere is not None:
+                self.levels.elsewhere.has(found.key, found.path)
         if is_of_disk and not is_near and found.key is not None:
             self._disk_keys[number] = found.key  # a service before this one stored it
         elif not is_of_disk:
             self.erase(number)  # it was damaged, or is of what was stored before
         is_there = self._disk_keys.get(number) is not None  # else it was removed while it was read
         self._tell(ReadDone(time.monotonic(), number, is_kept=found.key is not None, is_on_disk=is_there))
+
+    def _has_lost(self, key: BlockKey) -> None:
+        if self.levels.elsewhere is not None:
+            self.levels.elsewhere.lost(key)
 
     def _write(self, number: int, key: BlockKey | None, erased: list[BlockKey]) -> None:
         is_kept = False

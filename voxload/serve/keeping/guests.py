@@ -11,8 +11,9 @@ import numpy as np
 from voxload.errors import DataError
 from voxload.prefetch.line import Ints
 from voxload.serve.protocol.blocktable import MOST, divided
-from voxload.serve.protocol.bulk import taken
-from voxload.serve.protocol.messages import LARGEST, LONGEST_NAME, Message, Report
+from voxload.serve.protocol.bulk import only, taken
+from voxload.serve.protocol.messages import Message, Report
+from voxload.serve.protocol.wire import LARGEST, LONGEST_NAME
 
 USES = 2**20
 """Uses of an order, at once."""
@@ -98,10 +99,3 @@ def added(one: Report, other: Report) -> Report:
         one.stall + other.stall,
         one.steps + other.steps,
     )
-
-
-def only(descriptors: Sequence[int]) -> int:
-    """Return the one descriptor that came; raises DataError where there are others."""
-    if len(descriptors) != 1:
-        raise DataError("message", found=f"{len(descriptors)} descriptors", expected="one")
-    return descriptors[0]

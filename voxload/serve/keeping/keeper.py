@@ -15,14 +15,15 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from voxload.cache.memory.tier import MemoryTier
+from voxload.cache.memory.sealed import SealedMemory
+from voxload.cache.memory.tier import MemoryTier, Pages
 from voxload.errors import DataError
 from voxload.prefetch.sharing import events
 from voxload.prefetch.sharing.events import (
@@ -38,6 +39,7 @@ from voxload.prefetch.sharing.events import (
     Instruction,
     Read,
     ReadDone,
+    ReadsChanged,
     RoomChanged,
     Store,
     Stored,
@@ -46,6 +48,8 @@ from voxload.prefetch.sharing.events import (
 from voxload.prefetch.sharing.planner import SharedPlanner, SharingLimits
 from voxload.serve.keeping.book import BlockBook
 from voxload.serve.keeping.carrier import WRITES, Carrier
+from voxload.serve.keeping.elsewhere import Elsewhere
+from voxload.serve.keeping.figures import disk_figures, memory_figures, read_figures, report_figures
 from voxload.serve.keeping.guests import Guest, Say, added, checked, foreseen, name_of, named
 from voxload.serve.keeping.levels import HEADER, Levels
 from voxload.serve.keeping.pins import Pin, Pins
@@ -89,6 +93,10 @@ class Keeper:
         Who is in.
     disk
         Folder, and bytes of all that lies there; None for no disk.
+    make
+        Makes the memory; see `MemoryTier`.
+    elsewhere
+        Who else may have a block.
 
     Raises
     ------
@@ -96,10 +104,19 @@ class Keeper:
         As `Levels` raises.
     """
 
-    def __init__(self, memory: int, *, threads: int, sessions: Sessions, disk: tuple[Path, int] | None = None) -> None:
+    def __init__(
+        self,
+        memory: int,
+        *,
+        threads: int,
+        sessions: Sessions,
+        disk: tuple[Path, int] | None = None,
+        make: Callable[..., Pages] = SealedMemory,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
         self._loop, self._sessions, self._since = asyncio.get_running_loop(), sessions, time.monotonic()
         self._book = BlockBook(_BLOCKS)
-        self._levels = Levels(memory, self._book.line, disk=disk)
+        self._levels = Levels(memory, self._book.line, disk=disk, make=make, elsewhere=elsewhere)
         self._carrier = Carrier(self._levels, threads=threads, tell=self._tell)
         self._room = self._levels.memory.room
         limits = SharingLimits(reads=threads, writes=WRITES, header=HEADER)
@@ -116,47 +133,19 @@ class Keeper:
 
     def figures(self, *, besides: int = 0) -> dict[str, Any]:
         """Return what is kept, what was read, and for whom, but for one session, as plain values for JSON."""
-        totals, planner, tier = self._carrier.totals, self._planner, self._levels.memory
+        totals = self._carrier.totals
         jobs = [
             {"name": one.name, "session": one.number, "uid": one.uid, "pid": one.pid} | guest.figures()
             for one in self._sessions
             if one.number != besides and (guest := self._guests.get(one.number)) is not None
         ]
-        met = self._before
-        for guest in self._guests.values():
-            met = added(met, guest.report)
         return {
             "seconds": time.monotonic() - self._since,
             "is_draining": self.draining.is_set(),
-            "memory": {
-                "capacity": tier.capacity,
-                "limit": self._room + tier.capacity - tier.room,
-                "used": tier.used,
-                "blocks": len(planner.held),
-                "dropped": totals.dropped,
-            },
-            "disk": {
-                "capacity": 0 if self._levels.disk is None else self._levels.disk.capacity,
-                "used": planner.disk.used,
-                "blocks": len(planner.disk.held),
-                "stored": totals.stored,
-            },
-            "reads": {
-                "under_way": planner.reading,
-                "done": totals.reads,
-                "from_disk": totals.near,
-                "failed": totals.failed,
-                "storage_bytes": totals.storage_bytes,
-                "storage_seconds": totals.storage_seconds,
-                "waited_for": self._wants,
-            },
-            "jobs_met": {
-                "hits": met.hits,
-                "hit_bytes": met.hit_bytes,
-                "misses": met.misses,
-                "stall_seconds": met.stall,
-                "steps": met.steps,
-            },
+            "memory": memory_figures(self._levels, self._planner, totals, limit=self.limited),
+            "disk": disk_figures(self._levels, self._planner, totals),
+            "reads": {**read_figures(self._planner, totals), "waited_for": self._wants},
+            "jobs_met": report_figures([self._before, *(guest.report for guest in self._guests.values())]),
             "blocks_known": len(self._book),
             "kept": [self._kept(pin) for pin in self._pins],
             "jobs": jobs,
@@ -208,7 +197,9 @@ class Keeper:
                 before = len(self._planner.held) + len(self._planner.disk.held)
                 self._tell(Cleared(time.monotonic()))
                 guest.say(Done(before - len(self._planner.held) - len(self._planner.disk.held)), ())
-            case Limit(memory):
+            case Limit(memory, user):
+                if user >= 0:
+                    raise DataError("limit", found=f"user {user}", expected="none: this service is one user's")
                 self.limit(memory)
                 guest.say(Done(), ())
             case Drain():
@@ -218,10 +209,31 @@ class Keeper:
                 raise DataError("message", found=message.kind, expected="one of a client that is in")
 
     def limit(self, memory: int) -> None:
-        """Use so many bytes of the memory from now on; more than there are mean all."""
+        """Use so many bytes of the memory from now on; more than there are mean all.
+
+        Raises StorageError, with nothing changed, where the system does not give them.
+        """
         tier = self._levels.memory
-        self._room = max(0, min(tier.room, memory - (tier.capacity - tier.room)))
-        self._tell(RoomChanged(time.monotonic(), self._room))
+        room = max(0, min(memory, tier.capacity) - tier.overhead)
+        if room > self._room:
+            self._carrier.resize(memory)
+        self._room = room
+        self._tell(RoomChanged(time.monotonic(), room))
+        self._carrier.resize(memory)  # what is used last has gone; what lies where there is no memory any more goes
+
+    @property
+    def memory(self) -> MemoryTier:
+        """Where blocks are."""
+        return self._levels.memory
+
+    @property
+    def limited(self) -> int:
+        """Bytes of the memory that are used at most."""
+        return self._room + self._levels.memory.overhead
+
+    def read_at_once(self, reads: int) -> None:
+        """Read no more than so many blocks of the storage at once from now on, and one at least."""
+        self._tell(ReadsChanged(time.monotonic(), max(1, reads)))
 
     def drain(self) -> None:
         """Read nothing more, and write what is in memory to disk; `drained` is set when that is done."""

@@ -18,9 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from voxload.cache.disk.tier import DiskTier
-from voxload.cache.memory.tier import MemoryTier
+from voxload.cache.memory.sealed import SealedMemory
+from voxload.cache.memory.tier import MemoryTier, Pages
 from voxload.cache.protocol import BlockKey
 from voxload.errors import VoxloadError
+from voxload.serve.keeping.elsewhere import Elsewhere
 from voxload.serve.keeping.storedblocks import StoredBlocks
 
 HEADER = DiskTier.footprint(0)
@@ -32,6 +34,7 @@ class Source(enum.Enum):
 
     STORAGE = "storage"
     DISK = "disk"
+    ELSEWHERE = "elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,8 @@ class Fetched:
     source: Source = Source.STORAGE
     storage_bytes: int = 0
     """That were asked of the storage."""
-    error: str = ""
-    """Why nothing is kept, where there is a reason to tell."""
+    path: str | None = None
+    """The one file that all of it lies in; None where it does not, or nobody asked."""
 
 
 class Levels:
@@ -58,6 +61,10 @@ class Levels:
         Gives what is known of a block by its number; see `StoredBlocks`.
     disk
         Folder on a disk of this node, and bytes of all that lies there; None for no disk.
+    make
+        Makes the memory; see `MemoryTier`.
+    elsewhere
+        Who else may have a block.
 
     Raises
     ------
@@ -67,14 +74,23 @@ class Levels:
         Where the folder cannot be written to.
     """
 
-    def __init__(self, memory: int, line: Callable[[int], bytes], *, disk: tuple[Path, int] | None = None) -> None:
-        self.memory = MemoryTier(memory, job="service", is_named=False)
+    def __init__(
+        self,
+        memory: int,
+        line: Callable[[int], bytes],
+        *,
+        disk: tuple[Path, int] | None = None,
+        make: Callable[..., Pages] = SealedMemory,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        self.memory = MemoryTier(memory, job="service", make=make)
         try:
             self.disk = None if disk is None else DiskTier(*disk)
         except BaseException:
             self.memory.close()
             raise
-        self._stored = StoredBlocks(line)
+        self._stored, self.elsewhere = StoredBlocks(line), elsewhere
+        self._is_resized = make is not SealedMemory
         self._ours: set[bytes] = set()  # digests of what lies on disk, and nobody else removes
 
     @property
@@ -82,18 +98,39 @@ class Levels:
         """Bytes on disk that blocks can have, each with a header of `HEADER`."""
         return 0 if self.disk is None else self.disk.room
 
+    def resize(self, memory: int) -> list[bytes]:
+        """Use so many bytes of the memory; return the digests of blocks that had to go for it.
+
+        Raises StorageError where the system does not give them.
+        """
+        return self.memory.resize(memory) if self._is_resized else []
+
     def fetch(self, number: int, nbytes: int) -> Fetched:
         """Read a block of so many bytes into the memory, from disk where it lies there."""
         try:
-            key = None if self.disk is None else self._stored.key(number)
+            is_asked = self.disk is not None or self.elsewhere is not None
+            key = self._stored.key(number) if is_asked else None
             if key is not None and self._fetched_near(number, nbytes, key):
                 return Fetched(key, Source.DISK)
+            path = None if key is None or self.elsewhere is None else self._stored.whole_file(number)
+            if key is not None and path is not None and self._fetched_elsewhere(number, nbytes, key, path):
+                return Fetched(key, Source.ELSEWHERE, path=path)
             found = self._stored.read(number, nbytes)
             kept = found.key if self.memory.put(found.key, found.volume) else None
-            return Fetched(kept, Source.STORAGE, found.cost.stored_bytes)
+            return Fetched(kept, Source.STORAGE, found.cost.stored_bytes, path if found.key == key else None)
         # The client reads it itself then, and is told there what is wrong.
-        except (VoxloadError, OSError, MemoryError) as error:
-            return Fetched(error=str(error))
+        except (VoxloadError, OSError, MemoryError):
+            return Fetched()
+
+    def _fetched_elsewhere(self, number: int, nbytes: int, key: BlockKey, path: str) -> bool:
+        """Read a block from who else has it into the memory; False where nobody does."""
+        layout = self._stored.unit(number).layout[0]
+        if self.elsewhere is None or layout.nbytes != nbytes:
+            return False
+        out = np.empty(layout.shape, layout.dtype)
+        # Once more: it may have been written anew while it was asked for.
+        is_there = self.elsewhere.fetch(key, path, out) and self._stored.key(number) == key
+        return is_there and self.memory.put(key, out)
 
     def _fetched_near(self, number: int, nbytes: int, key: BlockKey) -> bool:
         """Read a block from disk into the memory; False where it does not lie there undamaged."""

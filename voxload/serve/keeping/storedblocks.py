@@ -14,10 +14,11 @@ from voxload.data.layout import FieldLayout
 from voxload.data.units.keyed import KeyedUnits
 from voxload.data.units.unit import Generations, Unit
 from voxload.errors import DataError, VoxloadError
-from voxload.readers.generation import block_generation
+from voxload.readers.generation import Generation, block_generation, file_generation
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import Missing, ReadCost, Volume
 from voxload.readers.requests import block_cost, read_block
+from voxload.readers.store import is_url
 from voxload.serve.protocol.blocktable import ServedBlock, parsed, unit_of
 
 _PARSED = 2**12
@@ -55,6 +56,18 @@ class StoredBlocks:
         with suppress(OSError, VoxloadError):
             return self._keyed.keys(number)[0] if self._keyed.is_lasting(number) else None
         return None
+
+    def whole_file(self, number: int) -> str | None:
+        """Return the path of the one regular file of this node's that all of a block lies in; None where it does not.
+
+        Raises what looking at it raises.
+        """
+        block = _parsed(self._line(number))
+        if is_url(block.location.path):
+            return None
+        alone, found = file_generation(block.location.path), self.generations(number)[0]
+        whole = Generation.joined([alone])
+        return block.location.path if whole is not None and found is not None and whole.name == found.name else None
 
     def read(self, number: int, nbytes: int) -> BlockRead:
         """Return a block of so many bytes.

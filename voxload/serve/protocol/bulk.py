@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Sequence
 
 from voxload.errors import DataError, StorageError
 
@@ -48,3 +49,10 @@ def taken(name: str, descriptor: int, *, most: int = MOST) -> bytes:
     if place < size:
         raise DataError(name, found=f"{place} bytes", expected=f"{size}")
     return b"".join(parts)
+
+
+def only(descriptors: Sequence[int]) -> int:
+    """Return the one descriptor that came; raises DataError where there are others."""
+    if len(descriptors) != 1:
+        raise DataError("message", found=f"{len(descriptors)} descriptors", expected="one")
+    return descriptors[0]

@@ -7,20 +7,15 @@ message that only who announced the feature sends. Anything else is another vers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar
 
-from voxload.errors import DataError
+from voxload.serve.protocol.wire import NAMES, fields_of
 
 VERSIONS = (1, 1)
 """First and last version that this build speaks."""
-LARGEST = 2**53
-"""Number; of larger ones not all are in JSON's reach (RFC 8259, section 6)."""
-LONGEST_NAME = 200
-"""Characters of what people are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +191,10 @@ class Limit:
     kind: ClassVar[str] = "limit"
     memory: int
     """Bytes."""
+    user: int = -1
+    """Whose; of a service for all users, which only root may ask."""
+    share: float = 1.0
+    """Of the reads of the storage, beside the shares of other users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +284,6 @@ OF_CLIENTS: tuple[type[Message], ...] = (
     Drain,
 )
 OF_SERVICE: tuple[type[Message], ...] = (Welcome, Refused, Renewed, Memory, There, Unavailable, Figures, Done)
-_NAMES = {str: "text", int: "integer", float: "number", tuple[str, ...]: "texts"}
-"""What a field can be."""
 
 
 @cache
@@ -296,26 +293,6 @@ def build() -> str:
         return version("voxload")
     except PackageNotFoundError:
         return ""
-
-
-def encoded(message: Message) -> dict[str, Any]:
-    """Return a message as it goes into a packet."""
-    return {"kind": message.kind, **asdict(message)}
-
-
-def decoded(words: Mapping[str, Any], known: Sequence[type[Message]]) -> Message:
-    """Return the message of a packet, one of those `known`; raises DataError at anything else."""
-    kind = words.get("kind")
-    found = next((one for one in known if one.kind == kind), None)
-    if found is None:
-        raise DataError("message", found=repr(kind)[:LONGEST_NAME], expected=f"one of {[one.kind for one in known]}")
-    values: dict[str, Any] = {}
-    for name, wanted, is_needed in _fields(found):
-        if name in words:
-            values[name] = _checked(words[name], wanted, f"{kind}.{name}")
-        elif is_needed:
-            raise DataError(f"{kind}.{name}", found="nothing", expected=_NAMES[wanted])
-    return found(**values)
 
 
 def agreed(first: int, last: int, ours: tuple[int, int] = VERSIONS) -> int | None:
@@ -334,21 +311,4 @@ def description() -> dict[str, Any]:
 
 
 def _described(message: type[Message]) -> dict[str, str]:
-    return {name: _NAMES[wanted] + ("" if needed else " or nothing") for name, wanted, needed in _fields(message)}
-
-
-def _fields(message: type[Message]) -> list[tuple[str, Any, bool]]:
-    """Return name and type of each field, and whether it has no default."""
-    hints = get_type_hints(message)
-    return [(one.name, hints[one.name], one.default is MISSING) for one in fields(message)]
-
-
-def _checked(value: Any, wanted: Any, subject: str) -> Any:
-    if wanted == tuple[str, ...] and isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return tuple(value)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
-    if wanted is float and is_number:
-        return float(value)
-    if (wanted is int and is_number and isinstance(value, int)) or (wanted is str and isinstance(value, str)):
-        return value
-    raise DataError(subject, found=repr(value)[:LONGEST_NAME], expected=_NAMES[wanted])
+    return {name: NAMES[wanted] + ("" if needed else " or nothing") for name, wanted, needed in fields_of(message)}

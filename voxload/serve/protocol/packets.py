@@ -77,8 +77,7 @@ class PacketSocket:
     @property
     def credentials(self) -> Credentials:
         """Who is at the other end (SO_PEERCRED)."""
-        found = self._connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        return Credentials(*_CREDENTIALS.unpack(found))
+        return credentials_of(self._connection)
 
     def wait_at_most(self, seconds: float) -> None:
         """Let nothing on it wait longer; with 0 nothing waits, and BlockingIOError says where it would have to."""
@@ -127,6 +126,13 @@ class PacketSocket:
         with suppress(OSError):  # the other end has gone
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
+
+
+def credentials_of(connection: socket.socket) -> Credentials:
+    """Return who is at the other end of a Unix socket (SO_PEERCRED)."""
+    return Credentials(
+        *_CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    )
 
 
 def _descriptors(others: Sequence[tuple[int, int, bytes]]) -> tuple[int, ...]:
