@@ -114,15 +114,15 @@ def locked(path: Path) -> int:
     return lock
 
 
-def listening(path: Path, *, mode: int = 0o600) -> socket.socket:
-    """Return a socket that listens; one that a killed service left is removed. Raises as `Door`.
+def listening(path: Path, *, mode: int = 0o600, kind: int = socket.SOCK_SEQPACKET) -> socket.socket:
+    """Return a socket of a kind that listens; one that a killed service left is removed. Raises as `Door`.
 
     `mode` says who may connect.
     """
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise UsageError(str(path), found="something else", expected="a socket, or nothing", remedy="name another")
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    listener = socket.socket(socket.AF_UNIX, kind | socket.SOCK_CLOEXEC)
     try:
         with suppress(FileNotFoundError):
             path.unlink()

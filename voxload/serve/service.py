@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 from voxload.serve.door import Door
 from voxload.serve.keeping.keeper import Keeper
 from voxload.serve.reception import Reception
+from voxload.serve.seen.advice import advise
+from voxload.serve.seen.where import Tenants, Where, told_at
 from voxload.serve.sessions import Sessions
 
 LEASE = 10.0
@@ -24,8 +27,9 @@ async def serve(
     *,
     memory: int,
     threads: int,
-    ready: Callable[[], object],
+    ready: Callable[[str], object],
     disk: tuple[Path, int] | None = None,
+    http: Where | None = None,
 ) -> None:
     """Keep blocks for all who connect to a socket, until SIGTERM or SIGINT comes, or all is stored after `Drain`.
 
@@ -38,9 +42,11 @@ async def serve(
     threads
         Reads at once.
     ready
-        Called once clients are let in.
+        Called once clients are let in, with where people look at it; empty for nowhere.
     disk
         Folder on a disk of this node, and bytes of all that lies there; None for no disk.
+    http
+        Where metrics and the page are served; None for nowhere.
 
     Raises
     ------
@@ -54,11 +60,21 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)
     sessions = Sessions(lease=LEASE, most=_MOST, most_of_user=_MOST)
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         keeper = stack.enter_context(closing(Keeper(memory, threads=threads, sessions=sessions, disk=disk)))
         reception = stack.enter_context(closing(Reception(sessions, work=keeper)))
         door = stack.enter_context(closing(Door(path, reception)))
-        ready()
+        address = ""
+        if http is not None:
+            told = told_at(
+                http,
+                figures=_figures_of(keeper),
+                is_ready=lambda: not keeper.draining.is_set(),
+                advice=lambda _tenant: advise(keeper.used()),
+            )
+            stack.push_async_callback(told.close)
+            address = told.address
+        ready(address)
         await _either(ending, keeper.draining)
         if not ending.is_set():
             door.shut()
@@ -74,3 +90,12 @@ async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
     finally:
         for wait in waits:
             wait.cancel()
+
+
+def _figures_of(keeper: Keeper) -> Callable[[], Awaitable[Tenants]]:
+    name = str(os.geteuid())
+
+    async def figures() -> Tenants:
+        return {name: keeper.figures()}
+
+    return figures

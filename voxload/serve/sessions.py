@@ -49,6 +49,8 @@ class Sessions:
         self.lease = lease
         self.clock = 0.0
         """Seconds that this has seen pass."""
+        self.lapsed = 0
+        """Sessions that have ended with their lease."""
         self._most, self._most_of_user = most, most_of_user
         self._seen: float | None = None
         self._given = 0
@@ -113,6 +115,7 @@ class Sessions:
         ended = [one for one in self._sessions.values() if one.ends <= self.clock]
         for one in ended:
             del self._sessions[one.number]
+        self.lapsed += len(ended)
         return ended
 
     def _set(self, session: Session) -> Session:

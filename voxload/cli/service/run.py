@@ -12,12 +12,14 @@ import typer
 
 from voxload.errors import UsageError
 from voxload.serve.place import OF_ALL, service_path
+from voxload.serve.seen.where import Where
 from voxload.serve.service import serve as run_service
 from voxload.serve.tenancy.front import serve_all
 from voxload.units import format_bytes, parse_bytes
 
 EPILOG = 'Example: voxload serve --memory 64GiB, and in each job DataLoader(..., cache=voxload.Cache(service="auto"))'
 """Shown at the end of the command's help."""
+_LEAST_TOKEN = 16
 _LEAST_THREADS = 4
 """Reads at once: most of them wait for a storage."""
 
@@ -38,6 +40,12 @@ def serve(
     quota: Annotated[
         str, typer.Option(help="With --all-users: bytes that one of them may have.", show_default="all")
     ] = "",
+    http: Annotated[
+        str, typer.Option(help="Serve metrics and a page there: 127.0.0.1:9640, or the path of a Unix socket.")
+    ] = "",
+    http_token: Annotated[
+        Path | None, typer.Option(help="File with the token that a port asks for.", show_default="a new one")
+    ] = None,
     threads: Annotated[int, typer.Option(help="Reads at once; 0 for one a core.", min=0)] = 0,
 ) -> None:
     """Keep blocks in this node's memory for all jobs of this user: each is read once, whoever wants it."""
@@ -52,15 +60,36 @@ def serve(
     path = OF_ALL if all_users and socket == "auto" else Path(service_path(socket))
     count = threads or max(_LEAST_THREADS, len(os.sched_getaffinity(0)))
 
-    def ready() -> None:
+    where = Where.parse(http, token=_token(http_token)) if http else None
+
+    def ready(address: str) -> None:
         more = "" if level is None else f" and {format_bytes(level[1])} in {level[0]}"
         print(f"voxload: serving {format_bytes(nbytes)}{more} at {path}", file=sys.stderr, flush=True)
+        if address:
+            print(f"voxload: seen at {address}", file=sys.stderr, flush=True)
 
     if all_users:
         if level is not None:
             raise UsageError("--disk", found="--all-users", expected="none, for memory is all that users share")
         asyncio.run(
-            serve_all(path, memory=nbytes, threads=count, quota=parse_bytes(quota) if quota else nbytes, ready=ready)
+            serve_all(
+                path,
+                memory=nbytes,
+                threads=count,
+                quota=parse_bytes(quota) if quota else nbytes,
+                ready=ready,
+                http=where,
+            )
         )
         return
-    asyncio.run(run_service(path, memory=nbytes, threads=count, ready=ready, disk=level))
+    asyncio.run(run_service(path, memory=nbytes, threads=count, ready=ready, disk=level, http=where))
+
+
+def _token(file: Path | None) -> str:
+    if file is None:
+        return ""
+    token = file.read_text().strip()
+    if len(token) < _LEAST_TOKEN:
+        expected = f"{_LEAST_TOKEN} or more that nobody guesses"
+        raise UsageError("--http-token", found=f"{len(token)} characters in {file}", expected=expected)
+    return token

@@ -19,9 +19,12 @@ next, and what goes for it, is decided when a read can begin.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+
+import numpy as np
 
 from voxload.errors import InternalError, UsageError
 from voxload.prefetch.line import Ints
@@ -52,6 +55,8 @@ from voxload.prefetch.sharing.events import (
 from voxload.prefetch.sharing.future import NEVER, Future
 from voxload.prefetch.sharing.victims import Victims, usual_pace
 
+_RECENT = 2**16
+"""Uses that are remembered."""
 _LOOKED_AT = 64
 """Units that are waited for, of which the most urgent is read next."""
 
@@ -94,7 +99,9 @@ class SharedPlanner:
     """
 
     def __init__(self, room: int, *, disk: int = 0, limits: SharingLimits) -> None:
-        self._room, self._limits = room, limits
+        self.limits = limits
+        """How much is under way at once."""
+        self._room = room
         self._sizes: dict[int, int] = {}
         self._futures: dict[int, Future] = {}
         self._disk = DiskLevel(
@@ -105,6 +112,7 @@ class SharedPlanner:
         self._reading: dict[int, bool] = {}  # whether it should lie on disk
         self._failed: set[int] = set()
         self._waiting: dict[int, list[int]] = {}  # jobs by unit, in the order of asking
+        self._recent: deque[int] = deque(maxlen=_RECENT)
         self._used = 0
         self._is_draining = False
 
@@ -112,6 +120,11 @@ class SharedPlanner:
     def used(self) -> int:
         """Bytes of what is in memory and what is being read."""
         return self._used
+
+    @property
+    def recent(self) -> Ints:
+        """What jobs used last, in the order in which they did."""
+        return np.fromiter(self._recent, np.int64)
 
     @property
     def reading(self) -> int:
@@ -186,7 +199,7 @@ class SharedPlanner:
                 self._room = room
                 yield from self._too_large()
             case ReadsChanged(_, reads):
-                self._limits = replace(self._limits, reads=reads)
+                self.limits = replace(self.limits, reads=reads)
             case Cleared(now):
                 yield from self._cleared(now)
             case Draining():
@@ -204,6 +217,7 @@ class SharedPlanner:
         self._reorder()
 
     def _reached(self, units: Sequence[int]) -> None:
+        self._recent.extend(units)
         self._victims.changed(units)
         self._disk.changed(units)
         self._disk.offer(unit for unit in units if unit in self._held)
@@ -297,7 +311,7 @@ class SharedPlanner:
     def _reads(self, now: float) -> Iterator[Instruction]:
         """Yield what is read now; what lies on disk first, which takes hardly any time."""
         for is_near in () if self._is_draining else (True, False):
-            while sum(one == is_near for one in self._reading.values()) < self._limits.reads:
+            while sum(one == is_near for one in self._reading.values()) < self.limits.reads:
                 found = self._next(now, is_near=is_near)
                 gone = None if found is None else self._made_room(*found, now)
                 if found is None or gone is None:
@@ -322,7 +336,7 @@ class SharedPlanner:
                 continue
             uses, is_free = future.scanned - future.place, self._used + self._sizes[found] <= self._room
             due = uses * future.pace(now, otherwise)
-            may_come = is_free or future.is_pin or uses < self._limits.ahead
+            may_come = is_free or future.is_pin or uses < self.limits.ahead
             if may_come and (first is None or due < first[0]):
                 first = due, found
         return None if first is None else (first[1], first[0])

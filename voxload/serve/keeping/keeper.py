@@ -72,6 +72,7 @@ from voxload.serve.protocol.messages import (
     Unavailable,
     Want,
 )
+from voxload.serve.seen.advice import Used
 from voxload.serve.sessions import Sessions
 
 _BLOCKS = 2**22
@@ -147,9 +148,26 @@ class Keeper:
             "reads": {**read_figures(self._planner, totals), "waited_for": self._wants},
             "jobs_met": report_figures([self._before, *(guest.report for guest in self._guests.values())]),
             "blocks_known": len(self._book),
+            "lapsed": self._sessions.lapsed,
             "kept": [self._kept(pin) for pin in self._pins],
             "jobs": jobs,
         }
+
+    def used(self) -> Used:
+        """Return what jobs used of late, and what that took."""
+        recent, totals, sizes = self._planner.recent, self._carrier.totals, self._sizes
+        known = [sizes[unit] for unit in np.unique(recent).tolist() if unit in sizes]
+        far = totals.reads - totals.near - totals.elsewhere
+        met = report_figures([self._before, *(guest.report for guest in self._guests.values())])
+        uses = met["hits"] + met["misses"]
+        return Used(
+            recent,
+            block=sum(known) / max(1, len(known)),
+            room=self._room + self._levels.disk_room,
+            read_seconds=totals.storage_seconds / max(1, far),
+            reads_at_once=self._planner.limits.reads,
+            stall=met["stall_seconds"] * len(recent) / max(1, uses),
+        )
 
     def began(self, session: int, say: Say) -> None:
         """Take in a client."""

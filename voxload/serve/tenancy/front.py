@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
 
 from voxload.errors import DataError, UsageError, VoxloadError
@@ -18,6 +18,7 @@ from voxload.serve.door import Door, listening, locked
 from voxload.serve.protocol.bulk import lent
 from voxload.serve.protocol.messages import Done, Figures, Limit, Look, Message
 from voxload.serve.reception import Reception
+from voxload.serve.seen.where import Where, told_at
 from voxload.serve.service import LEASE
 from voxload.serve.sessions import Sessions
 from voxload.serve.tenancy.allotment import Quota, Quotas
@@ -139,7 +140,15 @@ class Governing:
             os.close(descriptor)
 
 
-async def serve_all(path: Path, *, memory: int, threads: int, quota: int, ready: Callable[[], object]) -> None:
+async def serve_all(
+    path: Path,
+    *,
+    memory: int,
+    threads: int,
+    quota: int,
+    ready: Callable[[str], object],
+    http: Where | None = None,
+) -> None:
     """Keep blocks for all users of a node, until SIGTERM or SIGINT comes; for root.
 
     Parameters
@@ -153,7 +162,9 @@ async def serve_all(path: Path, *, memory: int, threads: int, quota: int, ready:
     quota
         Bytes that a user may have of whom nothing else was said.
     ready
-        Called once clients are let in.
+        Called once clients are let in, with where people look at it; empty for nowhere.
+    http
+        Where metrics and the page of all users are served, for root's eyes; None for nowhere.
 
     Raises
     ------
@@ -171,12 +182,17 @@ async def serve_all(path: Path, *, memory: int, threads: int, quota: int, ready:
     ending = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         tenants = stack.enter_context(closing(Tenants(memory, reads=threads, quotas=Quotas(Quota(quota)))))
         stack.enter_context(closing(Front(path, tenants)))
         sessions = Sessions(lease=LEASE, most=_MOST, most_of_user=_MOST)
         governing = Governing(tenants, memory=memory)
         reception = stack.enter_context(closing(Reception(sessions, work=governing)))
         stack.enter_context(closing(Door(path.with_name(ADMIN), reception)))
-        ready()
+        address = ""
+        if http is not None:
+            told = told_at(http, figures=tenants.kept, is_ready=lambda: True, advice=lambda _tenant: None)
+            stack.push_async_callback(told.close)
+            address = told.address
+        ready(address)
         await ending.wait()

@@ -144,6 +144,13 @@ class Tenants:
             found.append(words)
         return found
 
+    async def kept(self) -> dict[str, dict[str, Any]]:
+        """Return what each tenant keeps, by its rights; of those that answer."""
+        found = await self.figures()
+        return {
+            str(Identity(one["uid"], one["gid"], tuple(one["groups"]))): one["keeps"] for one in found if "keeps" in one
+        }
+
     def close(self) -> None:
         """End all tenants, and take what they have."""
         for tenant in list(self._tenants.values()):
