@@ -52,7 +52,8 @@ class Client:
         assert packet is not None
         with closing(packet):
             assert packet.words["kind"] == "memory"
-            self.memory = AttachedMemory("memory", descriptor=packet.descriptors[0])
+            self.descriptor = os.dup(packet.descriptors[0])
+            self.memory = AttachedMemory("memory", descriptor=self.descriptor)
 
     def hear(self) -> dict[str, Any]:
         """Return what the service says next; nothing where it has hung up."""
@@ -97,6 +98,7 @@ def client_of(service: Service) -> Iterator[Client]:
             yield client
         finally:
             client.memory.close()
+            os.close(client.descriptor)
 
 
 def content(client: Client, block: ServedBlock) -> np.ndarray[Any, Any] | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from voxload.serve.door import Door
 from voxload.serve.keeping.keeper import Keeper
+from voxload.serve.notify import notify
 from voxload.serve.reception import Reception
 from voxload.serve.seen.advice import advise
 from voxload.serve.seen.where import Tenants, Where, told_at
@@ -75,7 +76,9 @@ async def serve(
             stack.push_async_callback(told.close)
             address = told.address
         ready(address)
+        notify("READY=1")
         await _either(ending, keeper.draining)
+        notify("STOPPING=1")
         if not ending.is_set():
             door.shut()
             reception.shut()

@@ -15,6 +15,7 @@ from pathlib import Path
 from voxload.errors import DataError, UsageError, VoxloadError
 from voxload.files.memory_left import memory_left
 from voxload.serve.door import Door, listening, locked
+from voxload.serve.notify import notify
 from voxload.serve.protocol.bulk import lent
 from voxload.serve.protocol.messages import Done, Figures, Limit, Look, Message
 from voxload.serve.reception import Reception
@@ -195,4 +196,6 @@ async def serve_all(
             stack.push_async_callback(told.close)
             address = told.address
         ready(address)
+        notify("READY=1")
         await ending.wait()
+        notify("STOPPING=1")
