@@ -70,7 +70,7 @@ def serve(
 
     if all_users:
         if level is not None:
-            raise UsageError("--disk", found="--all-users", expected="none, for memory is all that users share")
+            raise UsageError("--disk", found="--all-users", expected="none, for memory is all that it has")
         asyncio.run(
             serve_all(
                 path,
