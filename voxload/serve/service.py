@@ -6,13 +6,15 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack, ExitStack, closing
 from pathlib import Path
 
 from voxload.serve.door import Door
 from voxload.serve.keeping.keeper import Keeper
 from voxload.serve.notify import notify
 from voxload.serve.reception import Reception
+from voxload.serve.ring.members import meeting_at
+from voxload.serve.ring.ring import Home, Ring, RingOptions
 from voxload.serve.seen.advice import advise
 from voxload.serve.seen.where import Tenants, Where, told_at
 from voxload.serve.sessions import Sessions
@@ -31,6 +33,7 @@ async def serve(
     ready: Callable[[str], object],
     disk: tuple[Path, int] | None = None,
     http: Where | None = None,
+    ring: tuple[str, RingOptions] | None = None,
 ) -> None:
     """Keep blocks for all who connect to a socket, until SIGTERM or SIGINT comes, or all is stored after `Drain`.
 
@@ -48,6 +51,8 @@ async def serve(
         Folder on a disk of this node, and bytes of all that lies there; None for no disk.
     http
         Where metrics and the page are served; None for nowhere.
+    ring
+        By what services of several nodes meet, as `meeting_at` takes it, and how this is one of them; None for one alone.
 
     Raises
     ------
@@ -65,6 +70,11 @@ async def serve(
         keeper = stack.enter_context(closing(Keeper(memory, threads=threads, sessions=sessions, disk=disk)))
         reception = stack.enter_context(closing(Reception(sessions, work=keeper)))
         door = stack.enter_context(closing(Door(path, reception)))
+        if ring is not None:
+            # By a thread: what it does first is to be let in here.
+            joined = await asyncio.to_thread(_joined, path, *ring)
+            stack.push_async_callback(asyncio.to_thread, joined.close)
+            keeper.join(joined)
         address = ""
         if http is not None:
             told = told_at(
@@ -102,3 +112,15 @@ def _figures_of(keeper: Keeper) -> Callable[[], Awaitable[Tenants]]:
         return {name: keeper.figures()}
 
     return figures
+
+
+def _joined(path: Path, place: str, options: RingOptions) -> Ring:
+    """Be one of several services; blocks until they are met."""
+    meeting = meeting_at(place)
+    with ExitStack() as stack:
+        stack.callback(meeting.close)
+        home = Home(path)
+        stack.callback(home.close)
+        found = Ring(meeting, home, options)
+        stack.pop_all()
+    return found

@@ -10,8 +10,11 @@ from typing import Annotated
 
 import typer
 
+from voxload.cache.peer.tls import Tls
+from voxload.cli.options import parse_names
 from voxload.errors import UsageError
 from voxload.serve.place import OF_ALL, service_path
+from voxload.serve.ring.ring import RingOptions
 from voxload.serve.seen.where import Where
 from voxload.serve.service import serve as run_service
 from voxload.serve.tenancy.front import serve_all
@@ -46,6 +49,14 @@ def serve(
     http_token: Annotated[
         Path | None, typer.Option(help="File with the token that a port asks for.", show_default="a new one")
     ] = None,
+    ring: Annotated[
+        str, typer.Option(help="Meet services of other nodes by dask:tcp://SCHEDULER:PORT or torch:HOST:PORT.")
+    ] = "",
+    ring_host: Annotated[str, typer.Option(help="Address of this node that the others reach.")] = "127.0.0.1",
+    ring_token: Annotated[Path | None, typer.Option(help="File with the token that all of them know.")] = None,
+    ring_tls: Annotated[
+        str, typer.Option(help="Files of a certificate, its key and roots, with commas: both sides show theirs.")
+    ] = "",
     threads: Annotated[int, typer.Option(help="Reads at once; 0 for one a core.", min=0)] = 0,
 ) -> None:
     """Keep blocks in this node's memory for all jobs of this user: each is read once, whoever wants it."""
@@ -82,7 +93,8 @@ def serve(
             )
         )
         return
-    asyncio.run(run_service(path, memory=nbytes, threads=count, ready=ready, disk=level, http=where))
+    met = (ring, _ring(ring_host, ring_token, ring_tls)) if ring else None
+    asyncio.run(run_service(path, memory=nbytes, threads=count, ready=ready, disk=level, http=where, ring=met))
 
 
 def _token(file: Path | None) -> str:
@@ -91,5 +103,14 @@ def _token(file: Path | None) -> str:
     token = file.read_text().strip()
     if len(token) < _LEAST_TOKEN:
         expected = f"{_LEAST_TOKEN} or more that nobody guesses"
-        raise UsageError("--http-token", found=f"{len(token)} characters in {file}", expected=expected)
+        raise UsageError("token", found=f"{len(token)} characters in {file}", expected=expected)
     return token
+
+
+def _ring(host: str, token: Path | None, tls: str) -> RingOptions:
+    if token is None:
+        raise UsageError("--ring", found="no --ring-token", expected="a file with a token that all members know")
+    files = [Path(one) for one in parse_names(tls)]
+    if len(files) not in (0, 3):
+        raise UsageError("--ring-tls", found=repr(tls), expected="three files: certificate, key and roots")
+    return RingOptions(host, _token(token).encode(), Tls(*files, mutual=True) if files else None)

@@ -1,6 +1,6 @@
-"""Elsewhere: other places of the node that may have a block, in memory of other users' services; a contract.
+"""Elsewhere: others that may have a block, or read it for this service; a contract.
 
-What comes from there is as if it had been read: whoever gives it has made sure that who asks may open its file.
+What comes from there is as if it had been read: whoever gives it sees to it that who asks may have it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,18 @@ from voxload.readers.protocol import Volume
 
 
 class Elsewhere(Protocol):
-    """Blocks of others that lie each in one file; safe to use from many threads at once."""
+    """Blocks of others; safe to use from many threads at once."""
 
-    def fetch(self, key: BlockKey, path: str, out: Volume) -> bool:
-        """Fill `out` with a block of a file; False, with `out` undefined, where nobody has it, or gives it in time."""
+    @property
+    def wants_files(self) -> bool:
+        """Whether it needs the path of the one file that a block lies in."""
+        ...
+
+    def fetch(self, line: bytes, key: BlockKey, path: str | None, out: Volume) -> bool:
+        """Fill `out` with a block; False, with `out` undefined, where nobody has it, or gives it in time.
+
+        `line` says which it is, as a client did; `path` is that of its file, where that is asked for.
+        """
         ...
 
     def has(self, key: BlockKey, path: str) -> None:

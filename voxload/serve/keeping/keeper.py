@@ -239,6 +239,10 @@ class Keeper:
         self._tell(RoomChanged(time.monotonic(), room))
         self._carrier.resize(memory)  # what is used last has gone; what lies where there is no memory any more goes
 
+    def join(self, elsewhere: Elsewhere) -> None:
+        """Ask others for blocks from now on, before they are read."""
+        self._levels.elsewhere = elsewhere
+
     @property
     def memory(self) -> MemoryTier:
         """Where blocks are."""

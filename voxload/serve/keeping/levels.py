@@ -89,7 +89,9 @@ class Levels:
         except BaseException:
             self.memory.close()
             raise
-        self._stored, self.elsewhere = StoredBlocks(line), elsewhere
+        self._line, self._stored = line, StoredBlocks(line)
+        self.elsewhere = elsewhere
+        """Who else may have a block; set before the first one is read."""
         self._is_resized = make is not SealedMemory
         self._ours: set[bytes] = set()  # digests of what lies on disk, and nobody else removes
 
@@ -112,8 +114,8 @@ class Levels:
             key = self._stored.key(number) if is_asked else None
             if key is not None and self._fetched_near(number, nbytes, key):
                 return Fetched(key, Source.DISK)
-            path = None if key is None or self.elsewhere is None else self._stored.whole_file(number)
-            if key is not None and path is not None and self._fetched_elsewhere(number, nbytes, key, path):
+            path = self._path(number) if key is not None else None
+            if key is not None and self._fetched_elsewhere(number, nbytes, key, path):
                 return Fetched(key, Source.ELSEWHERE, path=path)
             found = self._stored.read(number, nbytes)
             kept = found.key if self.memory.put(found.key, found.volume) else None
@@ -122,14 +124,19 @@ class Levels:
         except (VoxloadError, OSError, MemoryError):
             return Fetched()
 
-    def _fetched_elsewhere(self, number: int, nbytes: int, key: BlockKey, path: str) -> bool:
-        """Read a block from who else has it into the memory; False where nobody does."""
+    def _path(self, number: int) -> str | None:
+        """Return the one file that a block lies in, where somebody wants to know."""
+        is_wanted = self.elsewhere is not None and self.elsewhere.wants_files
+        return self._stored.whole_file(number) if is_wanted else None
+
+    def _fetched_elsewhere(self, number: int, nbytes: int, key: BlockKey, path: str | None) -> bool:
+        """Read a block from others into the memory; False where nobody gives it."""
         layout = self._stored.unit(number).layout[0]
         if self.elsewhere is None or layout.nbytes != nbytes:
             return False
         out = np.empty(layout.shape, layout.dtype)
         # Once more: it may have been written anew while it was asked for.
-        is_there = self.elsewhere.fetch(key, path, out) and self._stored.key(number) == key
+        is_there = self.elsewhere.fetch(self._line(number), key, path, out) and self._stored.key(number) == key
         return is_there and self.memory.put(key, out)
 
     def _fetched_near(self, number: int, nbytes: int, key: BlockKey) -> bool:

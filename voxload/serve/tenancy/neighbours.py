@@ -40,6 +40,8 @@ class Neighbours:
         Tells the process of root's something; may be called by many threads.
     """
 
+    wants_files = True
+
     def __init__(self, say: Say) -> None:
         self._say = say
         self._lock = threading.Lock()
@@ -47,9 +49,9 @@ class Neighbours:
         self._numbers = 0
         self._told: dict[bytes, str] = {}
 
-    def fetch(self, key: BlockKey, path: str, out: Volume) -> bool:
+    def fetch(self, line: bytes, key: BlockKey, path: str | None, out: Volume) -> bool:  # noqa: ARG002
         """See Elsewhere."""
-        if out.nbytes > _LARGEST or not out.flags.c_contiguous:
+        if path is None or out.nbytes > _LARGEST or not out.flags.c_contiguous:
             return False
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
