@@ -52,7 +52,7 @@ async def serve(
     http
         Where metrics and the page are served; None for nowhere.
     ring
-        By what services of several nodes meet, as `meeting_at` takes it, and how this is one of them; None for one alone.
+        By what services of several nodes meet, as `meeting_at` takes it, and how this is one of them; None for no ring.
 
     Raises
     ------
@@ -74,7 +74,7 @@ async def serve(
             # By a thread: what it does first is to be let in here.
             joined = await asyncio.to_thread(_joined, path, *ring)
             stack.push_async_callback(asyncio.to_thread, joined.close)
-            keeper.join(joined)
+            keeper.join(joined, lambda: len(joined.members))
         address = ""
         if http is not None:
             told = told_at(

@@ -128,6 +128,7 @@ class Keeper:
         self._events: deque[Event] = deque()
         self._left: list[int] = []  # blocks that may be forgotten, unless somebody names or keeps them
         self._is_telling = False
+        self._members: Callable[[], int] = lambda: 0
         self.draining, self.drained = asyncio.Event(), asyncio.Event()
         """Set when all is to end, and when nothing is left to be stored."""
         self._wants, self._before = 0, Report(0, 0, 0, 0.0, 0)  # what clients met with that have left
@@ -149,6 +150,7 @@ class Keeper:
             "jobs_met": report_figures([self._before, *(guest.report for guest in self._guests.values())]),
             "blocks_known": len(self._book),
             "lapsed": self._sessions.lapsed,
+            "ring": self._members(),
             "kept": [self._kept(pin) for pin in self._pins],
             "jobs": jobs,
         }
@@ -239,9 +241,9 @@ class Keeper:
         self._tell(RoomChanged(time.monotonic(), room))
         self._carrier.resize(memory)  # what is used last has gone; what lies where there is no memory any more goes
 
-    def join(self, elsewhere: Elsewhere) -> None:
-        """Ask others for blocks from now on, before they are read."""
-        self._levels.elsewhere = elsewhere
+    def join(self, elsewhere: Elsewhere, members: Callable[[], int]) -> None:
+        """Ask others for blocks from now on, before they are read; `members` says how many there are."""
+        self._levels.elsewhere, self._members = elsewhere, members
 
     @property
     def memory(self) -> MemoryTier:
