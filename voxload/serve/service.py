@@ -72,9 +72,9 @@ async def serve(
         door = stack.enter_context(closing(Door(path, reception)))
         if ring is not None:
             # By a thread: what it does first is to be let in here.
-            joined = await asyncio.to_thread(_joined, path, *ring)
+            joined = await asyncio.to_thread(_joined, path, *ring, keeper)
             stack.push_async_callback(asyncio.to_thread, joined.close)
-            keeper.join(joined, lambda: len(joined.members))
+            keeper.join(joined, lambda: joined.members)
         address = ""
         if http is not None:
             told = told_at(
@@ -114,13 +114,13 @@ def _figures_of(keeper: Keeper) -> Callable[[], Awaitable[Tenants]]:
     return figures
 
 
-def _joined(path: Path, place: str, options: RingOptions) -> Ring:
+def _joined(path: Path, place: str, options: RingOptions, keeper: Keeper) -> Ring:
     """Be one of several services; blocks until they are met."""
     meeting = meeting_at(place)
     with ExitStack() as stack:
         stack.callback(meeting.close)
         home = Home(path)
         stack.callback(home.close)
-        found = Ring(meeting, home, options)
+        found = Ring(meeting, home, options, stall=lambda: keeper.stalled)
         stack.pop_all()
     return found

@@ -22,6 +22,7 @@ from voxload.units import format_bytes, parse_bytes
 
 EPILOG = 'Example: voxload serve --memory 64GiB, and in each job DataLoader(..., cache=voxload.Cache(service="auto"))'
 """Shown at the end of the command's help."""
+_ROLES = ("all", "reader", "taker")
 _LEAST_TOKEN = 16
 _LEAST_THREADS = 4
 """Reads at once: most of them wait for a storage."""
@@ -57,6 +58,12 @@ def serve(
     ring_tls: Annotated[
         str, typer.Option(help="Files of a certificate, its key and roots, with commas: both sides show theirs.")
     ] = "",
+    role: Annotated[
+        str, typer.Option(help="In a ring: all or reader read for others, too; a taker has others read for it.")
+    ] = "all",
+    offload: Annotated[
+        str, typer.Option(help="Share of what a taker has others read, 0 to 1; auto follows its jobs' stall.")
+    ] = "auto",
     threads: Annotated[int, typer.Option(help="Reads at once; 0 for one a core.", min=0)] = 0,
 ) -> None:
     """Keep blocks in this node's memory for all jobs of this user: each is read once, whoever wants it."""
@@ -93,7 +100,7 @@ def serve(
             )
         )
         return
-    met = (ring, _ring(ring_host, ring_token, ring_tls)) if ring else None
+    met = (ring, _ring(ring_host, ring_token, ring_tls, role=role, offload=offload)) if ring else None
     asyncio.run(run_service(path, memory=nbytes, threads=count, ready=ready, disk=level, http=where, ring=met))
 
 
@@ -107,10 +114,23 @@ def _token(file: Path | None) -> str:
     return token
 
 
-def _ring(host: str, token: Path | None, tls: str) -> RingOptions:
+def _ring(host: str, token: Path | None, tls: str, *, role: str, offload: str) -> RingOptions:
     if token is None:
         raise UsageError("--ring", found="no --ring-token", expected="a file with a token that all members know")
     files = [Path(one) for one in parse_names(tls)]
     if len(files) not in (0, 3):
         raise UsageError("--ring-tls", found=repr(tls), expected="three files: certificate, key and roots")
-    return RingOptions(host, _token(token).encode(), Tls(*files, mutual=True) if files else None)
+    if role not in _ROLES:
+        raise UsageError("--role", found=repr(role), expected=" or ".join(_ROLES))
+    encrypted = Tls(*files, mutual=True) if files else None
+    return RingOptions(host, _token(token).encode(), encrypted, reads=role != "taker", share=_share(offload))
+
+
+def _share(text: str) -> float | None:
+    try:
+        share = None if text == "auto" else float(text)
+    except ValueError:
+        share = -1.0
+    if share is not None and not 0.0 <= share <= 1.0:
+        raise UsageError("--offload", found=repr(text), expected="auto, or a share from 0 to 1")
+    return share

@@ -148,8 +148,6 @@ class Carrier:
             totals.failed += 1
         else:
             self._keys[number] = found.key
-            if found.path is not None and self.levels.elsewhere is not None:
-                self.levels.elsewhere.has(found.key, found.path)
         if is_of_disk and not is_near and found.key is not None:
             self._disk_keys[number] = found.key  # a service before this one stored it
         elif not is_of_disk:

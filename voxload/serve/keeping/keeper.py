@@ -128,6 +128,8 @@ class Keeper:
         self._events: deque[Event] = deque()
         self._left: list[int] = []  # blocks that may be forgotten, unless somebody names or keeps them
         self._is_telling = False
+        self.stalled = (0.0, 0)
+        """Seconds that jobs have waited, and how many there are; may be looked at by any thread."""
         self._members: Callable[[], int] = lambda: 0
         self.draining, self.drained = asyncio.Event(), asyncio.Event()
         """Set when all is to end, and when nothing is left to be stored."""
@@ -202,7 +204,9 @@ class Keeper:
             case Want(block, again):
                 self._want(session, guest, block, is_again=bool(again))
             case Report():
-                guest.report = checked(message)
+                seconds, _ = self.stalled
+                self.stalled = seconds + max(0.0, checked(message).stall - guest.report.stall), len(self._guests)
+                guest.report = message
             case _:
                 self._asked(session, guest, message, descriptors)
 

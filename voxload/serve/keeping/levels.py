@@ -46,8 +46,6 @@ class Fetched:
     source: Source = Source.STORAGE
     storage_bytes: int = 0
     """That were asked of the storage."""
-    path: str | None = None
-    """The one file that all of it lies in; None where it does not, or nobody asked."""
 
 
 class Levels:
@@ -116,13 +114,21 @@ class Levels:
                 return Fetched(key, Source.DISK)
             path = self._path(number) if key is not None else None
             if key is not None and self._fetched_elsewhere(number, nbytes, key, path):
-                return Fetched(key, Source.ELSEWHERE, path=path)
+                self._tell(key, path)
+                return Fetched(key, Source.ELSEWHERE)
             found = self._stored.read(number, nbytes)
             kept = found.key if self.memory.put(found.key, found.volume) else None
-            return Fetched(kept, Source.STORAGE, found.cost.stored_bytes, path if found.key == key else None)
+            if kept is not None and kept == key:
+                self._tell(kept, path)
+            return Fetched(kept, Source.STORAGE, found.cost.stored_bytes)
         # The client reads it itself then, and is told there what is wrong.
         except (VoxloadError, OSError, MemoryError):
             return Fetched()
+
+    def _tell(self, key: BlockKey, path: str | None) -> None:
+        """Say to others that a block is here."""
+        if self.elsewhere is not None and path is not None:
+            self.elsewhere.has(key, path)
 
     def _path(self, number: int) -> str | None:
         """Return the one file that a block lies in, where somebody wants to know."""

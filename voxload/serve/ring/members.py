@@ -167,21 +167,23 @@ class Member:
     """Another one whenever it begins."""
     beat: int
     """Grows."""
+    reads: bool = True
+    """Whether it reads for others."""
 
     def encode(self) -> str:
         """Return it as text."""
-        return json.dumps([self.location, self.life, self.beat])
+        return json.dumps([self.location, self.life, self.beat, self.reads])
 
     @classmethod
     def decode(cls, text: str) -> Member:
         """Return what text says; raises DataError where that is nothing of the kind."""
         try:
-            location, life, beat = json.loads(text[:_LONGEST])
+            location, life, beat, reads = json.loads(text[:_LONGEST])
         except (ValueError, TypeError) as error:
             raise DataError("member", found=repr(text[:_LONGEST]), expected="place, life and beat") from error
-        if not (isinstance(location, str) and isinstance(life, str) and isinstance(beat, int)):
+        if not all(map(isinstance, (location, life, beat, reads), (str, str, int, bool))):
             raise DataError("member", found=repr(text[:_LONGEST]), expected="place, life and beat")
-        return cls(location, life, beat)
+        return cls(location, life, beat, reads)
 
 
 class Roll:
@@ -190,8 +192,8 @@ class Roll:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Member, float]] = {}
 
-    def hear(self, words: Mapping[str, str], now: float) -> dict[str, str]:
-        """Take in what all have said; return the places of those that are there, by name."""
+    def hear(self, words: Mapping[str, str], now: float) -> dict[str, Member]:
+        """Take in what all have said; return those that are there, by name."""
         known = {}
         for name, text in words.items():
             try:
@@ -202,7 +204,7 @@ class Roll:
             is_news = before is None or before[0] != member
             known[name] = (member, now if is_news or before is None else before[1])
         self._seen = known
-        return {name: member.location for name, (member, seen) in known.items() if now - seen < PATIENCE}
+        return {name: member for name, (member, seen) in known.items() if now - seen < PATIENCE}
 
 
 def now() -> float:

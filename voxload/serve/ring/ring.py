@@ -13,8 +13,9 @@ from __future__ import annotations
 import itertools
 import secrets
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from voxload.serve.client import ServiceClient
 from voxload.serve.protocol.blocktable import ServedBlock, parsed, unit_of
 from voxload.serve.ring.hashing import HashRing
 from voxload.serve.ring.members import EVERY, Meeting, Member, Roll, now
+from voxload.serve.ring.offload import Offload
 
 _LONGEST_LINE = 2**15
 """Bytes of what a member says of a block."""
@@ -47,6 +49,10 @@ class RingOptions:
     token: bytes
     """That all members know."""
     tls: Tls | None = None
+    reads: bool = True
+    """Whether this reads for others; where not, it has others read for it."""
+    share: float | None = None
+    """Of what it has others read, where it does not read for them; None for one that follows its jobs' stall."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,8 @@ class _View:
     peers: TcpPeers
     groups: dict[str, int]
     """Members' numbers to `peers`."""
+    members: int
+    """How many are there, those that read for nobody included."""
 
 
 class Ring:
@@ -70,6 +78,8 @@ class Ring:
         Gives blocks whose home this is.
     options
         How.
+    stall
+        Returns the seconds that jobs have waited so far, and how many there are.
 
     Raises
     ------
@@ -79,30 +89,34 @@ class Ring:
 
     wants_files = False
 
-    def __init__(self, meeting: Meeting, home: Home, options: RingOptions) -> None:
-        self._meeting, self._home, self._options = meeting, home, options
+    def __init__(
+        self, meeting: Meeting, home: Home, options: RingOptions, *, stall: Callable[[], tuple[float, int]]
+    ) -> None:
+        self._meeting, self._home, self._options, self._stall = meeting, home, options, stall
+        self._offload = Offload(1.0 if options.reads else options.share)
         self._life, self._beats = secrets.token_hex(8), itertools.count()
         self._warnings = WarnOnce("ring")
         self._shelf = Shelf([home])
         self._server = PeerServer(self._shelf, token=options.token, host=options.host, tls=options.tls)
         self.name = self._server.location
         self._roll = Roll()
-        self._view = self._seen({self.name: self._server.location})
+        self._me = Member(self._server.location, self._life, next(self._beats), options.reads)
+        self._view = self._seen({self.name: self._me})
         home.version = self._view.ring.version
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="voxload-ring", daemon=True)
         self._thread.start()
 
     @property
-    def members(self) -> tuple[str, ...]:
-        """The names of all members that are there."""
-        return self._view.ring.members
+    def members(self) -> int:
+        """How many members are there."""
+        return self._view.members
 
     def fetch(self, line: bytes, key: BlockKey, path: str | None, out: Volume) -> bool:  # noqa: ARG002
         """See Elsewhere; from the block's home, unless this is it."""
         view = self._view
         home = view.ring.home(key.digest)
-        if home is None or home == self.name or len(line) > _LONGEST_LINE:
+        if home is None or home == self.name or len(line) > _LONGEST_LINE or not self._offload.has(key.digest):
             return False
         asked = BlockKey(key.data, line.decode(), view.ring.version, key.box, key.boundary)
         return view.peers.get_into(view.groups[home], asked, out, wait=0.0) is Answer.GOT
@@ -128,26 +142,30 @@ class Ring:
         """Say that this is there, and hear who else is, until the end."""
         while True:
             try:
-                self._meeting.say(self.name, Member(self._server.location, self._life, next(self._beats)).encode())
-                places = self._roll.hear(self._meeting.heard(), now())
-                self._see({**places, self.name: self._server.location})
+                self._me = replace(self._me, beat=next(self._beats))
+                self._meeting.say(self.name, self._me.encode())
+                self._see({**self._roll.hear(self._meeting.heard(), now()), self.name: self._me})
             except (OSError, VoxloadError) as error:  # the ring of last time stays
                 with suppress(RuntimeWarning):
                     self._warnings.tell("meeting", str(error), remedy="members stay as they were until it answers")
+            self._offload.look(now(), *self._stall())
             if self._ending.wait(EVERY):
                 return
 
-    def _see(self, places: dict[str, str]) -> None:
-        if tuple(sorted(places)) != self._view.ring.members:
-            before, self._view = self._view, self._seen(places)
+    def _see(self, members: dict[str, Member]) -> None:
+        view = self._view
+        readers = tuple(sorted(name for name, member in members.items() if member.reads))
+        if readers != view.ring.members or len(members) != view.members:
+            self._view = self._seen(members)
             self._home.version = self._view.ring.version
-            before.peers.close()  # calls that are under way go on
+            view.peers.close()  # calls that are under way go on
 
-    def _seen(self, places: dict[str, str]) -> _View:
-        groups = {name: number for number, name in enumerate(sorted(places))}
-        locations = {groups[name]: location for name, location in places.items()}
+    def _seen(self, members: dict[str, Member]) -> _View:
+        readers = {name: member for name, member in members.items() if member.reads}
+        groups = {name: number for number, name in enumerate(sorted(readers))}
+        locations = {groups[name]: member.location for name, member in readers.items()}
         peers = TcpPeers(locations, token=self._options.token, tls=self._options.tls)
-        return _View(HashRing(places), peers, groups)
+        return _View(HashRing(readers), peers, groups, len(members))
 
 
 class Home:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from voxload.cache.memory.handed import memory_to_hand, punch
+from voxload.cache.memory.layout import Layout
 from voxload.errors import DataError, VoxloadError
 from voxload.serve.protocol.bulk import only, taken
 from voxload.serve.protocol.packets import PacketSocket
@@ -50,7 +51,9 @@ PATIENCE = 5.0
 MOST = 64
 """Tenants at once: each is a process."""
 _LEAST = 2**20
-"""Bytes of memory that a tenant has at least."""
+"""Bytes of memory that a tenant has at least, beside its table."""
+_PARTS = 4
+"""Tenants are never so many that what each has at least is more than such a part of all."""
 _TAKEN, _GIVEN = 2**30, 2**32
 """Bytes that a tenant takes or gives up at once: the system needs some tenths of a second for them."""
 _PAGE = os.sysconf("SC_PAGESIZE")
@@ -98,6 +101,8 @@ class Tenants:
 
     def __init__(self, memory: int, *, reads: int, quotas: Quotas) -> None:
         self._memory, self._reads, self._quotas = memory, reads, quotas
+        self._least = Layout.within(memory, None).data_at + _LEAST
+        self._most = max(1, min(MOST, memory // (_PARTS * self._least)))
         self._loop = asyncio.get_running_loop()
         self._nursery = Nursery()
         self._tenants: dict[Identity, Tenant] = {}
@@ -159,10 +164,10 @@ class Tenants:
 
     def _made(self, identity: Identity) -> Tenant:
         """Make a tenant, in the place of one that has no jobs where there are too many."""
-        if len(self._tenants) >= MOST:
+        if len(self._tenants) >= self._most:
             idle = [one for one in self._tenants.values() if not one.jobs]
             if not idle:
-                raise DataError("tenants", found=f"{len(self._tenants)}", expected=f"at most {MOST} with jobs")
+                raise DataError("tenants", found=f"{len(self._tenants)}", expected=f"at most {self._most} with jobs")
             self._end(min(idle, key=lambda one: one.since))
         with ExitStack() as stack:
             writable, readable = memory_to_hand("service", self._memory)
@@ -176,12 +181,12 @@ class Tenants:
             process = self._nursery.bear(
                 identity,
                 memory=self._memory,
-                usable=_LEAST,
+                usable=self._least,
                 threads=self._reads,
                 descriptors=(theirs.fileno(), writable, readable),
             )
             kept.pop_all()
-        tenant = Tenant(identity, packets, process, writable, Allotted(_LEAST, 1), _LEAST, jobs=1)
+        tenant = Tenant(identity, packets, process, writable, Allotted(self._least, 1), self._least, jobs=1)
         self._tenants[identity] = tenant
         self._loop.add_reader(packets, self._hear, tenant)
         self._allot()
@@ -191,9 +196,10 @@ class Tenants:
         """Work out what tenants may have from now on, and begin to let them have it."""
         tenants = list(self._tenants.values())
         needs = [Need(one.identity.uid, one.jobs > 0, one.memory) for one in tenants]
-        found = allotted(needs, memory=self._memory, reads=self._reads, quotas=self._quotas)
+        left = max(0, self._memory - self._least * len(tenants))  # each has the least in any case
+        found = allotted(needs, memory=left, reads=self._reads, quotas=self._quotas)
         for tenant, mine in zip(tenants, found, strict=True):
-            tenant.wanted = replace(mine, memory=max(_LEAST, mine.memory))
+            tenant.wanted = replace(mine, memory=max(self._least, mine.memory))
         self._move()
 
     def _move(self) -> None:
@@ -222,7 +228,7 @@ class Tenants:
             punch(tenant.writable, -(-tenant.target // _PAGE) * _PAGE, self._memory)
             tenant.memory = tenant.target
         elif memory < tenant.target:
-            tenant.memory = max(_LEAST, memory)
+            tenant.memory = max(self._least, memory)
             tenant.wanted = replace(tenant.wanted, memory=tenant.memory)
         self._move()
 

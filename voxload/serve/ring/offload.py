@@ -1,0 +1,43 @@
+"""Offload: which blocks a node has others read, though it could; pure.
+
+As in FastFlow and Cachew, the share follows what was measured: while jobs wait for blocks, more are read elsewhere; while
+they do not, fewer are. Which these are is a matter of their digests, so that others have them the next time, too.
+"""
+
+from __future__ import annotations
+
+_WAITS, _RUNS = 0.05, 0.01
+"""Of a job's time: a loop that waits for more than the one has others read more, for less than the other fewer."""
+_MORE, _LESS = 0.1, 0.02
+"""Steps of the share."""
+_BYTES = 4
+
+
+class Offload:
+    """A share from 0 to 1; used by one thread, but for `has`.
+
+    Parameters
+    ----------
+    share
+        That never changes; None for one that follows the stall.
+    """
+
+    def __init__(self, share: float | None = None) -> None:
+        self._is_fixed = share is not None
+        self.share = 0.0 if share is None else share
+        self._last: tuple[float, float] | None = None
+
+    def look(self, now: float, stalled: float, jobs: int) -> None:
+        """Take in how long jobs have waited so far, all together."""
+        last, self._last = self._last, (now, stalled)
+        if self._is_fixed or last is None or now <= last[0] or not jobs:
+            return
+        waits = (stalled - last[1]) / (now - last[0]) / jobs
+        if waits > _WAITS:
+            self.share = min(1.0, self.share + _MORE)
+        elif waits < _RUNS:
+            self.share = max(0.0, self.share - _LESS)
+
+    def has(self, block: bytes) -> bool:
+        """Tell whether others are to read a block, by its digest."""
+        return int.from_bytes(block[-_BYTES:], "little") < self.share * 2 ** (8 * _BYTES)
