@@ -22,6 +22,18 @@ import zarr
 
 import voxload
 from tests.serve.conftest import until
+from tests.serve.loading import (
+    PROGRAM,
+    SAMPLES,
+    SIDE,
+    from_service,
+    loader_of,
+    same,
+    served,
+    stream,
+    tensors,
+    write_samples,
+)
 from tests.support import processes
 from tests.support.settled import settle
 from voxload.errors import DataError, NotFoundError, UsageError
@@ -29,67 +41,12 @@ from voxload.serve.asking import figures
 from voxload.serve.place import service_path
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
-SAMPLES, SIDE = 8, 16
-PROGRAM = Path(sys.executable).parent / "voxload"
-
-
-@contextmanager
-def served(path: Path, memory: str = "16MiB") -> Iterator[subprocess.Popen[str]]:
-    """Give a service that keeps blocks to a block of code."""
-    command = [str(PROGRAM), "serve", "--memory", memory, "--socket", str(path)]
-    with processes.started(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert f"at {path}" in process.stderr.readline()
-        yield process
 
 
 @pytest.fixture
 def samples(tmp_path: Path) -> Path:
-    """Return a folder of samples in compressed chunks, with two fields."""
-    folder = tmp_path / "samples"
-    folder.mkdir()
-    drawn = np.random.default_rng(0)
-    for number in range(SAMPLES):
-        with h5py.File(folder / f"{number:02}.h5", "w") as file:
-            for name, dtype in (("x", np.int16), ("y", np.float32)):
-                voxels = drawn.integers(0, 99, (2, SIDE, SIDE, SIDE)).astype(dtype)
-                file.create_dataset(name, data=voxels, chunks=(1, 8, 8, 8), compression="gzip")
-    settle(folder)
-    return folder
-
-
-def loader_of(folder: Path, cache: voxload.Cache | None, *, seed: int = 1, **options: Any) -> voxload.DataLoader:
-    """Return a loader over samples in an order of its own."""
-    words: dict[str, Any] = {"fields": {"x": "x", "y": "y"}, "axes": "CDHW", **options}
-    data = voxload.VolumeDataset(str(folder / "*.h5"), **words)
-    shuffled = torch.Generator().manual_seed(seed)
-    return voxload.DataLoader(data, batch_size=2, shuffle=True, num_workers=2, cache=cache, generator=shuffled)
-
-
-def stream(loader: voxload.DataLoader, epochs: int = 1) -> list[torch.Tensor]:
-    """Return all tensors of some epochs."""
-    return [tensor.clone() for _ in range(epochs) for batch in loader for tensor in _tensors(batch)]
-
-
-def _tensors(batch: Any) -> Iterator[torch.Tensor]:
-    if isinstance(batch, torch.Tensor):
-        yield batch
-    else:
-        for one in batch.values() if isinstance(batch, dict) else batch:
-            yield from _tensors(one)
-
-
-def from_service(loader: voxload.DataLoader) -> int:
-    """Return how many blocks came from a service."""
-    found = loader.stats().sources.get("service")
-    return 0 if found is None else found.fetches
-
-
-def same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
-    """Assert that two streams are one."""
-    assert len(found) == len(expected) > 0
-    for one, other in zip(found, expected, strict=True):
-        assert torch.equal(one, other)
+    """Return a folder of samples."""
+    return write_samples(tmp_path / "samples")
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -143,7 +100,7 @@ def test_epochs_that_are_left_early(samples: Path, path: Path) -> None:
             for number, batch in enumerate(loader):
                 if number == batches:
                     break
-                found.extend(tensor.clone() for tensor in _tensors(batch))
+                found.extend(tensor.clone() for tensor in tensors(batch))
         return found
 
     with served(path):
@@ -177,7 +134,7 @@ def test_zarr_and_npy(tmp_path: Path, path: Path) -> None:
             data = voxload.VolumeDataset(str(tmp_path / pattern), axes="CDHW")
             loader = voxload.DataLoader(data, batch_size=1, num_workers=2, cache=voxload.Cache(service=path))
             for _ in range(2):
-                for number, (tensor,) in enumerate(map(list, map(_tensors, loader))):
+                for number, (tensor,) in enumerate(map(list, map(tensors, loader))):
                     assert np.array_equal(tensor[0].numpy(), voxels[number])
             assert loader.stats().sources["storage"].fetches == 0
             loader.close()
@@ -224,7 +181,7 @@ def test_a_service_in_trouble(samples: Path, path: Path, trouble: Signals) -> No
         loader = loader_of(samples, voxload.Cache(service=path))
         for epoch in range(2):
             for number, batch in enumerate(loader):
-                found.extend(tensor.clone() for tensor in _tensors(batch))
+                found.extend(tensor.clone() for tensor in tensors(batch))
                 if (epoch, number) == (0, 1):
                     service.send_signal(trouble)
         assert loader.stats().sources["storage"].fetches > 0
@@ -332,7 +289,7 @@ def test_the_command(samples: Path, path: Path, tmp_path: Path) -> None:
         table = _run("status", "--socket", str(path))
         assert table.returncode == 0
         assert Path.cwd().name in table.stdout
-        assert "in 16 blocks; 16 reads" in " ".join(table.stdout.split())
+        assert "16 reads, 0 of them from disk" in " ".join(table.stdout.split())
         told = json.loads(_run("status", "--socket", str(path), "--json").stdout)
         (job,) = told["jobs"]
         assert (job["uid"], job["pid"], job["blocks"]) == (os.geteuid(), os.getpid(), 16)
