@@ -19,6 +19,7 @@ import signal
 import socket
 import sys
 from contextlib import closing, suppress
+from importlib import import_module
 from pathlib import Path
 
 from voxload.errors import InternalError
@@ -28,6 +29,8 @@ from voxload.serve.tenancy.orders import TO_NURSERY, Bear, Born
 from voxload.serve.tenancy.tenant import tenant
 
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
+_LATER = ("h5py", "hdf5plugin", "imagecodecs", "numcodecs", "obstore", "zarr")
+"""What readers import when they meet with data that need it: users may not look into the folder of this Python."""
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
@@ -36,6 +39,9 @@ def run(connection: socket.socket) -> None:
     """Make processes until the parent hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to end
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended children are nobody's to wait for
+    for name in _LATER:
+        with suppress(ImportError):
+            import_module(name)
     if len(list(Path("/proc/self/task").iterdir())) != 1:
         raise InternalError("nursery", found="threads", expected="one, so that it may fork")
     gc.collect()

@@ -52,9 +52,13 @@ MOST = 64
 """Tenants at once: each is a process."""
 _LEAST = 2**20
 """Bytes of memory that a tenant has at least, beside its table."""
+_OF_USER = 4
+"""Tenants of one user: sets of groups that they use at once."""
+_FIGURES = 2**24
+"""Bytes of what a tenant says of itself, at most."""
 _PARTS = 4
 """Tenants are never so many that what each has at least is more than such a part of all."""
-_TAKEN, _GIVEN = 2**30, 2**32
+_TAKEN, _GIVEN = 2**30, 2**30
 """Bytes that a tenant takes or gives up at once: the system needs some tenths of a second for them."""
 _PAGE = os.sysconf("SC_PAGESIZE")
 _TICKETS = 4096
@@ -109,6 +113,7 @@ class Tenants:
         self._exchange = Exchange()
         self._tickets: dict[int, tuple[Tenant, int]] = {}  # who waits for a block, and their number of that
         self._numbers = 0
+        self._taken_back = 0  # bytes of tenants that are gone, which the system does not have again yet
 
     def admit(self, identity: Identity, connection: socket.socket) -> None:
         """Hand a connection to who serves its user; closed here where nobody can."""
@@ -164,6 +169,8 @@ class Tenants:
 
     def _made(self, identity: Identity) -> Tenant:
         """Make a tenant, in the place of one that has no jobs where there are too many."""
+        if sum(one.uid == identity.uid for one in self._tenants) >= _OF_USER:
+            raise DataError("tenants", found=f"{_OF_USER} of user {identity.uid}", expected="fewer sets of groups")
         if len(self._tenants) >= self._most:
             idle = [one for one in self._tenants.values() if not one.jobs]
             if not idle:
@@ -205,7 +212,7 @@ class Tenants:
     def _move(self) -> None:
         """Let each tenant take a step to what it may have, unless one is under way: each is bounded in time."""
         for tenant in list(self._tenants.values()):
-            left = self._memory - sum(one.memory for one in self._tenants.values())
+            left = self._memory - self._taken_back - sum(one.memory for one in self._tenants.values())
             memory, wanted = tenant.memory, tenant.wanted.memory
             if wanted < memory:
                 memory = max(wanted, memory - _GIVEN)
@@ -265,7 +272,7 @@ class Tenants:
                 if was_active != (tenant.jobs > 0):
                     self._allot()
             case Told() if tenant.asked and len(descriptors) == 1:
-                words = json.loads(taken("figures", descriptors[0]))
+                words = _parsed(taken("figures", descriptors[0], most=_FIGURES))
                 asked = tenant.asked.pop(0)
                 if not asked.done():
                     asked.set_result(words)
@@ -325,7 +332,30 @@ class Tenants:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(tenant.process, signal.SIGKILL)
         os.close(tenant.process)
-        with suppress(OSError):
-            punch(tenant.writable, 0, self._memory)
-        os.close(tenant.writable)
+        self._taken_back += tenant.memory
+        # By a thread: the system takes seconds for what a large service has.
+        taking = self._loop.run_in_executor(None, _take_back, tenant.writable, self._memory)
+        taking.add_done_callback(lambda _: self._took_back(tenant.memory))
+
+    def _took_back(self, nbytes: int) -> None:
+        self._taken_back -= nbytes
         self._allot()
+
+
+def _take_back(descriptor: int, nbytes: int) -> None:
+    """Give memory back to the system, whoever has it mapped, and close it."""
+    try:
+        with suppress(OSError):
+            punch(descriptor, 0, nbytes)
+    finally:
+        os.close(descriptor)
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        words = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DataError("figures", found=str(error), expected="JSON") from error
+    if not isinstance(words, dict):
+        raise DataError("figures", found=type(words).__name__, expected="an object")
+    return words
