@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import array
+import ctypes
+import os
 import socket
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from voxload.errors import StorageError
 from voxload.serve.protocol.packets import credentials_of
 
 _SO_PEERGROUPS = getattr(socket, "SO_PEERGROUPS", 59)  # Linux 4.13; Python does not name it
+_libc = ctypes.CDLL(None, use_errno=True)
 _GROUPS = 65536
 """Groups of a process, at most (NGROUPS_MAX)."""
 
@@ -37,10 +39,10 @@ def identity_of(connection: socket.socket) -> Identity:
     Raises StorageError where the kernel does not say: Linux before 4.13.
     """
     who = credentials_of(connection)
-    size = array.array("I").itemsize
-    try:
-        found = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS * size)
-    except OSError as error:
-        raise StorageError("SO_PEERGROUPS", found=str(error), expected="Linux 4.13 or later") from error
-    groups = array.array("I", found)
-    return Identity(who.uid, who.gid, tuple(sorted(groups)))
+    groups = (ctypes.c_uint32 * _GROUPS)()
+    size = ctypes.c_uint32(ctypes.sizeof(groups))
+    # Python's own takes a kilobyte at most.
+    if _libc.getsockopt(connection.fileno(), socket.SOL_SOCKET, _SO_PEERGROUPS, groups, ctypes.byref(size)):
+        reason = os.strerror(ctypes.get_errno())
+        raise StorageError("SO_PEERGROUPS", found=reason, expected="Linux 4.13 or later")
+    return Identity(who.uid, who.gid, tuple(sorted(groups[: size.value // ctypes.sizeof(ctypes.c_uint32)])))
