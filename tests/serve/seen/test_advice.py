@@ -11,7 +11,7 @@ from voxload.serve.seen.advice import Used, advise
 BLOCKS = 100
 
 
-def used(room: int, *, stall: float = 1e6, epochs: int = 4, accesses: Ints | None = None) -> Used:
+def used(room: int, *, stall: float = 200.0, epochs: int = 4, accesses: Ints | None = None) -> Used:
     """Return what a job used that draws each block of a byte once an epoch."""
     drawn = np.random.default_rng(0)
     every = np.concatenate([drawn.permutation(BLOCKS) for _ in range(epochs)])
