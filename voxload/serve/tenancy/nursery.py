@@ -18,8 +18,11 @@ from voxload.serve.tenancy.orders import OF_NURSERY, Bear
 _BIRTH = "voxload.serve.tenancy.birth"
 _PATIENCE = 30.0
 """Seconds for a process to be made: the first one waits for what all of them import."""
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Of libraries that would make threads when they are imported."""
+_ONE_THREAD = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+"""Of libraries that would make threads when they are imported: the last is pyarrow's allocator (jemalloc(3), TUNING)."""
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "VIRTUAL_ENV", "PYTHONPATH")
 """Of root's environment."""
 
