@@ -105,7 +105,12 @@ def locked(path: Path) -> int:
         finally:
             folder.close()
     except OSError as error:
-        raise StorageError(str(path.parent), found=str(error), expected="a folder of this user's alone") from error
+        raise StorageError(
+            str(path.parent),
+            found=error.strerror or str(error),
+            expected="a folder of this user's alone",
+            remedy="make it, or name another place by --socket",
+        ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
