@@ -12,7 +12,7 @@ import h5py  # noqa: F401 - not when voxload opens a first file: nobody else's i
 import zarr  # noqa: F401 - as above
 
 from voxload.benchmark.loaders import registry
-from voxload.benchmark.loaders.own import OwnKind, OwnLoading
+from voxload.benchmark.loaders.own import LoneGrid, OwnKind, OwnLoading
 from voxload.benchmark.loaders.protocol import LoaderKind, Task
 from voxload.benchmark.loaders.volumes import dataset_of, volumes_of
 from voxload.benchmark.measure.rank_group import RankGroup
@@ -45,9 +45,10 @@ def ready(text: str) -> Callable[[str], dict[str, Any]]:
         kind = OwnByDefault(kind.name, kind.title, kind.readers)
     registry.prepare(kind)
     grid = ProcessGrid(first.share.spatial, first.share.ranks_of, first.share.ranks_of - 1)
-    data = dataset_of(first, grid)
-    # Others are told what the samples are; voxload opens them when the clock runs.
-    volumes = () if isinstance(kind, OwnKind) else volumes_of(data)
+    # Others are told what the samples are; voxload, which gets their list alone, opens them when the clock runs.
+    is_own = isinstance(kind, OwnKind)
+    data = dataset_of(first, LoneGrid(place=grid) if is_own and grid.world_size > 1 else grid)
+    volumes = () if is_own else volumes_of(data)
 
     def answer(told: str) -> dict[str, Any]:
         task = Task(Workload.from_json(told), grid, data, volumes)

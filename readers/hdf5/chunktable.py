@@ -164,9 +164,9 @@ class ChunkTable:
     def cost(self, stored: Box) -> ReadCost:
         """Return what the chunks that hold `stored` cost; chunks never written cost nothing."""
         sizes = self._sizes[chunks_touched(stored, self._chunk).slices]
-        count = int(np.count_nonzero(sizes != _ABSENT))
-        decoded = count * int(np.prod(self._chunk)) * self._itemsize
-        return ReadCost(count, int(sizes[sizes != _ABSENT].sum()), decoded)
+        if not self._is_complete:
+            sizes = sizes[sizes != _ABSENT]
+        return ReadCost(sizes.size, int(sizes.sum()), sizes.size * prod(self._chunk) * self._itemsize)
 
     def first_missing(self, stored: Box) -> tuple[int, ...] | None:
         """Return the grid place of the first chunk of `stored` that was never written, or None."""

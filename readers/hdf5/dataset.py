@@ -39,13 +39,18 @@ class SettledDataset(h5py.Dataset):  # type: ignore[misc]
     @cached_property
     def ndim(self) -> int:
         """Axes."""
-        return int(super().ndim)
+        return len(self.shape or ())
 
     @cached_property
     def name(self) -> str | None:
         """Its path in the file."""
         found: str | None = super().name
         return found
+
+    @cached_property
+    def creation(self) -> Any:
+        """See `creation_of`."""
+        return self.id.get_create_plist()
 
     @cached_property
     def own_filters(self) -> list[Filter]:
@@ -58,13 +63,18 @@ class SettledDataset(h5py.Dataset):  # type: ignore[misc]
         return [h5py.h5ds.get_label(self.id, axis).decode("utf-8", "surrogateescape") for axis in range(self.ndim)]
 
 
+def creation_of(dataset: h5py.Dataset) -> Any:
+    """Return the properties that the dataset was created with."""
+    return dataset.creation if isinstance(dataset, SettledDataset) else dataset.id.get_create_plist()
+
+
 def filters_of(dataset: h5py.Dataset) -> list[Filter]:
     """Return the dataset's filters in the order of writing."""
     return dataset.own_filters if isinstance(dataset, SettledDataset) else _filters(dataset)
 
 
 def _filters(dataset: h5py.Dataset) -> list[Filter]:
-    plist: Any = dataset.id.get_create_plist()
+    plist: Any = creation_of(dataset)
     rows = [plist.get_filter(index) for index in range(plist.get_nfilters())]
     return [
         (int(row[0]), row[3].decode(errors="replace").split(";")[0].strip(), tuple(int(value) for value in row[2]))

@@ -56,7 +56,9 @@ class DecodedChunks:
         if isinstance(pipeline, str):
             raise _undecodable(dataset, subject, pipeline)
         self._has_unknown_edges = pipeline.has_filters and has_unknown_edges(dataset)
-        self._dataset, self._subject, self._pipeline = dataset, subject, pipeline
+        self._dataset, self._subject = dataset, subject
+        self.pipeline = pipeline
+        """How a chunk is decoded."""
         self._stored_type = dataset.id.get_type()
         self._dtype = dataset.dtype.newbyteorder("=")
         self._chunks: tuple[int, ...] = tuple(dataset.chunks)
@@ -70,14 +72,14 @@ class DecodedChunks:
             Naming the chunk, when one cannot be decoded or is not as long as it should be.
         """
         touched = chunks_touched(box, self._chunks)
-        if not self._pipeline.has_filters:
+        if not self.pipeline.has_filters:
             sizes = table.sizes[touched.slices]
-            wrong = np.argwhere((sizes >= 0) & (sizes != self._pipeline.nbytes))
+            wrong = np.argwhere((sizes >= 0) & (sizes != self.pipeline.nbytes))
             if len(wrong):  # libhdf5 believes that they are whole, and makes up the rest
                 place = tuple(int(i) + first for i, first in zip(wrong[0], touched.start, strict=True))
                 size = f"{sizes[tuple(wrong[0])]} bytes"
                 subject = f"{self._subject}, chunk {place}"
-                raise DataError(subject, found=size, expected=str(self._pipeline.nbytes), remedy=_REMEDY)
+                raise DataError(subject, found=size, expected=str(self.pipeline.nbytes), remedy=_REMEDY)
             for some in _parts(box, self._chunks):
                 read_elements(self._dataset, some.slices, out, some.relative_to(box.start).slices)
             return
@@ -98,7 +100,7 @@ class DecodedChunks:
         try:
             _, stored = self._dataset.id.read_direct_chunk(self._extents(place).start)
             found = self.decode(np.frombuffer(stored, np.uint8), mask)
-            return self._at_edge(place, found) if len(stored) == self._pipeline.nbytes else found
+            return self._at_edge(place, found) if len(stored) == self.pipeline.nbytes else found
         except DataError as error:
             raise error.within(f"{self._subject}, chunk {place}", remedy=_REMEDY) from error
         except (OSError, RuntimeError, ValueError) as error:
@@ -108,7 +110,7 @@ class DecodedChunks:
 
     def decode(self, stored: Bytes, mask: int) -> Volume:
         """Return the voxels of a chunk as stored, whose filters at the bits of `mask` were left out."""
-        data, is_shuffled = self._pipeline.decode(stored, mask=mask)
+        data, is_shuffled = self.pipeline.decode(stored, mask=mask)
         size = self._stored_type.get_size()
         count = len(data) // size
         if is_shuffled:

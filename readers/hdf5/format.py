@@ -74,7 +74,7 @@ class Hdf5Format:
         try:
             with translated(str(location)):
                 is_written = source.is_open_for_writing()
-                route = "the file is open for writing" if is_written else find_route(reader.dataset)
+                route = "the file is open for writing" if is_written else find_route(reader.dataset, reader.pipeline)
                 if isinstance(route, str):
                     reader.routed(f"h5py: {route}")
                     checksums = load_checksums(location, reader.grid)

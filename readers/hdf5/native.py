@@ -69,12 +69,14 @@ class NativeHdf5Reader:
         self._route = route = lazy.route
         self._info = replace(lazy.info, route="native")
         self._table: ChunkTable | None = None
+        self._whole: Metadata | None = None
         self._is_open = True
         self._checksums = checksums = load_checksums(self._info.location, lazy.grid)
         is_plain = not route.pipeline.steps and not route.pipeline.is_shuffled
         with translated(self._info.location.path):
             self._file = source.ranges(may_map=is_plain)
-        subject, can_locate = str(self._info.location), route.offset is None and self._file.map is not None
+        self._subject = subject = str(self._info.location)
+        can_locate = route.offset is None and self._file.map is not None
         volume = ChunkedVolume(
             subject,
             route.shape,
@@ -126,7 +128,7 @@ class NativeHdf5Reader:
         if requests and self._read_again(requests):
             return
         check_requests(self._info, requests)
-        subject = f"{self._info.location}, box {requests[0].box}" if requests else str(self._info.location)
+        subject = f"{self._subject}, box {requests[0].box}" if requests else self._subject
         with translated(subject), with_slot(is_local=self.traffic is None):
             self._source.stamp.check_unchanged()
             self._file.check_unchanged()
@@ -184,9 +186,11 @@ class NativeHdf5Reader:
     def _metadata(self) -> Metadata:
         if not self._is_open:
             raise closed(self._info)
-        with translated(str(self._info.location)):
+        if self._whole is not None:  # nearly always
+            return self._whole
+        with translated(self._subject):
             metadata = self._lazy.metadata()
-        self._table = metadata.table
+        self._table, self._whole = metadata.table, metadata
         return metadata
 
     def _read(self, wanted: list[Wanted]) -> None:
@@ -196,13 +200,13 @@ class NativeHdf5Reader:
             return
         if self._file.map is None:
             expect = self._expect_spans if self.traffic else None
-            SpanVolume(str(self._info.location), route.shape, self._file, route.offset, expect).read_all(wanted)
+            SpanVolume(self._subject, route.shape, self._file, route.offset, expect).read_all(wanted)
             return
         whole = self._file.read(route.offset, route.pipeline.nbytes)
         if self._mapped is None and isinstance(self._file.stamp, Stamp):
             self._mapped = MappedReads(route.shape, whole, self._file.stamp, offset=route.offset)
         stored = FileRange(self._file, route.offset, route.pipeline.nbytes)
-        ContiguousVolume(str(self._info.location), route.shape, whole, stored).read_all(wanted)
+        ContiguousVolume(self._subject, route.shape, whole, stored).read_all(wanted)
 
     def _again(self, dtype: np.dtype[Any] | None) -> NativeReads | MappedReads | None:
         """Return what makes reads as a type again by one call."""
@@ -289,4 +293,4 @@ class NativeHdf5Reader:
         return Mapped(np.where(is_there, offsets + np.uint64(address(whole)), np.uint64(0)), (whole,))
 
     def _fill(self, view: Volume) -> None:
-        copy_cast(view, np.asarray(self._lazy.metadata().fill_value))
+        copy_cast(view, np.asarray(self._metadata().fill_value))

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from voxload.readers.hdf5.dataset import creation_of
 from voxload.readers.protocol import Volume
 
 _DONT_FILTER_PARTIAL_CHUNKS = 0x0002
@@ -32,7 +33,7 @@ def are_unfiltered(dataset: h5py.Dataset) -> bool | None:
     if ask is None:
         return None
     options = ctypes.c_uint()
-    plist = dataset.id.get_create_plist()
+    plist = creation_of(dataset)
     with h5py._objects.phil:  # noqa: SLF001 - the library is not thread-safe: h5py's lock guards every call of it
         status = ask(plist.id, ctypes.byref(options))
     return bool(options.value & _DONT_FILTER_PARTIAL_CHUNKS) if status >= 0 else None

@@ -14,6 +14,7 @@ from voxload.errors import NotFoundError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, axes_by_name, declared_axes, resolve_axes
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
+from voxload.readers.decode.codecs import Pipeline
 from voxload.readers.faults import naming_chunk, translated
 from voxload.readers.generation import Generation, is_outdated
 from voxload.readers.hdf5.checks import (
@@ -25,7 +26,7 @@ from voxload.readers.hdf5.checks import (
 from voxload.readers.hdf5.chunktable import ChunkTable
 from voxload.readers.hdf5.dataset import SettledDataset, filters_of
 from voxload.readers.hdf5.decoded import DecodedChunks, library_chunks
-from voxload.readers.hdf5.file import check_own_file, volume_names
+from voxload.readers.hdf5.file import check_own_file, object_at, volume_names
 from voxload.readers.hdf5.quirks import read_elements
 from voxload.readers.hdf5.source import Source, open_source
 from voxload.readers.hdf5.tablecache import load_table
@@ -80,18 +81,21 @@ class Hdf5Reader:
         self._linked: Linked | None = None
         self._decoded: DecodedChunks | None = None
         self._is_closed = False
+        subject = str(location)
         with translated(location.path):
             self.source = source or open_source(location.path)
             self._file = self.source.open()
         try:
-            with translated(str(location)):
-                self.dataset = _dataset(self._file, location)
-                self.order, self._info = _describe(self.dataset, location)
-                check_filters(self.dataset, str(location))
+            with translated(subject):
+                self.dataset = _dataset(self._file, location, subject)
+                self.order, self._info = _describe(self.dataset, location, subject)
+                check_filters(self.dataset, subject)
                 check_volume(self._info)
-                self._info = replace(self._info, packing=packing(self.dataset, str(location), location.packed))
+                packed = packing(self.dataset, subject, location.packed)
+                if packed:
+                    self._info = replace(self._info, packing=packed)
                 if self.dataset.chunks and not self.dataset.is_virtual:
-                    self._decoded = DecodedChunks(self.dataset, str(location))
+                    self._decoded = DecodedChunks(self.dataset, subject)
                 self._linked = open_linked(self.dataset, location.path, Opening.of(location, self._missing))
         except BaseException:
             self._file.close()
@@ -105,6 +109,11 @@ class Hdf5Reader:
     def traffic(self) -> Traffic | None:
         """What was asked of the storage, since the file was opened; None of local files."""
         return self.source.traffic
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """How its chunks are decoded; None where it has none."""
+        return None if self._decoded is None else self._decoded.pipeline
 
     def routed(self, route: str) -> None:
         """Say in the description why this route was taken."""
@@ -199,15 +208,16 @@ class Hdf5Reader:
         return self.dataset.fillvalue
 
 
-def _dataset(file: h5py.File, location: Location) -> SettledDataset:
+def _dataset(file: h5py.File, location: Location, subject: str) -> SettledDataset:
     """Return the dataset that `location` names; raises NotFoundError that lists those there are.
 
     Raises UsageError for one that a link leads to in another file.
     """
-    named = file.get(location.dataset) if location.dataset else None
-    if isinstance(named, h5py.Dataset):
-        check_own_file(named, file, str(location))
-        return SettledDataset(named.id)
+    named = object_at(file, location.dataset) if location.dataset else None
+    if isinstance(named, h5py.h5d.DatasetID):
+        found_at = SettledDataset(named)
+        check_own_file(found_at, file, subject)
+        return found_at
     found = list(volume_names(file, (len(location.axes),))) if location.axes else []
     found = found or list(volume_names(file))
     name = location.dataset
@@ -226,9 +236,9 @@ def _declared(dataset: SettledDataset) -> str | None:
     return declared_axes(dataset.labels) or axes_by_name(dataset.labels) or axes_by_name(scale_names(dataset))
 
 
-def _describe(dataset: SettledDataset, location: Location) -> tuple[AxisOrder, VolumeInfo]:
+def _describe(dataset: SettledDataset, location: Location, subject: str) -> tuple[AxisOrder, VolumeInfo]:
     declared = None if location.axes else _declared(dataset)  # which a first reading need not ask for
-    order = resolve_axes(str(location), ndim=dataset.ndim, given=location.axes, declared=declared, has_lead=True)
+    order = resolve_axes(subject, ndim=dataset.ndim, given=location.axes, declared=declared, has_lead=True)
     samples, steps, _ = order.lead(dataset.shape)
     info = VolumeInfo(
         location=location,

@@ -57,8 +57,11 @@ class NativeRoute:
     """First byte of contiguous storage; None where storage is chunked."""
 
 
-def find_route(dataset: h5py.Dataset) -> NativeRoute | str:
-    """Return how to read `dataset` natively, or the reason, in words, why libhdf5 must read it."""
+def find_route(dataset: h5py.Dataset, pipeline: Pipeline | None = None) -> NativeRoute | str:
+    """Return how to read `dataset` natively, or the reason, in words, why libhdf5 must read it.
+
+    `pipeline` is what `find_pipeline` found, where that was asked already.
+    """
     if dataset.is_virtual:
         return f"virtual dataset of {dataset.id.get_create_plist().get_virtual_count()} sources"
     if dataset.external:
@@ -69,12 +72,12 @@ def find_route(dataset: h5py.Dataset) -> NativeRoute | str:
         return "elements whose stored form is not numpy's"
     if dataset.chunks is None:
         return _contiguous(dataset)
-    pipeline = find_pipeline(dataset)
-    if isinstance(pipeline, str):
-        return pipeline
-    if pipeline.has_filters and has_unknown_edges(dataset):
+    found = find_pipeline(dataset) if pipeline is None else pipeline
+    if isinstance(found, str):
+        return found
+    if found.has_filters and has_unknown_edges(dataset):
         return "chunks at the edges that may have skipped the filters"
-    return NativeRoute(ChunkShape.of(dataset.chunks, dataset.dtype), pipeline, None)
+    return NativeRoute(ChunkShape.of(dataset.chunks, dataset.dtype), found, None)
 
 
 def find_pipeline(dataset: h5py.Dataset) -> Pipeline | str:

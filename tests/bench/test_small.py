@@ -32,7 +32,7 @@ PRINTED = {
 WRITTEN = {
     "convert": "--task copy --cubes 1 --extent 32 --rounds 1",
     "engine": "--size 32 --rounds 1 --steps 1 --only one-rank,two-ranks",
-    "loop": "--quick --stores npy,hdf5-gzip --steps 4",
+    "loop": "--quick --stores hdf5-gzip --steps 4",
     "loader": "--quick --cases hdf5-gzip --size 32 --samples 2",
     "prefetch": "--quick --contenders clairvoyant,torch --samples 4 --size 16 --epochs 2",
     "readers": "--quick --size 64 --chunks 32 --formats hdf5-gzip,zarr-raw --budget 0.1",

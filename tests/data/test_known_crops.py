@@ -23,6 +23,8 @@ from tests.laws.reader import EXAMPLES
 from tests.support.settled import settle
 from voxload.augment import Augment, ClassCentres, Flips, RandomCrop
 from voxload.data import known_samples
+from voxload.data.known_samples import ReadSample
+from voxload.data.open_sample import OpenSample
 from voxload.errors import DataError
 from voxload.readers.protocol import ReadCost, Volume
 
@@ -224,13 +226,13 @@ def test_what_cannot_be_learnt_is_tried_ever_more_seldom(
     settle(tmp_path)
     data = voxload.VolumeDataset(tmp_path / "x.npy", axes="DHW", patches=voxload.Patches((60, 60, 1), per_sample=40))
     tried: list[int] = []
-    made = data._repeats._made
+    made = OpenSample.made
 
-    def noted(index: int, *rest: Any) -> Any:
+    def noted(self: OpenSample, read: ReadSample) -> Any:
         tried.append(index)
-        return made(index, *rest)
+        return made(self, read)
 
-    monkeypatch.setattr(data._repeats, "_made", noted)
+    monkeypatch.setattr(OpenSample, "made", noted)
     for index in range(40):
         _ = data[index]
     assert tried == [0, 2, 6, 14, 30]

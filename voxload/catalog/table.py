@@ -150,6 +150,7 @@ class Catalog:
         arrays += [table.column(name) for name in self.target_names]
         self.table = pa.Table.from_arrays(arrays, names=[*COLUMNS, *self.target_names]).combine_chunks()
         own = set(self.table.column_names)
+        self._plain = [(name, self.table.column(name)) for name in self.table.column_names if name != "statistics"]
         self._others = [(name, table.column(i)) for i, name in enumerate(table.column_names) if name not in own]
         self.index = RowIndex(self.table, root)
         """Which row is of which sample and dataset."""
@@ -273,8 +274,7 @@ class Catalog:
 
     def entry_at(self, row: int) -> Entry:
         """Return a row, by its number, without its statistics."""
-        plain = [name for name in COLUMNS if name != "statistics"]
-        values = {name: self.table.column(name)[row].as_py() for name in (*plain, *self.target_names)}
+        values = {name: values[row].as_py() for name, values in self._plain}
         targets = {name: _number(values.pop(name)) for name in self.target_names}
         lists = {name: values[name] and tuple(values[name]) for name in _TUPLES}
         return Entry(**{**values, **lists}, targets=targets)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
-from typing import Any
+from typing import Any, cast
 
-import numpy as np
 import torch
 from torch.utils.data import Dataset
 
@@ -17,14 +17,15 @@ from voxload.data.columns import Columns
 from voxload.data.decoding import Packings, decoded
 from voxload.data.item_transforms import ItemTransform, item_transform
 from voxload.data.known_samples import READING, KnownSample, ReadSample, reads_as
-from voxload.data.layout import FieldLayout
+from voxload.data.layout import FieldLayout, new_blocks
 from voxload.data.lists.listing import Parts
 from voxload.data.lists.names import digest_of
 from voxload.data.lists.patches import Patches
-from voxload.data.lists.samples import Axes, Fields, Reading, Sample, Samples, list_samples, sample_at
+from voxload.data.lists.samples import Axes, Fields, Reading, RecentSamples, Sample, Samples, list_samples
 from voxload.data.lists.selection import Indices, chosen_by, number_of, selected
 from voxload.data.lists.sources import Source
 from voxload.data.lists.window import Window
+from voxload.data.open_sample import Drawn, OpenSample
 from voxload.data.parting import parting_of
 from voxload.data.sample_reader import SampleReader
 from voxload.data.sample_repeats import SampleRepeats
@@ -37,7 +38,7 @@ from voxload.launch.jobgrid import JobGrid
 from voxload.readers.cfpacking import Packed
 from voxload.readers.generation import Generation
 from voxload.readers.handles import Handles
-from voxload.readers.protocol import Location, Missing, ReadCost, Volume, VolumeInfo
+from voxload.readers.protocol import NOTHING, Location, Missing, ReadCost, Volume, VolumeInfo
 from voxload.readers.settings import may_repeat
 
 
@@ -161,7 +162,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self.cutter = SampleReader(augment, self.boundary, self.field_names, handles=self._handles)
         self.item_transform = item_transform(transform, self.field_names, parts=self.part_fields)
         self.epoch = 0
-        self._repeats = SampleRepeats(self.samples, self.volumes, self.cutter)
+        self._recent = RecentSamples(self.samples)
+        self._repeats = SampleRepeats(self.samples, self._recent, self.cutter)
 
     @property
     def grid(self) -> ProcessGrid:
@@ -218,8 +220,9 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         made = copy(self)
         cutter = SampleReader(self.augment, self.boundary, self.field_names, handles=self._handles)
         volumes = self.volumes.renewed()
-        repeats = SampleRepeats(samples, volumes, cutter)
-        vars(made).update(samples=samples, volumes=volumes, cutter=cutter, _repeats=repeats)
+        recent = RecentSamples(samples)
+        repeats = SampleRepeats(samples, recent, cutter)
+        vars(made).update(samples=samples, volumes=volumes, cutter=cutter, _recent=recent, _repeats=repeats)
         return made
 
     def set_epoch(self, epoch: int) -> None:
@@ -241,18 +244,15 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         item: tuple[Any, ...] = (*tensors, *(() if targets is None else (targets,)), *self.row_values(index))
         return item if self.item_transform is None else self.item_transform(item)
 
-    def _read(self, index: int) -> tuple[list[Volume], torch.Tensor | None]:
+    def _read(self, index: int) -> tuple[Sequence[Volume], torch.Tensor | None]:
         """Return a sample's blocks, freshly allocated, and its targets."""
         known = self._repeats.find(index) if self.knows((index,)) else None
         if known is not None:
             volumes = known.empty()
             if self.read_again((index,), [volume[None] for volume in volumes]) is not None:
                 return volumes, None if known.targets is None else known.targets.clone()
-        volumes = [np.empty(layout.shape, layout.dtype) for layout in self.layout(index)]
-        cost = self.read_into(index, volumes)
-        targets = self.read_targets(index)
-        self.learn(index, ReadSample(volumes, cost, targets, self.epoch, 0))
-        return volumes, targets
+        read = cast("ReadSample", self.read_first(index, new_blocks)[1])  # there is always room
+        return read.volumes, read.targets
 
     def layout(self, index: int) -> tuple[FieldLayout, ...]:
         """Return shape and type of each field's block of a sample, the same in every epoch; opens its files.
@@ -299,22 +299,48 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         before in that epoch; None takes what the index says, which `voxload.augment.Numbered` counts, else 0. Safe to
         call from many threads at once.
         """
-        sample = self._sample(index)
-        if len(volumes) != len(sample.locations):
-            raise UsageError("volumes", found=f"{len(volumes)} arrays", expected=f"{len(sample.locations)} fields")
-        number = self.epoch if epoch is None else epoch
+        with self._opened(index, epoch, repeat) as opened:
+            return opened.read_into(volumes)
+
+    def read_first(
+        self,
+        index: int,
+        room: Callable[[tuple[FieldLayout, ...]], Sequence[Volume] | None],
+        *,
+        epoch: int | None = None,
+        repeat: int | None = None,
+    ) -> tuple[tuple[FieldLayout, ...], ReadSample | None]:
+        """Return the layout of a sample's blocks, and the sample, read into what `room` gives; None without room.
+
+        What `layout`, `read_into` and `read_targets` do, with one look at its files. How it is read again is learnt,
+        but not of samples that are turned or translated, that no reader of ours reads from this node, or whose files
+        changed a moment ago.
+        """
+        if not self._reads_plainly():
+            volumes = room(layout := self.layout(index))
+            cost = NOTHING if volumes is None else self.read_into(index, volumes, epoch=epoch, repeat=repeat)
+            return layout, None if volumes is None else ReadSample(volumes, cost, self.read_targets(index))
+        with self._opened(index, epoch, repeat) as opened:
+            volumes = room(opened.layout)
+            if volumes is None:
+                return opened.layout, None
+            read = ReadSample(volumes, opened.read_into(volumes), self.read_targets(index))
+            if may_repeat():
+                self._repeats.learn(index, read, opened, (self.halo, self.boundary))
+            return opened.layout, read
+
+    @contextmanager
+    def _opened(self, index: int, epoch: int | None, repeat: int | None) -> Iterator[OpenSample]:
+        """Give a sample whose files are open to a block; see `read_into`."""
+        sample, place = self._sample(index), self._place(index)
         counted = index.repeat if isinstance(index, Draw) else 0
-        earlier = counted if repeat is None else repeat
-        if earlier < 0:
-            raise UsageError("repeat", found=str(earlier), expected="0 or more")
+        number, epoch = number_of(self.samples, place), self.epoch if epoch is None else epoch
+        drawn = Drawn(place, number, epoch, counted if repeat is None else repeat)
         with self.volumes.opened(sample) as readers:
-            spatial = self.volumes.measured(self._place(index), sample, readers)
-            placement, cost = self.cutter.place(
-                sample, self._number(index), epoch=number, repeat=earlier, spatial=spatial
-            )
-            boxes = self.boxes(placement.extents)
+            blocks = self.boxes
+            opened = OpenSample.of(sample, readers, drawn, volumes=self.volumes, cutter=self.cutter, blocks=blocks)
             self.columns.learn(sample)
-            return cost + self.cutter.read(sample, placement, boxes, volumes, readers=readers)
+            yield opened
 
     def read_targets(self, index: int) -> torch.Tensor | None:
         """Return a sample's targets as a float32 vector, or None when none were asked for."""
@@ -329,7 +355,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
 
         What is no index is for `read_into` to refuse.
         """
-        return self._repeats.knows(indices, (self.halo, self.boundary)) and self._may_repeat()
+        return self._repeats.knows(indices, (self.halo, self.boundary)) and may_repeat() and self._reads_plainly()
 
     def read_again(
         self,
@@ -348,18 +374,9 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         counted = (0,) * len(indices) if repeats is None else repeats
         return self._repeats.read(indices, arrays, epoch=self.epoch if epoch is None else epoch, repeats=counted)
 
-    def learn(self, index: int, read: ReadSample) -> None:
-        """Learn how a sample is read that was just read.
-
-        Nothing is learnt of samples that are turned or translated, that no reader of ours reads from this node, or
-        whose files changed a moment ago.
-        """
-        if self._may_repeat():
-            self._repeats.learn(index, read, self.boxes, (self.halo, self.boundary))
-
-    def _may_repeat(self) -> bool:
-        """Tell whether reads may be made again as they were: not where a subclass, or a setting, has its own way."""
-        return may_repeat() and reads_as(type(self), VolumeDataset) and vars(self).keys().isdisjoint(READING)
+    def _reads_plainly(self) -> bool:
+        """Tell whether samples are read as this class does, and not in a way of a subclass's own."""
+        return reads_as(type(self), VolumeDataset) and vars(self).keys().isdisjoint(READING)
 
     def close(self) -> None:
         """Close every open file, one that is being read after that; the next read opens anew."""
@@ -367,11 +384,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         self._handles.close()
 
     def _sample(self, index: int) -> Sample:
-        return sample_at(self.samples, index)
-
-    def _number(self, index: int) -> int:
-        """Return the number that what is drawn for a sample follows from."""
-        return number_of(self.samples, self._place(index))
+        return self._recent.at(index)
 
     def _place(self, index: int) -> int:
         """Return an index counted from 0."""
@@ -379,10 +392,8 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
 
     def packing(self, index: int) -> tuple[Packings, ...]:
         """Return what the stored numbers of each field of a sample stand for; opens its files where it is not known."""
-        sample = self._sample(index)
-        return self.volumes.packing(self._place(index), sample)
+        return self.volumes.packing(self._place(index), self._sample(index))
 
     def _describe(self, index: int) -> list[VolumeInfo]:
         """Return what is known of each field's volume."""
-        sample = self._sample(index)
-        return self.volumes.describe(self._place(index), sample)
+        return self.volumes.describe(self._place(index), self._sample(index))

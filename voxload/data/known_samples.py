@@ -133,10 +133,6 @@ class ReadSample:
     """What that took."""
     targets: torch.Tensor | None
     """Its targets."""
-    epoch: int
-    """For which it was read."""
-    repeat: int
-    """How often it was drawn before in it."""
 
 
 Key = Hashable

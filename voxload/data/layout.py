@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +26,8 @@ class FieldLayout:
     def nbytes(self) -> int:
         """Bytes of the block."""
         return prod(self.shape) * self.dtype.itemsize
+
+
+def new_blocks(layout: Sequence[FieldLayout]) -> list[npt.NDArray[Any]]:
+    """Return new arrays, of undefined contents, for the blocks of a sample."""
+    return [np.empty(one.shape, one.dtype) for one in layout]

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 
 from voxload.augment import Draw
 from voxload.data.known_samples import KnownSample, KnownSamples, MovedSample, ReadSample
-from voxload.data.lists.samples import Samples, sample_at
+from voxload.data.lists.samples import RecentSamples, Samples
 from voxload.data.lists.selection import number_of, stored_key
+from voxload.data.open_sample import OpenSample
 from voxload.data.sample_reader import SampleReader
-from voxload.data.sample_volumes import SampleVolumes
 from voxload.errors import VoxloadError
-from voxload.geometry import Boundary, Box, Halo
+from voxload.geometry import Boundary, Halo
 from voxload.readers.protocol import Volume
 
 Form = tuple[Halo, Boundary]
 """What blocks are told apart by that are cut otherwise."""
-
-
-BlocksOf = Callable[[tuple[int, int, int]], Sequence[Box]]
-"""Gives a rank's block of each field of a sample of some extents."""
 
 
 class SampleRepeats:
@@ -33,12 +29,12 @@ class SampleRepeats:
 
     Parameters
     ----------
-    samples, volumes, cutter
+    samples, recent, cutter
         The data set's.
     """
 
-    def __init__(self, samples: Samples, volumes: SampleVolumes, cutter: SampleReader) -> None:
-        self._samples, self._volumes, self._cutter = samples, volumes, cutter
+    def __init__(self, samples: Samples, recent: RecentSamples, cutter: SampleReader) -> None:
+        self._samples, self._recent, self._cutter = samples, recent, cutter
         self.known = KnownSamples()
         """What was learnt."""
         self._form: Form | None = None
@@ -76,7 +72,7 @@ class SampleRepeats:
         if known.crop is None:
             return None
         placement, cost = self._cutter.place(
-            sample_at(self._samples, index),
+            self._recent.at(index),
             number_of(self._samples, index),
             epoch=epoch,
             repeat=repeat,
@@ -84,16 +80,19 @@ class SampleRepeats:
         )
         return known.moved(placement, cost)
 
-    def learn(self, index: int, read: ReadSample, boxes: BlocksOf, form: Form) -> None:
-        """See `VolumeDataset.learn`."""
+    def learn(self, index: int, read: ReadSample, opened: OpenSample, form: Form) -> None:
+        """Learn how a sample, still open, is read that was just read; see `VolumeDataset.read_first`."""
         if isinstance(index, Draw) or not self._cutter.repeats:
             return
         place = operator.index(index) % len(self._samples.ids)
         key = self._keys((place,))[0]
         if not self.known.may_learn(key):
             return
+        path = opened.sample.locations[0].path
+        if read.targets is not None and opened.sample.targets is None and not os.path.isfile(path):  # noqa: PTH113
+            return  # a file's stamp does not tell of the targets that lie beside it
         try:
-            sample = self._made(place, read, boxes)
+            sample = opened.made(read)
         except (VoxloadError, OSError):  # it has gone since it was read, or is another one: who reads it next is told
             return
         if sample is None:
@@ -104,24 +103,6 @@ class SampleRepeats:
             self.known.clear()
             self._form = form
         self.known.learn(key, sample)
-
-    def _made(self, index: int, read: ReadSample, boxes: BlocksOf) -> KnownSample | None:
-        """See `SampleReader.made`; None also where a file's stamp does not tell of the targets that lie beside it."""
-        sample = sample_at(self._samples, index)
-        path = sample.locations[0].path
-        if read.targets is not None and sample.targets is None and not os.path.isfile(path):  # noqa: PTH113
-            return None
-        with self._volumes.opened(sample) as readers:
-            spatial = self._volumes.measured(index, sample, readers)
-            number = number_of(self._samples, index)
-            placement, _ = self._cutter.place(sample, number, epoch=read.epoch, repeat=read.repeat, spatial=spatial)
-            blocks = boxes(placement.extents)
-            made = self._cutter.made(placement, blocks, read.volumes, readers=readers)
-        if made is None:
-            return None
-        forms = tuple([(volume.shape, volume.strides, volume.dtype) for volume in read.volumes])
-        known = KnownSample(forms, tuple(made[0]), made[1], read.cost, read.targets)
-        return known.cut(placement, blocks, spatial) if self._cutter.cuts else known
 
     def _keys(self, indices: Sequence[int]) -> Sequence[Hashable]:
         """Return what samples are known by."""

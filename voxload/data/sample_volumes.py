@@ -88,9 +88,9 @@ class SampleVolumes:
             self.are_packed = True
         return found
 
-    def measured(self, index: int, sample: Sample, readers: Sequence[Reader]) -> tuple[int, int, int]:
-        """Return the extents (D, H, W) of a sample whose readers are open; refuses as `described` does."""
-        return self._coarse.finest(self.described(index, sample, readers)[0].spatial)
+    def finest(self, infos: Sequence[VolumeInfo]) -> tuple[int, int, int]:
+        """Return the extents (D, H, W) of a sample from what is known of its fields' volumes."""
+        return self._coarse.finest(infos[0].spatial)
 
     def layouts(self, infos: Sequence[VolumeInfo], boxes: Sequence[Box]) -> tuple[FieldLayout, ...]:
         """Return shape and type of each field's part in its box."""

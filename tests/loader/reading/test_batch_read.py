@@ -63,8 +63,14 @@ class Samples:
         del indices
         return False
 
-    def learn(self, index: int, read: ReadSample) -> None:
+    def read_first(
+        self, index: int, room: Callable[[tuple[FieldLayout, ...]], Any], *, epoch: int, repeat: int
+    ) -> tuple[tuple[FieldLayout, ...], ReadSample | None]:
         """See VolumeDataset."""
+        layout = self.layout(index)
+        volumes = room(layout)
+        cost = self.read_into(index, volumes, epoch=epoch, repeat=repeat)
+        return layout, ReadSample(volumes, cost, self.read_targets(index))
 
 
 class Known(Samples):

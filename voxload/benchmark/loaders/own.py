@@ -50,8 +50,9 @@ class OwnLoading(Loading):
     """See BenchLoader.
 
     The order is that of the sampler over sample groups, which the loader can foresee; it refuses others. Where only
-    some ranks of the job run, each is alone: its block is that of its place, and nothing comes from peers. With zero
-    threads, which `OwnKind` refuses, how many read and how far ahead is as the loader has it by default.
+    some ranks of the job run, each is alone: its block is that of its place, and nothing comes from peers; the task's
+    data set may be of a `LoneGrid` already, else one is made. With zero threads, which `OwnKind` refuses, how many read
+    and how far ahead is as the loader has it by default.
     """
 
     def __init__(self, task: Task, readers: Literal["threads", "process"] = "threads") -> None:
@@ -61,7 +62,8 @@ class OwnLoading(Loading):
         self._own: VolumeDataset | None = None
         is_alone = not is_whole(task.grid)
         if is_alone:
-            data = self._own = dataset_of(workload, LoneGrid(place=task.grid))
+            is_cut = isinstance(data.grid, LoneGrid)
+            data = self._own = data if is_cut else dataset_of(workload, LoneGrid(place=task.grid))
         self._sampler = group_sampler(workload.share, len(data), task.grid)
         self._loader: DataLoader[Any] = DataLoader(
             data,
@@ -103,7 +105,7 @@ class OwnLoading(Loading):
         }
 
     def close(self) -> None:
-        """See BenchLoader; files of the task's own data set stay open."""
+        """See BenchLoader; files of the task's data set stay open, unless it is of a `LoneGrid`."""
         super().close()
         self._loader.close()
         if self._own is not None:

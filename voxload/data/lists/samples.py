@@ -91,11 +91,44 @@ class Samples(Protocol):
         ...
 
 
-def sample_at(samples: Samples, index: int) -> Sample:
-    """Return the sample of an index, which counts from the end where it is negative; costs no I/O.
+_RECENT = 64
+"""Samples that are remembered: of as many batches as are read at a time."""
 
-    Raises UsageError for what is no whole number, IndexError where there is no such sample.
+
+class RecentSamples:
+    """A list of samples by any index, of which those asked for last are remembered; safe to use from many threads.
+
+    Reading a sample for the first time asks some five times which one it is, and a row of a table takes long to make.
+
+    Parameters
+    ----------
+    samples
+        The list.
     """
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples, self._recent = samples, dict[int, Sample]()
+
+    def __reduce__(self) -> tuple[type[RecentSamples], tuple[Samples]]:
+        return RecentSamples, (self._samples,)
+
+    def at(self, index: int) -> Sample:
+        """Return the sample of an index, which counts from the end where it is negative; costs no I/O.
+
+        Raises UsageError for what is no whole number, IndexError where there is no such sample.
+        """
+        found = self._recent.get(index) if type(index) is int else None
+        if found is None:
+            found = _sample_at(self._samples, index)
+            if type(index) is int:
+                if len(self._recent) >= _RECENT:
+                    self._recent = {}
+                self._recent[index] = found
+        return found
+
+
+def _sample_at(samples: Samples, index: int) -> Sample:
+    """See `RecentSamples.at`."""
     # Nearly always it is an int, which needs no look at what else there might be: that costs as much as a file.
     if type(index) is not int and not isinstance(index, SupportsIndex):
         raise UsageError(
@@ -162,8 +195,7 @@ class CatalogSamples:
         entries = [[self._catalog.entry_at(row) for row in own] for own in rows]
         locations = tuple(
             _stacked(
-                [location_of(entry, self._catalog.root, allow_outside=self._allow_outside) for entry in own],
-                self._how,
+                [location_of(one, self._catalog.root, self._how, allow_outside=self._allow_outside) for one in own]
             )
             for own in entries
         )
@@ -213,10 +245,13 @@ class FileSamples:
         """Return one sample: its file under each field's dataset name."""
         path = self._paths[index]
         locations = tuple(
-            _stacked([Location(path, name, axes=axes, within=self._within) for name in names], self._how)
-            for names, axes in self._datasets
+            _stacked([self._location(path, name, axes) for name in names]) for names, axes in self._datasets
         )
         return Sample(self.ids[index], locations, None)
+
+    def _location(self, path: str, name: str, axes: str | None) -> Location:
+        how = self._how
+        return Location(path, name, axes=axes, within=self._within, level=how.level, packed=how.packed)
 
 
 def _named(fields: Mapping[str, str | Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -224,9 +259,9 @@ def _named(fields: Mapping[str, str | Sequence[str]]) -> dict[str, tuple[str, ..
     return {field: (names,) if isinstance(names, str) else tuple(names) for field, names in fields.items()}
 
 
-def _stacked(locations: Sequence[Location], how: Reading) -> Location:
+def _stacked(locations: Sequence[Location]) -> Location:
     """Return volumes as one, whose channels are those of all; raises DataError where samples lie apart in them."""
-    first, *others = [replace(one, packed=how.packed, level=how.level) for one in locations]
+    first, *others = locations
     if any(other.window != first.window for other in others):
         raise DataError(
             str(first), found="datasets of which the sample is not the same window", expected="one window for all"
@@ -234,7 +269,10 @@ def _stacked(locations: Sequence[Location], how: Reading) -> Location:
     return replace(first, also=tuple(other.stored for other in others)) if others else first
 
 
-def location_of(entry: Entry, root: Folder, *, allow_outside: bool = False) -> Location:
+_PLAIN = Reading(Packed.REFUSED)
+
+
+def location_of(entry: Entry, root: Folder, how: Reading = _PLAIN, *, allow_outside: bool = False) -> Location:
     """Return where the volume of a catalogue's row is, and its checksums; `root` is the catalogue's folder or its URL.
 
     What is opened there has to lie in that folder, unless `allow_outside`; see `Catalog`.
@@ -250,6 +288,8 @@ def location_of(entry: Entry, root: Folder, *, allow_outside: bool = False) -> L
         checksums=ChecksumSource(checksums, entry.summed_as, entry.dataset) if checksums else None,
         window=None if entry.window is None else Window(entry.window, _spatial(entry)),
         within=None if allow_outside else folder,
+        level=how.level,
+        packed=how.packed,
     )
 
 

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from voxload.data.dataset import VolumeDataset
-from voxload.data.known_samples import ReadSample
-from voxload.data.layout import FieldLayout
+from voxload.data.layout import FieldLayout, new_blocks
 from voxload.loader.batch import Column, Ragged, unequal_blocks
 from voxload.readers.protocol import NOTHING, ReadCost, Volume
 
@@ -99,12 +98,12 @@ class SamplePlace:
             if known is not None:
                 sample = known[0]
                 return self._made(index, self.expected, is_apart=False, cost=sample.cost, targets=sample.targets)
-        layout = dataset.layout(index)
-        if layout == self.expected and self.volumes is not None:
-            cost = dataset.read_into(index, self.volumes, epoch=self.epoch, repeat=self.repeat)
-            targets = dataset.read_targets(index)
-            dataset.learn(index, ReadSample(self.volumes, cost, targets, self.epoch, self.repeat))
-            return self._made(index, layout, is_apart=False, cost=cost, targets=targets)
+        own, fits = self.volumes, self.expected
+        layout, read = dataset.read_first(
+            index, lambda layout: own if layout == fits else None, epoch=self.epoch, repeat=self.repeat
+        )
+        if read is not None:
+            return self._made(index, layout, is_apart=False, cost=read.cost, targets=read.targets)
         nbytes = sum(one.nbytes for one in layout)
         if not self.room.take(nbytes):
             return self._made(index, layout, is_apart=True)
@@ -146,7 +145,7 @@ def to_columns(
 
 def _apart(dataset: VolumeDataset, index: int, epoch: int, repeat: int, layout: tuple[FieldLayout, ...]) -> SampleRead:
     """Read a sample into memory of its own."""
-    volumes = [np.empty(one.shape, one.dtype) for one in layout]
+    volumes = new_blocks(layout)
     cost = dataset.read_into(index, volumes, epoch=epoch, repeat=repeat)
     targets = dataset.read_targets(index)
     return SampleRead(index, epoch, repeat, layout, volumes, is_apart=True, cost=cost, targets=targets)
