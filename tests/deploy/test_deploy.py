@@ -8,17 +8,19 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.serve.conftest import until
 from tests.support import processes
 from voxload.serve.asking import figures
 from voxload.serve.keeping.guests import Guest
 from voxload.serve.seen.metrics import Figures
+
+yaml: Any = import_module("yaml")
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 ROOT = Path(__file__).parents[2]
@@ -92,7 +94,8 @@ def job(tmp_path: Path) -> dict[str, str]:
 def script(name: str, environment: dict[str, str]) -> str:
     """Run one of Slurm's scripts, and return what it prints."""
     command = [str(DEPLOY / "slurm" / name)]
-    return processes.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT).stdout
+    done = processes.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
+    return str(done.stdout)
 
 
 def test_prolog_and_epilog(job: dict[str, str], tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def stream(loader: voxload.DataLoader, epochs: int = 1) -> list[torch.Tensor]:
 
 
 def tensors(batch: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors of a batch."""
     if isinstance(batch, torch.Tensor):
         yield batch
     else:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -34,7 +32,6 @@ from tests.serve.loading import (
     tensors,
     write_samples,
 )
-from tests.support import processes
 from tests.support.settled import settle
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.serve.asking import figures

@@ -1,4 +1,4 @@
-"""A soak: jobs that start and are killed at random, quotas that change, services that are stopped, killed and started again.
+"""A soak: jobs start and are killed at random, quotas change, services are stopped, killed and started again.
 
 Every job compares what it gets with what is stored. In the end nothing is left over: no descriptor, thread, memory or
 byte of a quota. ``VOXLOAD_SOAK_ROUNDS`` says how long; 400 rounds take half an hour.
@@ -59,7 +59,7 @@ class Soak:
         self._stack, self._folder = stack, folder
         self.path = folder / "service" / "socket"
         self._jobs: list[tuple[subprocess.Popen[str], bool]] = []
-        self._chance = random.Random(27)  # noqa: S311
+        self._chance = random.Random(27)
         self.samples = folder / "samples"
         self.samples.mkdir()
         for number in range(SAMPLES):

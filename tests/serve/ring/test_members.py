@@ -34,7 +34,9 @@ def test_who_says_nothing_more_is_gone() -> None:
     assert roll.hear({}, PATIENCE) == {}
 
 
-@pytest.mark.parametrize("text", ["", "x", "{}", "[]", '["a", "b"]', '["a", "b", "c", true]', '["a", "b", 1]', "[1, 2, 3, true]", "[" * 1000])
+@pytest.mark.parametrize(
+    "text", ["", "x", "{}", "[]", '["a", "b"]', '["a", "b", "c", true]', '["a", "b", 1]', "[1, 2, 3, true]", "[" * 1000]
+)
 def test_nonsense_is_nobody(text: str) -> None:
     """Whoever writes it."""
     with pytest.raises(DataError, match="place, life and beat"):

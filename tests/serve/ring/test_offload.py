@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,7 +38,7 @@ def test_what_was_read_elsewhere_is_so_again() -> None:
     """A larger share has the blocks of a smaller one."""
     shares = [Offload(share / 10) for share in range(11)]
     found = [{block for block in BLOCKS if one.has(block)} for one in shares]
-    assert all(less <= more for less, more in zip(found, found[1:], strict=False))
+    assert all(less <= more for less, more in itertools.pairwise(found))
     assert (found[0], found[-1]) == (set(), set(BLOCKS))
 
 

@@ -1,4 +1,4 @@
-"""A ring of three services: the storage is read once for all of them, and what one of them does is no error of others."""
+"""A ring of three services: the storage is read once for all, and what one of them does is no error of others."""
 
 from __future__ import annotations
 
@@ -51,7 +51,11 @@ class Nodes:
         """Start a service."""
         words = {"memory": "16MiB", "socket": str(self.path(number)), "ring": self.place, "ring-token": str(self.token)}
         program = str(Path(sys.executable).parent / "voxload")
-        command = [program, "serve", *(word for name, value in (words | options).items() for word in (f"--{name}", value))]
+        command = [
+            program,
+            "serve",
+            *(word for name, value in (words | options).items() for word in (f"--{name}", value)),
+        ]
         process = self._stack.enter_context(processes.started(command, stderr=subprocess.PIPE, text=True, cwd=ROOT))
         assert process.stderr is not None
         line = process.stderr.readline()
@@ -100,7 +104,11 @@ def stream(samples: Path, cache: voxload.Cache | None, epochs: int = 1) -> list[
     data = voxload.VolumeDataset(str(samples / "*.h5"), fields={"x": "x"}, axes="CDHW")
     shuffled = torch.Generator().manual_seed(3)
     loader = voxload.DataLoader(data, batch_size=2, shuffle=True, num_workers=2, cache=cache, generator=shuffled)
-    found = [batch.clone() if isinstance(batch, torch.Tensor) else batch[0].clone() for _ in range(epochs) for batch in loader]
+    found = [
+        batch.clone() if isinstance(batch, torch.Tensor) else batch[0].clone()
+        for _ in range(epochs)
+        for batch in loader
+    ]
     loader.close()
     return found
 

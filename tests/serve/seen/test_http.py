@@ -93,7 +93,12 @@ def test_strangers_are_told_whether_all_is_well(seen: Seen) -> None:
     assert seen.get("/ready") == (200, "ready\n")
     wrong = seen.token[:-1] + ("a" if seen.token[-1] != "a" else "b")
     for place in ("/", "/metrics", "/figures"):
-        for headers in ({}, {"Authorization": "Bearer"}, {"Authorization": f"Bearer {wrong}"}, {"Authorization": "Basic x"}):
+        for headers in (
+            {},
+            {"Authorization": "Bearer"},
+            {"Authorization": f"Bearer {wrong}"},
+            {"Authorization": "Basic x"},
+        ):
             status, text = seen.get(place, **headers)
             assert (status, text) == (401, "a token is asked for\n")
         assert seen.get(f"{place}?token={wrong}")[0] == 401
@@ -112,7 +117,7 @@ def test_metrics_are_what_happened(seen: Seen, samples: Path) -> None:
     loader.close()
 
     def hits() -> float:
-        return sum(one.value for one in found("voxload_service_hits"))
+        return float(sum(one.value for one in found("voxload_service_hits")))
 
     def found(name: str) -> list:  # type: ignore[type-arg]
         families = text_string_to_metric_families(seen.known("/metrics"))
@@ -157,9 +162,18 @@ def test_the_page_in_a_real_browser(seen: Seen, samples: Path, tmp_path: Path) -
     loader = loaded(seen, samples)
     until(lambda: "<polygon" in seen.known("/"))
     picture = tmp_path / "page.png"
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=900,1200", f"--user-data-dir={tmp_path}/profile"]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--window-size=900,1200",
+        f"--user-data-dir={tmp_path}/profile",
+    ]
     done = processes.run(
-        [str(CHROMIUM), *options, f"--screenshot={picture}", "--dump-dom", seen.address], check=True, capture_output=True, text=True
+        [str(CHROMIUM), *options, f"--screenshot={picture}", "--dump-dom", seen.address],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     loader.close()
     assert picture.stat().st_size > 5000

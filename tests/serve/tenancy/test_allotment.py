@@ -1,4 +1,4 @@
-"""Allotment: nobody has more than their quota, all together never more than there is, and what one may not have others may."""
+"""Allotment: nobody has more than their quota, all together never more than there is, what one leaves others have."""
 
 from __future__ import annotations
 

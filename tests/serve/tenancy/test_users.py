@@ -28,7 +28,12 @@ pytestmark = [
 ROOT = Path(__file__).parents[3]
 ALICE, BOB, GROUP = 61001, 61002, 61009
 """Numbers that nobody has: the kernel asks for no names."""
-SUMS = [int(np.arange(2 * 8**3).reshape(2, 8, 8, 8)[:, i : i + 4, j : j + 4, k : k + 4].sum()) for k in (0, 4) for j in (0, 4) for i in (0, 4)]
+SUMS = [
+    int(np.arange(2 * 8**3).reshape(2, 8, 8, 8)[:, i : i + 4, j : j + 4, k : k + 4].sum())
+    for k in (0, 4)
+    for j in (0, 4)
+    for i in (0, 4)
+]
 MIB = 2**20
 
 
@@ -39,7 +44,17 @@ class Node:
         self._stack = stack
         self.path = folder / "service" / "socket"
         program = Path(sys.executable).parent / "voxload"
-        command = [str(program), "serve", "--all-users", "--memory", "16MiB", "--socket", str(self.path), "--threads", "2"]
+        command = [
+            str(program),
+            "serve",
+            "--all-users",
+            "--memory",
+            "16MiB",
+            "--socket",
+            str(self.path),
+            "--threads",
+            "2",
+        ]
         self.process = stack.enter_context(processes.started(command, stderr=subprocess.PIPE, text=True, cwd=ROOT))
         assert self.process.stderr is not None
         line = self.process.stderr.readline()
@@ -47,7 +62,16 @@ class Node:
 
     def user(self, uid: int, volume: Path, groups: str = "") -> User:
         """Return a user with a group of the same number."""
-        command = [sys.executable, "-m", "tests.serve.tenancy.user", str(uid), str(uid), groups, str(self.path), str(volume)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.serve.tenancy.user",
+            str(uid),
+            str(uid),
+            groups,
+            str(self.path),
+            str(volume),
+        ]
         process = self._stack.enter_context(
             processes.started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         )
@@ -63,7 +87,11 @@ class Node:
 
         def found() -> dict[str, Any] | None:
             return next(
-                (one for one in self.tenants() if (one["uid"], tuple(one["groups"])) == (uid, groups) and "keeps" in one),
+                (
+                    one
+                    for one in self.tenants()
+                    if (one["uid"], tuple(one["groups"])) == (uid, groups) and "keeps" in one
+                ),
                 None,
             )
 

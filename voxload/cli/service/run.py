@@ -122,7 +122,7 @@ def _ring(host: str, token: Path | None, tls: str, *, role: str, offload: str) -
         raise UsageError("--ring-tls", found=repr(tls), expected="three files: certificate, key and roots")
     if role not in _ROLES:
         raise UsageError("--role", found=repr(role), expected=" or ".join(_ROLES))
-    encrypted = Tls(*files, mutual=True) if files else None
+    encrypted = Tls(files[0], files[1], files[2], mutual=True) if files else None
     return RingOptions(host, _token(token).encode(), encrypted, reads=role != "taker", share=_share(offload))
 
 

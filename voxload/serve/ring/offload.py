@@ -1,7 +1,7 @@
 """Offload: which blocks a node has others read, though it could; pure.
 
-As in FastFlow and Cachew, the share follows what was measured: while jobs wait for blocks, more are read elsewhere; while
-they do not, fewer are. Which these are is a matter of their digests, so that others have them the next time, too.
+As in FastFlow and Cachew, the share follows what was measured: while jobs wait for blocks, more are read elsewhere;
+while they do not, fewer are. Which these are is a matter of their digests, so that others have them the next time, too.
 """
 
 from __future__ import annotations
@@ -40,4 +40,5 @@ class Offload:
 
     def has(self, block: bytes) -> bool:
         """Tell whether others are to read a block, by its digest."""
-        return int.from_bytes(block[-_BYTES:], "little") < self.share * 2 ** (8 * _BYTES)
+        place = int.from_bytes(block[-_BYTES:], "little")
+        return place < self.share * (1 << 8 * _BYTES)

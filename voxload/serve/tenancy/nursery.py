@@ -22,7 +22,7 @@ _ONE_THREAD = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-"""Of libraries that would make threads when they are imported: the last is pyarrow's allocator (jemalloc(3), TUNING)."""
+"""Of libraries that would make threads when they are imported; the last is for pyarrow's allocator (jemalloc(3))."""
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "VIRTUAL_ENV", "PYTHONPATH")
 """Of root's environment."""
 

@@ -130,7 +130,7 @@ class Given:
 
 
 Order = Bear | Born | Admit | Allot | Fits | Tell | Told | Jobs | Has | Lost | Wants | Give | Given
-TO_NURSERY: tuple[type[Order], ...] = (Bear,)
-OF_NURSERY: tuple[type[Order], ...] = (Born,)
+TO_NURSERY: tuple[type[Bear], ...] = (Bear,)
+OF_NURSERY: tuple[type[Born], ...] = (Born,)
 TO_TENANT: tuple[type[Order], ...] = (Admit, Allot, Tell, Give, Given)
 OF_TENANT: tuple[type[Order], ...] = (Fits, Told, Jobs, Has, Lost, Wants, Given)
