@@ -29,8 +29,6 @@ from voxload.prefetch.sharing import events
 from voxload.prefetch.sharing.events import (
     Answer,
     Began,
-    Cleared,
-    Draining,
     Drop,
     Ended,
     Erase,
@@ -38,11 +36,7 @@ from voxload.prefetch.sharing.events import (
     Foreseen,
     Instruction,
     Read,
-    ReadDone,
-    ReadsChanged,
-    RoomChanged,
     Store,
-    Stored,
     Wanted,
 )
 from voxload.prefetch.sharing.planner import SharedPlanner, SharingLimits
@@ -219,7 +213,7 @@ class Keeper:
                 self._keep(guest, descriptors, name_of(name), count=count, seconds=seconds)
             case Clear():
                 before = len(self._planner.held) + len(self._planner.disk.held)
-                self._tell(Cleared(time.monotonic()))
+                self._tell(events.Cleared(time.monotonic()))
                 guest.say(Done(before - len(self._planner.held) - len(self._planner.disk.held)), ())
             case Limit(memory, user):
                 if user >= 0:
@@ -242,7 +236,7 @@ class Keeper:
         if room > self._room:
             self._carrier.resize(memory)
         self._room = room
-        self._tell(RoomChanged(time.monotonic(), room))
+        self._tell(events.RoomChanged(time.monotonic(), room))
         self._carrier.resize(memory)  # what is used last has gone; what lies where there is no memory any more goes
 
     def join(self, elsewhere: Elsewhere, members: Callable[[], int]) -> None:
@@ -261,12 +255,12 @@ class Keeper:
 
     def read_at_once(self, reads: int) -> None:
         """Read no more than so many blocks of the storage at once from now on, and one at least."""
-        self._tell(ReadsChanged(time.monotonic(), max(1, reads)))
+        self._tell(events.ReadsChanged(time.monotonic(), max(1, reads)))
 
     def drain(self) -> None:
         """Read nothing more, and write what is in memory to disk; `drained` is set when that is done."""
         self.draining.set()
-        self._tell(Draining(time.monotonic()))
+        self._tell(events.Draining(time.monotonic()))
 
     def close(self) -> None:
         """Stop reading and give the memory up; clients keep what they have mapped."""
@@ -364,7 +358,7 @@ class Keeper:
                 now = self._events.popleft()
                 for instruction in self._planner.handle(now):
                     self._do(instruction)
-                if isinstance(now, ReadDone | Stored):
+                if isinstance(now, events.ReadDone | events.Stored):
                     self._left.append(now.unit)
             self._carrier.flush()
             # Not before: until it has heard of all who ended, the planner may have their blocks read.
