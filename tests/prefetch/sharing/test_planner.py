@@ -30,7 +30,8 @@ from voxload.prefetch.sharing.events import (
     Stored,
     Wanted,
 )
-from voxload.prefetch.sharing.planner import SharedPlanner, SharingLimits
+from voxload.prefetch.sharing.limits import SharingLimits
+from voxload.prefetch.sharing.planner import SharedPlanner
 
 UNITS = 8
 KINDS = ("job", "order", "reach", "want", "end", "done", "stored", "lost", "room", "clear")

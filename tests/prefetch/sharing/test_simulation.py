@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from voxload.prefetch.line import Ints
-from voxload.prefetch.sharing.planner import SharingLimits
+from voxload.prefetch.sharing.limits import SharingLimits
 from voxload.prefetch.sharing.simulation import (
     SharedDisk,
     SharedJob,

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 
-from voxload.errors import InternalError, UsageError
+from voxload.errors import InternalError
 from voxload.prefetch.line import Ints
 from voxload.prefetch.sharing.disk import DiskLevel
 from voxload.prefetch.sharing.events import (
@@ -53,31 +53,13 @@ from voxload.prefetch.sharing.events import (
     Wanted,
 )
 from voxload.prefetch.sharing.future import NEVER, Future
+from voxload.prefetch.sharing.limits import SharingLimits
 from voxload.prefetch.sharing.victims import Victims, usual_pace
 
 _RECENT = 2**16
 """Uses that are remembered."""
 _LOOKED_AT = 64
 """Units that are waited for, of which the most urgent is read next."""
-
-
-@dataclass(frozen=True, slots=True)
-class SharingLimits:
-    """How much is under way at once."""
-
-    reads: int = 4
-    """Units that are being read from the storage; as many more from disk."""
-    ahead: int = 16
-    """Uses of a job that are read ahead where something has to go for them."""
-    writes: int = 2
-    """Units that are being stored on disk."""
-    header: int = 0
-    """Bytes that a unit takes on disk beyond its size."""
-
-    def __post_init__(self) -> None:
-        if min(self.reads, self.writes, self.ahead) < 1:
-            found = f"{self.reads} reads, {self.writes} writes, {self.ahead} uses ahead"
-            raise UsageError("sharing limits", found=found, expected="1 or more of each")
 
 
 class SharedPlanner:

@@ -29,7 +29,8 @@ from voxload.prefetch.sharing.events import (
     Stored,
     Wanted,
 )
-from voxload.prefetch.sharing.planner import SharedPlanner, SharingLimits
+from voxload.prefetch.sharing.limits import SharingLimits
+from voxload.prefetch.sharing.planner import SharedPlanner
 from voxload.prefetch.simulation.clock import Clock, Shared
 
 

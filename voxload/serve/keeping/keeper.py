@@ -39,7 +39,8 @@ from voxload.prefetch.sharing.events import (
     Store,
     Wanted,
 )
-from voxload.prefetch.sharing.planner import SharedPlanner, SharingLimits
+from voxload.prefetch.sharing.limits import SharingLimits
+from voxload.prefetch.sharing.planner import SharedPlanner
 from voxload.serve.keeping.book import BlockBook
 from voxload.serve.keeping.carrier import WRITES, Carrier
 from voxload.serve.keeping.elsewhere import Elsewhere
