@@ -38,6 +38,41 @@ def test_any_sequence(steps: list[tuple[bool, int]], size: int) -> None:
         assert arena.allocate(size // GRAIN * GRAIN) == 0
 
 
+@given(st.lists(st.tuples(st.sampled_from("afr"), st.integers(0, 900)), max_size=60), st.integers(0, 3000))
+def test_any_sequence_in_a_region_that_changes(steps: list[tuple[str, int]], size: int) -> None:
+    """A region ends behind its last piece at least; what is cut off and comes back is one gap with what lies before."""
+    arena, taken = Arena(size), dict[int, int]()
+    for act, number in steps:
+        if act == "a":
+            start = arena.allocate(number)
+            assert start is not None or _largest_gap(taken, arena.size) < footprint(number)
+            if start is not None:
+                taken[start] = footprint(number)
+        elif act == "f" and taken:
+            start = sorted(taken)[number % len(taken)]
+            del taken[start]
+            arena.free(start)
+        elif act == "r":
+            wanted = 4 * number
+            last = max((start + length for start, length in taken.items()), default=0)
+            assert arena.last == last
+            if wanted // GRAIN * GRAIN < last:
+                with pytest.raises(InternalError, match="a piece taken up to"):
+                    arena.resize(wanted)
+            else:
+                arena.resize(wanted)
+                assert arena.size == wanted // GRAIN * GRAIN
+        assert arena.used == sum(taken.values())
+        assert all(start + length <= arena.size for start, length in taken.items())
+        ends = [(start, start + length) for start, length in sorted(taken.items())]
+        assert all(end <= start for (_, end), (start, _) in pairwise(ends))
+    for start in taken:
+        arena.free(start)
+    assert arena.last == 0
+    if arena.size:
+        assert arena.allocate(arena.size) == 0
+
+
 def _largest_gap(taken: dict[int, int], size: int) -> int:
     at, largest = 0, 0
     for start, length in sorted(taken.items()):
