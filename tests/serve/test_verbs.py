@@ -131,14 +131,16 @@ def test_what_jobs_meet_with_is_told(service: Service, samples: Path, capsys: py
     loaded(samples).close()
     until(lambda: service.figures()["jobs"] == [])
     loader = loaded(samples)
-    met = until(lambda: (found := service.figures()["jobs_met"])["steps"] == 2 * SAMPLES and found)
+    until(lambda: service.figures()["jobs_met"]["steps"] == 2 * SAMPLES)
     loader.close()
-    assert met["hits"] == 2 * SAMPLES
-    assert met["hit_bytes"] == 2 * SAMPLES * NBYTES
+    until(lambda: service.figures()["jobs"] == [])
+    met = service.figures()["jobs_met"]
+    assert met["hits"] >= 2 * SAMPLES  # what comes next is staged by then
+    assert met["hit_bytes"] == met["hits"] * NBYTES
     assert met["misses"] == 0
     assert met["stall_seconds"] > 0
     lines = [json.loads(line) for line in said(capsys, "top", "--count", "2", "--every", "0.1", "--json").splitlines()]
-    assert [one["jobs_met"]["hits"] for one in lines] == [2 * SAMPLES] * 2
+    assert [one["jobs_met"] for one in lines] == [met] * 2
     for verb in (["status"], ["top", "--count", "1"]):
         printed = said(capsys, *verb)
         assert "memory" in printed

@@ -94,7 +94,7 @@ class ServiceClient:
         self._is_closing = False
         self._hits = self._hit_bytes = self._misses = self._steps = 0  # of this session
         self._stall = 0.0
-        self._reported = 0.0
+        self._reported, self._told_of = 0.0, Report(0, 0, 0, 0.0, 0)
         self._warnings = WarnOnce(f"service at {path}")
         self._attachment = Attachment(path, name=name, changed=self._has_changed, heard=self._hear)
         self._thread = threading.Thread(target=self._say_all, name="voxload-service-orders", daemon=True)
@@ -233,7 +233,7 @@ class ServiceClient:
             self._wire, self._said_to = {}, None
             self._waits.clear()
             self._hits = self._hit_bytes = self._misses = self._steps = 0
-            self._stall = 0.0
+            self._stall, self._told_of = 0.0, Report(0, 0, 0, 0.0, 0)
             if session is not None:
                 self._said_to, self._base, self._said_place = self._place, self._place, self._place
             self._changed.notify_all()
@@ -256,11 +256,14 @@ class ServiceClient:
         """Tell the service what is to come, and how far this job is."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_closing or self._has_news())
+                has_news = self._changed.wait_for(lambda: self._is_closing or self._has_news(), _REPORT)
                 if self._is_closing:
                     return
                 epoch, first, place, said = self._epoch, self._first, self._place, self._said_to
                 uses = self._uses[(said or 0) - first :]  # who foresees makes another array
+            if not has_news:
+                self._has_reported()
+                continue
             is_told = said is not None and self._told(epoch, place, said, uses=uses)
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closing, _PAUSE if is_told else _BREATH)
@@ -320,11 +323,11 @@ class ServiceClient:
         return True
 
     def _has_reported(self) -> bool:
-        now = time.monotonic()
-        if now - self._reported < _REPORT:
+        now, report = time.monotonic(), self._report()
+        if now - self._reported < _REPORT or report == self._told_of:
             return True
-        self._reported = now
-        return self._attachment.send(self._report())
+        self._reported, self._told_of = now, report
+        return self._attachment.send(report)
 
     def _sent(self, epoch: int, message: Message, data: bytes | None) -> bool:
         descriptors = () if data is None else (lent(message.kind, data),)
