@@ -159,11 +159,9 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Their open readers, and what is known of them."""
         self.parting = parting_of(window, self.samples)
         self.augment = augment
-        self.cutter = SampleReader(augment, self.boundary, self.field_names, handles=self._handles)
+        self.has_samples(self.samples, SampleReader(augment, self.boundary, self.field_names, handles=self._handles))
         self.item_transform = item_transform(transform, self.field_names, parts=self.part_fields)
         self.epoch = 0
-        self._recent = RecentSamples(self.samples)
-        self._repeats = SampleRepeats(self.samples, self._recent, self.cutter)
 
     @property
     def grid(self) -> ProcessGrid:
@@ -218,12 +216,15 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
     def with_samples(self, samples: Samples) -> VolumeDataset:
         """Return a data set of other samples of the same fields that is otherwise as this one."""
         made = copy(self)
-        cutter = SampleReader(self.augment, self.boundary, self.field_names, handles=self._handles)
-        volumes = self.volumes.renewed()
-        recent = RecentSamples(samples)
-        repeats = SampleRepeats(samples, recent, cutter)
-        vars(made).update(samples=samples, volumes=volumes, cutter=cutter, _recent=recent, _repeats=repeats)
+        made.volumes = self.volumes.renewed()
+        made.has_samples(samples, SampleReader(self.augment, self.boundary, self.field_names, handles=self._handles))
         return made
+
+    def has_samples(self, samples: Samples, cutter: SampleReader) -> None:
+        """Have other samples, and other ways to read them, with nothing known of either; for who makes a data set."""
+        self.samples, self.cutter = samples, cutter
+        self._recent = RecentSamples(samples)
+        self._repeats = SampleRepeats(samples, self._recent, cutter)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that `augment` draws for where no other is named; 0 at first.

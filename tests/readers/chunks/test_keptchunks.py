@@ -95,6 +95,20 @@ def test_what_comes_again_is_decoded_twice(tmp_path: Path, kind: str) -> None:
     assert (figures().misses, figures().hits) == (2 * CHUNKS, 2 * CHUNKS)
 
 
+def test_of_many_chunks_hardly_one_is_forgotten(tmp_path: Path) -> None:
+    """Which ones were decoded lately is remembered by a bounded table, in which few are in each other's way."""
+    many = 2000
+    voxels = np.arange(2 * 2 * 2 * many, dtype="<i2").reshape(2, 2, 2 * many)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", data=voxels, chunks=(2, 2, 2), compression="gzip")
+    settle(tmp_path)
+    location = Location(str(tmp_path / "x.h5"), axes="DHW")
+    for _ in range(2):
+        with closing(open_reader(location)) as reader:
+            assert np.array_equal(read(reader, Box.whole(voxels.shape)), voxels)
+    assert many - 10 <= figures().chunks <= many
+
+
 @each_kind
 def test_what_does_not_fit_is_never_kept(tmp_path: Path, kind: str) -> None:
     """Chunks that come again only after more than the budget are not kept, and push nothing out.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from voxload.augment import Placement
 from voxload.benchmark.dlio.settings import Options, Settings
 from voxload.data.dataset import VolumeDataset
-from voxload.data.lists.samples import Sample
+from voxload.data.lists.samples import Sample, Samples
 from voxload.data.sample_reader import SampleReader
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Boundary, Box, Halo
@@ -148,28 +148,28 @@ class RecordDataset(VolumeDataset):
         )
         self._per_file = records.per_file
         if records.per_file > 1:
-            self.cutter = _RecordCutter(records.per_file, self.field_names, self._handles)
-
-    @property
-    def sample_ids(self) -> Sequence[str]:
-        """Ids of the samples: the file's, and the place in it where there are several."""
-        files = super().sample_ids
-        if self._per_file == 1:
-            return files
-        return tuple(f"{name}[{place}]" for name in files for place in range(self._per_file))
-
-    def __len__(self) -> int:
-        return super().__len__() * self._per_file
+            cutter = _RecordCutter(records.per_file, self.field_names, self._handles)
+            self.has_samples(_RecordSamples(self.samples, records.per_file), cutter)
 
     @property
     def files(self) -> tuple[str, ...]:
         """Paths in the order in which they are numbered."""
         return tuple(self.locations(first)[0].path for first in range(0, len(self), self._per_file))
 
-    def _sample(self, index: int) -> Sample:
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"sample {index} of a data set of {len(self)}")
-        return self.samples.sample(index % len(self) // self._per_file)
+
+class _RecordSamples:
+    """The samples of files of which each has several; see Samples."""
+
+    targets_in_file: tuple[str, ...] = ()
+
+    def __init__(self, files: Samples, per_file: int) -> None:
+        self._files, self._per_file = files, per_file
+        self.fields = files.fields
+        self.ids = tuple(f"{name}[{place}]" for name in files.ids for place in range(per_file))
+
+    def sample(self, index: int) -> Sample:
+        """Return the file of a sample, by the sample's id."""
+        return replace(self._files.sample(index // self._per_file), id=self.ids[index])
 
 
 class _RecordCutter(SampleReader):

@@ -8,7 +8,8 @@
 
 enum {
     BUCKETS = 1 << 12,
-    SEEN = 1 << 14,      /* chunks of which it is remembered when they were decoded last */
+    SEEN = 1 << 12,      /* by so many, */
+    WAYS = 4,            /* times this, it is remembered when chunks were decoded last: few meet with four others */
     LUMP = 256,          /* what a chunk counts beside its bytes */
     SHARE = 4            /* the longest chunk that is kept takes this part of the budget: of longer ones few would fit */
 };
@@ -20,7 +21,7 @@ struct seen {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct kept_chunk *buckets[BUCKETS], *newest, *oldest;
-static struct seen seen[SEEN];
+static struct seen seen[SEEN][WAYS];
 static uint64_t budget, moment;
 static struct cache_figures counted;
 
@@ -114,13 +115,23 @@ void drop_kept(struct kept_chunk *chunk)
     pthread_mutex_unlock(&lock);
 }
 
+/* Return what is remembered of a chunk, or else the oldest of what may make way for it. */
+static struct seen *seen_of(uint64_t hash)
+{
+    struct seen *some = seen[hash % SEEN], *found = some;
+    for (int way = 0; way < WAYS && found->mark != hash; way++)
+        if (some[way].mark == hash || some[way].moment < found->moment)
+            found = &some[way];
+    return found;
+}
+
 bool is_worth_keeping(const struct chunk_key *key, uint64_t nbytes)
 {
     const uint64_t hash = hash_of(key);
     pthread_mutex_lock(&lock);
     bool is_worth = false;
     if (budget && nbytes <= budget / SHARE) {
-        struct seen *last = &seen[hash % SEEN];
+        struct seen *last = seen_of(hash);
         is_worth = last->mark == hash && moment - last->moment <= budget;
         moment += nbytes + LUMP;
         *last = (struct seen){hash, moment};
