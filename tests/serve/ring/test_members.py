@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,12 +55,13 @@ def store() -> Iterator[str]:
 
 
 @pytest.fixture
-def scheduler() -> Iterator[str]:
+def scheduler(tmp_path: Path) -> Iterator[str]:
     """Yield where a scheduler of Dask listens."""
+    environment = {**os.environ, "DASK_TEMPORARY_DIRECTORY": str(tmp_path)}
     program = "from distributed.cli.dask_scheduler import main; main()"
     options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
     command = [sys.executable, "-c", program, *options]
-    with processes.started(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    with processes.started(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "Scheduler at:" in line:
