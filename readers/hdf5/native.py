@@ -68,8 +68,7 @@ class NativeHdf5Reader:
         self._lazy = lazy
         self._route = route = lazy.route
         self._info = replace(lazy.info, route="native")
-        self._table: ChunkTable | None = None
-        self._whole: Metadata | None = None
+        self._learnt: Metadata | None = None
         self._is_open = True
         self._checksums = checksums = load_checksums(self._info.location, lazy.grid)
         is_plain = not route.pipeline.steps and not route.pipeline.is_shuffled
@@ -186,12 +185,15 @@ class NativeHdf5Reader:
     def _metadata(self) -> Metadata:
         if not self._is_open:
             raise closed(self._info)
-        if self._whole is not None:  # nearly always
-            return self._whole
-        with translated(self._subject):
-            metadata = self._lazy.metadata()
-        self._table, self._whole = metadata.table, metadata
-        return metadata
+        if self._learnt is None:
+            with translated(self._subject):
+                self._learnt = self._lazy.metadata()
+        return self._learnt
+
+    @property
+    def _table(self) -> ChunkTable | None:
+        """Where the chunks lie, once that was asked."""
+        return None if self._learnt is None else self._learnt.table
 
     def _read(self, wanted: list[Wanted]) -> None:
         route = self._route

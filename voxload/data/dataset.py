@@ -159,7 +159,7 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Their open readers, and what is known of them."""
         self.parting = parting_of(window, self.samples)
         self.augment = augment
-        self.has_samples(self.samples, SampleReader(augment, self.boundary, self.field_names, handles=self._handles))
+        self.use_samples(self.samples, SampleReader(augment, self.boundary, self.field_names, handles=self._handles))
         self.item_transform = item_transform(transform, self.field_names, parts=self.part_fields)
         self.epoch = 0
 
@@ -217,11 +217,11 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         """Return a data set of other samples of the same fields that is otherwise as this one."""
         made = copy(self)
         made.volumes = self.volumes.renewed()
-        made.has_samples(samples, SampleReader(self.augment, self.boundary, self.field_names, handles=self._handles))
+        made.use_samples(samples, SampleReader(self.augment, self.boundary, self.field_names, handles=self._handles))
         return made
 
-    def has_samples(self, samples: Samples, cutter: SampleReader) -> None:
-        """Have other samples, and other ways to read them, with nothing known of either; for who makes a data set."""
+    def use_samples(self, samples: Samples, cutter: SampleReader) -> None:
+        """Have these samples, and what reads them, with nothing known of either; for who makes a data set."""
         self.samples, self.cutter = samples, cutter
         self._recent = RecentSamples(samples)
         self._repeats = SampleRepeats(samples, self._recent, cutter)
@@ -261,12 +261,12 @@ class VolumeDataset(Dataset[tuple[torch.Tensor, ...]]):
         Raises DataError when the fields of the sample differ in their spatial shape.
         """
         infos = self._describe(index)
-        spatial = self.cutter.extents(self.coarse.finest(infos[0].spatial))
+        spatial = self.cutter.extents(self.volumes.finest(infos))
         return self.volumes.layouts(infos, self.boxes(spatial))
 
     def volume_shape(self, index: int) -> tuple[int, int, int]:
         """Return the extents (D, H, W) of a whole sample, of which this rank has a block; opens its files."""
-        return self.cutter.extents(self.coarse.finest(self._describe(index)[0].spatial))
+        return self.cutter.extents(self.volumes.finest(self._describe(index)))
 
     def locations(self, index: int) -> tuple[Location, ...]:
         """Return where each field's volume of a sample is; opens nothing."""

@@ -106,7 +106,9 @@ def test_of_many_chunks_hardly_one_is_forgotten(tmp_path: Path) -> None:
     for _ in range(2):
         with closing(open_reader(location)) as reader:
             assert np.array_equal(read(reader, Box.whole(voxels.shape)), voxels)
-    assert many - 10 <= figures().chunks <= many
+    # Of 4096 sets of four, 0.6 have more than that, and all of these are forgotten; thirteen such sets never come.
+    # By one chunk a place one in nine would be forgotten.
+    assert 0.97 * many < figures().chunks <= many
 
 
 @each_kind

@@ -149,7 +149,7 @@ class RecordDataset(VolumeDataset):
         self._per_file = records.per_file
         if records.per_file > 1:
             cutter = _RecordCutter(records.per_file, self.field_names, self._handles)
-            self.has_samples(_RecordSamples(self.samples, records.per_file), cutter)
+            self.use_samples(_RecordSamples(self.samples, records.per_file), cutter)
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -8,8 +8,8 @@
 
 enum {
     BUCKETS = 1 << 12,
-    SEEN = 1 << 12,      /* by so many, */
-    WAYS = 4,            /* times this, it is remembered when chunks were decoded last: few meet with four others */
+    SEEN = 1 << 12,      /* sets of chunks of which it is remembered when they were decoded last */
+    WAYS = 4,            /* chunks of a set: where two have one place, each is forgotten for the other */
     LUMP = 256,          /* what a chunk counts beside its bytes */
     SHARE = 4            /* the longest chunk that is kept takes this part of the budget: of longer ones few would fit */
 };

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Protocol, SupportsIndex
 
@@ -40,6 +41,9 @@ class Reading:
     """What is done about numbers that stand for others."""
     level: int | None = None
     """Resolution of multiscale images."""
+
+
+_PLAIN = Reading(Packed.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ class RecentSamples:
     """
 
     def __init__(self, samples: Samples) -> None:
-        self._samples, self._recent = samples, dict[int, Sample]()
+        self._samples, self._sample = samples, lru_cache(_RECENT)(samples.sample)
 
     def __reduce__(self) -> tuple[type[RecentSamples], tuple[Samples]]:
         return RecentSamples, (self._samples,)
@@ -117,30 +121,18 @@ class RecentSamples:
 
         Raises UsageError for what is no whole number, IndexError where there is no such sample.
         """
-        found = self._recent.get(index) if type(index) is int else None
-        if found is None:
-            found = _sample_at(self._samples, index)
-            if type(index) is int:
-                if len(self._recent) >= _RECENT:
-                    self._recent = {}
-                self._recent[index] = found
-        return found
-
-
-def _sample_at(samples: Samples, index: int) -> Sample:
-    """See `RecentSamples.at`."""
-    # Nearly always it is an int, which needs no look at what else there might be: that costs as much as a file.
-    if type(index) is not int and not isinstance(index, SupportsIndex):
-        raise UsageError(
-            "index of a sample",
-            found=repr(index),
-            expected="an integer",
-            remedy="torch.utils.data.Subset(data, range(...)) holds several",
-        )
-    count = len(samples.ids)
-    if not -count <= index < count:
-        raise IndexError(f"sample {index} of a data set of {count}")
-    return samples.sample(index % count)
+        # Nearly always it is an int, which needs no look at what else there might be: that costs as much as a file.
+        if type(index) is not int and not isinstance(index, SupportsIndex):
+            raise UsageError(
+                "index of a sample",
+                found=repr(index),
+                expected="an integer",
+                remedy="torch.utils.data.Subset(data, range(...)) holds several",
+            )
+        count = len(self._samples.ids)
+        if not -count <= index < count:
+            raise IndexError(f"sample {index} of a data set of {count}")
+        return self._sample(index % count)
 
 
 class CatalogSamples:
@@ -267,9 +259,6 @@ def _stacked(locations: Sequence[Location]) -> Location:
             str(first), found="datasets of which the sample is not the same window", expected="one window for all"
         )
     return replace(first, also=tuple(other.stored for other in others)) if others else first
-
-
-_PLAIN = Reading(Packed.REFUSED)
 
 
 def location_of(entry: Entry, root: Folder, how: Reading = _PLAIN, *, allow_outside: bool = False) -> Location:
