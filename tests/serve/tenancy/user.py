@@ -45,13 +45,21 @@ class User:
 
     def want(self, number: int) -> list[Any]:
         """Wait for a block; return what was said, and the sum of what is there."""
-        if self._client is None:
-            raise AssertionError("connect first")
-        said = self._client.want(number, again=1).get("kind", "")
+        said = self._said(number)
+        if said not in ("there", "unavailable"):  # its lease ended on a busy machine, or its tenant did
+            self.connect()
+            said = self._said(number)
         found = None
         with suppress(OSError):
             found = content(self._client, self._blocks[number]) if said == "there" else None
         return [said, None if found is None else int(np.int64(found).sum())]
+
+    def _said(self, number: int) -> str:
+        if self._client is None:
+            raise AssertionError("connect first")
+        with suppress(BrokenPipeError, ConnectionResetError):
+            return str(self._client.want(number, again=1).get("kind", ""))
+        return ""
 
     def write_to_memory(self) -> list[str]:
         """Try all ways to write to what was given; return what became of each."""

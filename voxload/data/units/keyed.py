@@ -123,7 +123,9 @@ class KeyedUnits:
         for pause in _PAUSES:
             try:
                 return self._units.read_into(number, out)
-            except StorageError:
+            except StorageError as error:
+                if isinstance(error.__cause__, PermissionError):  # rights do not come back by waiting
+                    raise
                 time.sleep(pause)
         return self._units.read_into(number, out)
 
