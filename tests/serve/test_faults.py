@@ -155,8 +155,14 @@ def test_two_hundred_clients(start: Start, volume: Path) -> None:
     """All are in at once, all are served, and nothing is left of them."""
     service = start(memory=2**20)
     assert service.said == "ready"
-    before = service.descriptors()
     blocks = [octant(volume, number) for number in range(8)]
+    with client_of(service) as first:  # the file stays open for who comes next
+        first.name(*blocks)
+        first.order(*range(8))
+        first.want(3)
+        until(lambda: service.figures()["reads"]["done"] == 8)
+    until(lambda: service.figures()["jobs"] == [])
+    before = service.descriptors()
     with ExitStack() as stack:
         clients = [stack.enter_context(client_of(service)) for _ in range(CLIENTS)]
         for client in clients:
