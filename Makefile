@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # than cores: further threads of torch would wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-long unit lint wheel gpu clean
+.PHONY: demo test test-long test-cluster unit lint wheel gpu clean
 
 $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard voxload/core/*.[ch] voxload/core/*/*.[ch])
 	$(PYTHON) -m venv --upgrade-deps $(VENV)
@@ -28,6 +28,10 @@ test: $(VENV)/installed
 test-long: $(VENV)/installed
 	$(PYTEST) -m long
 	VOXLOAD_TEST_THOROUGH=1 $(PYTEST)
+
+# A Slurm of one node, and real users: for root of a machine that may be changed.
+test-cluster: $(VENV)/installed
+	./.ci/cluster $(BIN)/python
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check .

@@ -17,6 +17,16 @@ local function is_quoted(text)
     return text:find("'", 1, true) ~= nil
 end
 
+-- From Slurm 23.02 on, user and group come with the call; before, Slurm is asked.
+local function owner(job_id, uid, gid)
+    if not uid or not gid then
+        local pipe = io.popen(string.format("squeue --noheader --jobs %d --format '%%U %%G'", job_id))
+        uid, gid = (pipe:read("*l") or ""):match("(%d+)%s+(%d+)")
+        pipe:close()
+    end
+    return tonumber(uid), tonumber(gid)
+end
+
 function slurm_bb_job_process(job_script, uid, gid)
     return slurm.SUCCESS
 end
@@ -32,6 +42,10 @@ end
 function slurm_bb_data_in(job_id, job_script, uid, gid)
     if is_quoted(job_script) or is_quoted(PROGRAM) then
         return slurm.ERROR, "voxload: a quotation mark in a path"
+    end
+    uid, gid = owner(job_id, uid, gid)
+    if not uid or not gid or uid == 0 then
+        return slurm.ERROR, "voxload: no user to stage in for"
     end
     local warm = string.format(WARM, PROGRAM)
     local command = string.format(AS .. " sh -c \"" .. warm .. "\" <'%s' >/dev/null 2>&1", uid, gid, job_script)

@@ -20,13 +20,14 @@ import pytest
 
 from tests.serve.conftest import until
 from tests.support import processes
+from tests.support.others import acting_as, opened, program_of_all
 from tests.support.settled import settle
-from voxload.serve.asking import figures
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("no_leaks")]
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 PROGRAM = Path(sys.executable).parent / "voxload"
+USER = int(os.environ["VOXLOAD_TEST_USERS"].partition(",")[0]) if "VOXLOAD_TEST_USERS" in os.environ else None
 KUBERNETES = ("1.28", "1.32", "1.37")
 SAMPLES, TASKS = 12, 2
 CONFIGURATION = """
@@ -98,16 +99,14 @@ def test_manifests_by_the_schemas_of_kubernetes() -> None:
 class Slurm:
     """A cluster of this node."""
 
-    def __init__(self, stack: ExitStack, folder: Path) -> None:
+    def __init__(self, stack: ExitStack, folder: Path, program: Path) -> None:
         self._folder = folder
         host = socket.gethostname().partition(".")[0]
         ports = [_free() for _ in range(2)]
-        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "VOXLOAD_PROGRAM": str(PROGRAM)}
+        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "VOXLOAD_PROGRAM": str(program)}
         for name in ("state", "spool"):
             (folder / name).mkdir()
-        (folder / "slurm.conf").write_text(
-            CONFIGURATION.format(host=host, folder=folder, ports=ports, deploy=DEPLOY)
-        )
+        (folder / "slurm.conf").write_text(CONFIGURATION.format(host=host, folder=folder, ports=ports, deploy=DEPLOY))
         (folder / "burst_buffer.conf").write_text("")
         shutil.copy(DEPLOY / "slurm" / "burst_buffer.lua", folder)
         key = folder / "munge.key"
@@ -130,14 +129,17 @@ class Slurm:
         assert not check or done.returncode == 0, done.stderr
         return str(done.stdout)
 
-    def job(self, lines: str, **environment: str) -> list[str]:
-        """Run a job's script, and return the lines that it prints."""
-        script = self._folder / "job.sh"
+    def job(self, lines: str, *, folder: Path, user: int | None = None, **environment: str) -> list[str]:
+        """Run a job's script in a folder of a user's, root by default, and return the lines that it prints."""
+        script, output = folder / "job.sh", folder / "job.out"
         script.write_text(f"#!/bin/sh\n{lines}\n")
-        output = self._folder / "job.out"
-        words = ",".join(["ALL", *(f"{name}={value}" for name, value in environment.items())])
+        # Not every user may write to that of the tests.
+        words = ",".join(["ALL", "TMPDIR=/tmp", *(f"{name}={value}" for name, value in environment.items())])
         command = ["sbatch", "--wait", f"--ntasks={TASKS}", f"--export={words}", f"--output={output}", str(script)]
-        self.run(*command, check=False)
+        command = [*([] if user is None else acting_as(user)), *command]
+        # How the job ended is its status: what it printed says more.
+        done = processes.run(command, check=False, capture_output=True, text=True, env=self.environment, cwd=folder)
+        assert output.exists(), f"{done.stderr}{self.log()}"
         return output.read_text().splitlines()
 
     def log(self) -> str:
@@ -161,7 +163,7 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
     folder = tmp_path / "slurm"
     folder.mkdir()
     with ExitStack() as stack:
-        yield Slurm(stack, folder)
+        yield Slurm(stack, opened(folder), program_of_all(tmp_path) or PROGRAM)
 
 
 @pytest.fixture
@@ -179,7 +181,8 @@ def tasks(slurm: Slurm, samples: Path, tmp_path: Path, **environment: str) -> li
     """Return what the tasks of a job say."""
     task = tmp_path / "task.py"
     task.write_text(TASK)
-    lines = slurm.job(f"srun {sys.executable} -W ignore {task} {samples} {PROGRAM}", **environment)
+    command = f"srun {sys.executable} -W ignore {task} {samples} {PROGRAM}"
+    lines = slurm.job(command, folder=tmp_path, **environment)
     found = [json.loads(line) for line in lines if line.startswith("{")]
     assert len(found) == TASKS, "\n".join([*lines, slurm.log()])
     assert all(one["seen"] == list(range(SAMPLES)) for one in found)
@@ -204,15 +207,20 @@ def test_a_job_that_asks_for_no_service(slurm: Slurm, samples: Path, tmp_path: P
 
 
 def test_data_that_are_staged_in(slurm: Slurm, samples: Path, tmp_path: Path) -> None:
-    """Are in a standing service before the job begins; what a user writes there is not run by a shell."""
-    path, trap = tmp_path / "service" / "socket", tmp_path / "trap"
-    command = [str(PROGRAM), "serve", "--memory", "4MiB", "--socket", str(path)]
-    with processes.started(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    """Are in a standing service of the user's before the job begins; what they write there is not run by a shell."""
+    program = program_of_all(tmp_path)
+    if program is None or USER is None:
+        pytest.skip("no user, or no Python that they may run")  # root's jobs have no burst buffers
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    os.chown(mine, USER, USER)
+    path, trap = mine / "service" / "socket", mine / "trap"
+    command = [*acting_as(USER), str(program), "serve", "--memory", "4MiB", "--socket", str(path)]
+    with processes.started(command, stderr=subprocess.PIPE, text=True, cwd=mine) as process:
         assert process.stderr is not None
         assert "serving" in process.stderr.readline()
-        warm = f"#BB_LUA voxload {samples}/*.npy --axes CDHW --socket {path}"
-        lines = slurm.job(f"{warm}\n#BB_LUA voxload $(touch {trap})\n{PROGRAM} serve status --json --socket {path}")
-        told = json.loads("\n".join(lines))
-        assert told["memory"]["blocks"] == SAMPLES, slurm.log()
+        warm = f"#BB_LUA voxload '{samples}/*.npy' --axes CDHW --socket {path}"
+        lines = [warm, f"#BB_LUA voxload $(touch {trap})", f"{program} serve status --json --socket {path}"]
+        told = json.loads("\n".join(slurm.job("\n".join(lines), folder=mine, user=USER)))
+        assert (told["memory"]["blocks"], told["reads"]["done"]) == (SAMPLES, SAMPLES), slurm.log()
         assert not trap.exists()
-        assert figures(path)["reads"]["done"] == SAMPLES

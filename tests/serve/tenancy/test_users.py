@@ -17,6 +17,7 @@ import pytest
 
 from tests.serve.conftest import until
 from tests.support import processes
+from tests.support.others import opened
 from tests.support.settled import settle
 from voxload.serve.asking import figures
 from voxload.serve.tenancy.front import ADMIN
@@ -26,8 +27,9 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="acts for several users, which root alone may"),
 ]
 ROOT = Path(__file__).parents[3]
-ALICE, BOB, GROUP = 61001, 61002, 61009
-"""Numbers that nobody has: the kernel asks for no names."""
+ALICE, BOB = map(int, os.environ.get("VOXLOAD_TEST_USERS", "61001,61002").split(","))
+GROUP = 61009
+"""Numbers that nobody has, unless users were made for it: the kernel asks for no names."""
 SUMS = [
     int(np.arange(2 * 8**3).reshape(2, 8, 8, 8)[:, i : i + 4, j : j + 4, k : k + 4].sum())
     for k in (0, 4)
@@ -155,11 +157,7 @@ def _effective(pid: int) -> int | None:
 @pytest.fixture
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder into which all may look."""
-    folder = tmp_path_factory.mktemp("shared")
-    for one in (folder, *folder.parents):
-        if one.stat().st_uid == os.geteuid() and len(one.parts) > 2:
-            one.chmod(0o755)
-    return folder
+    return opened(tmp_path_factory.mktemp("shared"))
 
 
 @pytest.fixture
