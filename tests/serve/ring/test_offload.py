@@ -25,6 +25,25 @@ def test_the_share_follows_the_stall() -> None:
     assert offload.share == 0.0
 
 
+def test_others_that_do_not_keep_up_are_asked_for_less() -> None:
+    """Though jobs wait: more of it would be slower still."""
+    offload, stalled = Offload(), 0.0
+    for second in range(20):
+        stalled += 0.5
+        offload.look(float(second), stalled, 1)
+    before = offload.share
+    offload.refused()
+    offload.look(20.0, stalled + 0.5, 1)
+    assert offload.share < before
+    offload.look(21.0, stalled + 1.0, 1)
+    assert offload.share == before
+    fixed = Offload(0.5)
+    fixed.refused()
+    fixed.look(0.0, 0.0, 1)
+    fixed.look(1.0, 1.0, 1)
+    assert fixed.share == 0.5
+
+
 def test_a_share_that_was_given_stays() -> None:
     """Whatever jobs meet with."""
     offload = Offload(0.5)

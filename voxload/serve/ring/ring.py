@@ -119,7 +119,10 @@ class Ring:
         if home is None or home == self.name or len(line) > _LONGEST_LINE or not self._offload.has(key.digest):
             return False
         asked = BlockKey(key.data, line.decode(), view.ring.version, key.box, key.boundary)
-        return view.peers.get_into(view.groups[home], asked, out, wait=0.0) is Answer.GOT
+        is_there = view.peers.get_into(view.groups[home], asked, out, wait=0.0) is Answer.GOT
+        if not is_there:
+            self._offload.refused()
+        return is_there
 
     def has(self, key: BlockKey, path: str) -> None:
         """See Elsewhere: homes know what they have."""

@@ -46,7 +46,7 @@ from voxload.serve.tenancy.orders import (
     Wants,
 )
 
-PATIENCE = 5.0
+PATIENCE = 10.0
 """Seconds in which a tenant gives up what it has to."""
 MOST = 64
 """Tenants at once: each is a process."""
