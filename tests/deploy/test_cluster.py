@@ -129,12 +129,15 @@ class Slurm:
         assert not check or done.returncode == 0, done.stderr
         return str(done.stdout)
 
-    def job(self, lines: str, *, folder: Path, user: int | None = None, **environment: str) -> list[str]:
-        """Run a job's script in a folder of a user's, root by default, and return the lines that it prints."""
+    def job(self, lines: str, folder: Path, *, user: int | None = None, memory: str = "") -> list[str]:
+        """Run a job's script in a folder of a user's, root by default, and return the lines that it prints.
+
+        `memory` is what it asks of a service of its own.
+        """
         script, output = folder / "job.sh", folder / "job.out"
         script.write_text(f"#!/bin/sh\n{lines}\n")
         # Not every user may write to that of the tests.
-        words = ",".join(["ALL", "TMPDIR=/tmp", *(f"{name}={value}" for name, value in environment.items())])
+        words = "ALL,TMPDIR=/tmp" + (f",VOXLOAD_SERVE_MEMORY={memory}" if memory else "")
         command = ["sbatch", "--wait", f"--ntasks={TASKS}", f"--export={words}", f"--output={output}", str(script)]
         command = [*([] if user is None else acting_as(user)), *command]
         # How the job ended is its status: what it printed says more.
@@ -177,12 +180,12 @@ def samples(tmp_path: Path) -> Path:
     return folder
 
 
-def tasks(slurm: Slurm, samples: Path, tmp_path: Path, **environment: str) -> list[dict[str, Any]]:
+def tasks(slurm: Slurm, samples: Path, tmp_path: Path, memory: str = "") -> list[dict[str, Any]]:
     """Return what the tasks of a job say."""
     task = tmp_path / "task.py"
     task.write_text(TASK)
     command = f"srun {sys.executable} -W ignore {task} {samples} {PROGRAM}"
-    lines = slurm.job(command, folder=tmp_path, **environment)
+    lines = slurm.job(command, tmp_path, memory=memory)
     found = [json.loads(line) for line in lines if line.startswith("{")]
     assert len(found) == TASKS, "\n".join([*lines, slurm.log()])
     assert all(one["seen"] == list(range(SAMPLES)) for one in found)
@@ -191,7 +194,7 @@ def tasks(slurm: Slurm, samples: Path, tmp_path: Path, **environment: str) -> li
 
 def test_the_tasks_of_a_job_share_a_service(slurm: Slurm, samples: Path, tmp_path: Path) -> None:
     """Which begins with the job's step and is gone with it, with all that it had."""
-    found = tasks(slurm, samples, tmp_path, VOXLOAD_SERVE_MEMORY="4MiB")
+    found = tasks(slurm, samples, tmp_path, "4MiB")
     (service,) = {one["service"] for one in found}
     assert max(one["reads"] for one in found) == SAMPLES
     assert all(one["served"] >= SAMPLES for one in found)
@@ -221,6 +224,6 @@ def test_data_that_are_staged_in(slurm: Slurm, samples: Path, tmp_path: Path) ->
         assert "serving" in process.stderr.readline()
         warm = f"#BB_LUA voxload '{samples}/*.npy' --axes CDHW --socket {path}"
         lines = [warm, f"#BB_LUA voxload $(touch {trap})", f"{program} serve status --json --socket {path}"]
-        told = json.loads("\n".join(slurm.job("\n".join(lines), folder=mine, user=USER)))
+        told = json.loads("\n".join(slurm.job("\n".join(lines), mine, user=USER)))
         assert (told["memory"]["blocks"], told["reads"]["done"]) == (SAMPLES, SAMPLES), slurm.log()
         assert not trap.exists()

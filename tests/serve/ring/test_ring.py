@@ -41,7 +41,9 @@ class Nodes:
         )
         assert self.store.stdout is not None
         self.place = f"torch:127.0.0.1:{self.store.stdout.readline().strip()}"
-        self.services = [self.start(number) for number in range(NODES)]
+        self.services = [self._begun(number) for number in range(NODES)]
+        for service in self.services:
+            _serving(service)
 
     def path(self, number: int) -> Path:
         """Return a service's socket."""
@@ -49,6 +51,9 @@ class Nodes:
 
     def start(self, number: int, **options: str) -> subprocess.Popen[str]:
         """Start a service."""
+        return _serving(self._begun(number, **options))
+
+    def _begun(self, number: int, **options: str) -> subprocess.Popen[str]:
         words = {"memory": "16MiB", "socket": str(self.path(number)), "ring": self.place, "ring-token": str(self.token)}
         program = str(Path(sys.executable).parent / "voxload")
         command = [
@@ -56,11 +61,7 @@ class Nodes:
             "serve",
             *(word for name, value in (words | options).items() for word in (f"--{name}", value)),
         ]
-        process = self._stack.enter_context(processes.started(command, stderr=subprocess.PIPE, text=True, cwd=ROOT))
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        assert "serving" in line, line
-        return process
+        return self._stack.enter_context(processes.started(command, stderr=subprocess.PIPE, text=True, cwd=ROOT))
 
     def figures(self, number: int) -> dict[str, Any]:
         """Return a service's figures."""
@@ -74,6 +75,14 @@ class Nodes:
         """Return how many blocks services have read from the storage."""
         reads = [self.figures(number)["reads"] for number in numbers]
         return sum(one["done"] - one["from_disk"] - one["from_others"] - one["failed"] for one in reads)
+
+
+def _serving(service: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """Return a service once it lets clients in."""
+    assert service.stderr is not None
+    line = service.stderr.readline()
+    assert "serving" in line, line
+    return service
 
 
 @pytest.fixture
@@ -129,6 +138,7 @@ def test_the_storage_is_read_once(nodes: Nodes, samples: Path) -> None:
     assert min(homes) > 0
 
 
+@pytest.mark.long
 def test_a_node_that_is_lost(nodes: Nodes, samples: Path) -> None:
     """Its blocks are read again, by who asks at first and by their new homes later."""
     expected = stream(samples, None, 2)
@@ -142,6 +152,7 @@ def test_a_node_that_is_lost(nodes: Nodes, samples: Path) -> None:
     same(stream(samples, voxload.Cache(service=nodes.path(2)), 2), expected)
 
 
+@pytest.mark.long
 def test_a_node_that_is_stopped(nodes: Nodes, samples: Path) -> None:
     """Holds nobody up for long: the storage has what it does not give."""
     expected = stream(samples, None)
@@ -152,6 +163,7 @@ def test_a_node_that_is_stopped(nodes: Nodes, samples: Path) -> None:
         nodes.services[2].send_signal(Signals.SIGCONT)
 
 
+@pytest.mark.long
 def test_what_they_meet_by_is_lost(nodes: Nodes, samples: Path) -> None:
     """The ring stays what it was."""
     nodes.store.kill()
@@ -163,6 +175,7 @@ def test_what_they_meet_by_is_lost(nodes: Nodes, samples: Path) -> None:
     assert nodes.figures(0)["ring"] == NODES
 
 
+@pytest.mark.long
 def test_who_does_not_know_the_token(nodes: Nodes, samples: Path, tmp_path: Path) -> None:
     """Gives nothing and gets nothing; what it makes of it is read from the storage."""
     other = tmp_path / "other"

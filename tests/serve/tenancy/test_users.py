@@ -212,6 +212,7 @@ def test_what_is_ones_own_is_nobodys(node: Node, given: Give) -> None:
     assert node.tenant(BOB)["keeps"]["memory"]["blocks"] == 0
 
 
+@pytest.mark.long
 def test_rights_that_are_taken_away(node: Node, given: Give) -> None:
     """Hold for what is in memory, too: it is not what is stored now."""
     volume = given(ALICE, 0o644)
@@ -223,6 +224,7 @@ def test_rights_that_are_taken_away(node: Node, given: Give) -> None:
     assert [alice("want", number) for number in range(8)] == THERE
 
 
+@pytest.mark.long
 def test_a_folder_that_is_closed(node: Node, given: Give, shared: Path) -> None:
     """Closes what is in it, whatever its own rights."""
     volume = given(ALICE, 0o644)
@@ -237,6 +239,7 @@ def test_a_folder_that_is_closed(node: Node, given: Give, shared: Path) -> None:
     assert bob.all() == REFUSED
 
 
+@pytest.mark.long
 def test_groups_are_rights(node: Node, given: Give) -> None:
     """One user with a group and without are two tenants."""
     volume = given(ALICE, 0o640, GROUP)
@@ -258,6 +261,7 @@ def test_nobody_writes_to_what_they_are_given(node: Node, given: Give) -> None:
     assert alice("want", 0) == THERE[0]
 
 
+@pytest.mark.long
 def test_a_quota_is_ones_own(node: Node, given: Give) -> None:
     """What one has too much of is theirs to lose; the others have what they had."""
     volume = given(ALICE, 0o644)
@@ -274,6 +278,7 @@ def test_a_quota_is_ones_own(node: Node, given: Give) -> None:
     assert [bob("want", number) for number in range(8)] == THERE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_who_ends_or_stops_their_process(node: Node, given: Give, number: signal.Signals) -> None:
     """Has it made anew; others are served, and what was theirs is given to those who need it."""
@@ -292,6 +297,7 @@ def test_who_ends_or_stops_their_process(node: Node, given: Give, number: signal
     assert bob("send", node.process_of(ALICE), int(signal.SIGKILL)) == "PermissionError"
 
 
+@pytest.mark.long
 def test_only_root_is_told_of_all(node: Node, given: Give) -> None:
     """Others are not let in there."""
     volume = given(ALICE, 0o644)

@@ -51,21 +51,23 @@ class User:
             said = self._said(number)
         found = None
         with suppress(OSError):
-            found = content(self._client, self._blocks[number]) if said == "there" else None
+            found = content(self._in, self._blocks[number]) if said == "there" else None
         return [said, None if found is None else int(np.int64(found).sum())]
 
-    def _said(self, number: int) -> str:
+    @property
+    def _in(self) -> Client:
         if self._client is None:
             raise AssertionError("connect first")
+        return self._client
+
+    def _said(self, number: int) -> str:
         with suppress(BrokenPipeError, ConnectionResetError):
-            return str(self._client.want(number, again=1).get("kind", ""))
+            return str(self._in.want(number, again=1).get("kind", ""))
         return ""
 
     def write_to_memory(self) -> list[str]:
         """Try all ways to write to what was given; return what became of each."""
-        if self._client is None:
-            raise AssertionError("connect first")
-        memory = self._client.descriptor
+        memory = self._in.descriptor
         return [
             _tried(lambda: mmap.mmap(memory, 4096)),
             _tried(lambda: os.pwrite(memory, b"x", 0)),

@@ -1,7 +1,8 @@
 """Offload: which blocks a node has others read, though it could; pure.
 
 As in FastFlow and Cachew, the share follows what was measured: while jobs wait for blocks, more are read elsewhere;
-while they do not, or others have too much to do, fewer are. Which these are is a matter of their digests, so that others have them the next time, too.
+while they do not, or others have too much to do, fewer are. Which these are is a matter of their digests, so that
+others have them the next time, too.
 """
 
 from __future__ import annotations
