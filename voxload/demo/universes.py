@@ -20,6 +20,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import starmap
 from pathlib import Path
 
 import h5py
@@ -30,7 +31,7 @@ from voxload.demo.density import DensityGrid
 from voxload.demo.parameters import NAMES, PARAMETERS, to_physical
 from voxload.errors import UsageError
 from voxload.files.atomic import replacing
-from voxload.launch.worker_pool import worker_pool
+from voxload.launch.worker_pool import completed, worker_pool
 
 REDSHIFTS = (0.0, 0.5, 1.5, 3.0)
 """The four times at which a universe is seen, one channel each; those of cosmoUniverse."""
@@ -167,12 +168,16 @@ def make_universes(
 
 def _each_done(missing: list[tuple[Path, UniverseSpec]], workers: int) -> Iterator[None]:
     """Write the missing universes and yield after each; on an error or interrupt, start no further one."""
-    paths, specs = [path for path, _ in missing], [spec for _, spec in missing]
     if workers == 1 or len(missing) <= _ALONE:
-        yield from map(write_universe, paths, specs)
+        yield from starmap(write_universe, missing)
         return
     with worker_pool(workers) as pool:
-        yield from pool.map(write_universe, paths, specs)
+        for _ in completed(pool, _write, missing, ahead=2 * workers):
+            yield
+
+
+def _write(planned: tuple[Path, UniverseSpec]) -> None:
+    write_universe(*planned)
 
 
 def write_universe(path: Path, spec: UniverseSpec) -> None:

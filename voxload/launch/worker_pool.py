@@ -6,14 +6,19 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from itertools import islice
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
+from typing import TypeVar
 
 from voxload.errors import InternalError
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @contextmanager
@@ -44,6 +49,25 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(cancel_futures=True)
         near.close()
         far.close()
+
+
+def completed(
+    pool: ProcessPoolExecutor, work: Callable[[T], R], over: Iterable[T], *, ahead: int
+) -> Iterator[tuple[T, R]]:
+    """Yield each of what is worked on, with what came of it, in the order in which that is done.
+
+    No more than `ahead` are submitted at once: there may be a million, and each future takes memory. None is ever
+    cancelled, as `Executor.map` does where it is left early: a pool whose processes end while it has cancelled
+    futures fails in a thread of its own (CPython 3.11), and says so to people who have pressed Ctrl-C.
+    """
+    left, under_way = iter(over), dict[Future[R], T]()
+    while True:
+        for one in islice(left, ahead - len(under_way)):
+            under_way[pool.submit(work, one)] = one
+        if not under_way:
+            return
+        for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+            yield under_way.pop(future), future.result()
 
 
 def _start(pool: ProcessPoolExecutor) -> None:

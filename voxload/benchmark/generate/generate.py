@@ -6,10 +6,8 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from voxload.benchmark.generate.generated import PLAN_NAME, read_plan, write_plan
@@ -23,7 +21,7 @@ from voxload.convert.write.lock import locked
 from voxload.convert.write.writer import writing
 from voxload.errors import StorageError, UsageError
 from voxload.files.atomic import TEMPORARY_MARK, remove
-from voxload.launch.worker_pool import worker_pool
+from voxload.launch.worker_pool import completed, worker_pool
 from voxload.units import format_bytes
 
 _SLACK = 1.05
@@ -190,19 +188,11 @@ def _write(
 def _write_together(
     plan: DatasetPlan, folder: Path, numbers: Sequence[int], *, workers: int, tally: _Tally
 ) -> Iterator[tuple[int, int]]:
-    left = iter(numbers)
-    under_way: dict[Future[int], int] = {}
+    write = partial(write_sample, plan, folder)
     with worker_pool(workers) as pool:
-        while True:
-            # Few more than there are workers: a data set may have a million samples, and each future takes memory.
-            for number in islice(left, 2 * workers - len(under_way)):
-                under_way[pool.submit(write_sample, plan, folder, number)] = number
-            if not under_way:
-                return
-            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                number = under_way.pop(future)
-                yield number, future.result()
-                tally.advance(plan.name(number), plan.sample_bytes)
+        for number, nbytes in completed(pool, write, numbers, ahead=2 * workers):
+            yield number, nbytes
+            tally.advance(plan.name(number), plan.sample_bytes)
 
 
 def _write_catalog(plan: DatasetPlan, folder: Path, stored: dict[int, int]) -> tuple[Path, int]:
