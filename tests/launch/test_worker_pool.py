@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,18 @@ def test_an_owner_that_leaves_early(tmp_path: Path) -> None:
     command = [sys.executable, str(script)]
     done = processes.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "left\n" * ROUNDS, "")
+
+
+def test_who_leaves_early_cancels_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was cancelled is what a pool fails on whose processes end then."""
+    cancelled = list[Future[int]]()
+    with worker_pool(1) as pool:
+        found = completed(pool, abs, range(100), ahead=20)
+        next(found)
+        with monkeypatch.context() as patch:
+            patch.setattr(Future, "cancel", cancelled.append)
+            found.close()  # type: ignore[attr-defined]  # a generator
+        assert cancelled == []
 
 
 def test_work_that_fails_and_workers_that_are_killed() -> None:
