@@ -13,6 +13,7 @@ import zarr
 import voxload
 from tests.support.settled import settle
 from voxload.cache.protocol import BlockKey
+from voxload.errors import StorageError
 from voxload.grid import ProcessGrid
 from voxload.loader.caching.blocks import DatasetBlocks
 from voxload.loader.caching.items import SampleItems
@@ -93,6 +94,23 @@ def test_what_is_written_while_it_is_read_is_not_kept(
 
     monkeypatch.setattr(data, "read_into", torn)
     assert read(blocks) == (512, False)
+
+
+@pytest.mark.parametrize(("cause", "tries"), [(PermissionError(13, "refused"), 1), (OSError(5, "no answer"), 3)])
+def test_rights_do_not_come_back_by_waiting(
+    data: voxload.VolumeDataset, monkeypatch: pytest.MonkeyPatch, cause: OSError, tries: int
+) -> None:
+    """A read that the storage refused is tried again, twice, unless the user may not read there."""
+    asked = []
+
+    def refused(*arguments: object, **_: object) -> None:
+        asked.append(arguments)
+        raise StorageError("this read", found="refused, for the test") from cause
+
+    monkeypatch.setattr(data, "read_into", refused)
+    with pytest.raises(StorageError, match="refused, for the test"):
+        read(blocks_of(data))
+    assert len(asked) == tries
 
 
 def test_what_was_written_just_before_is_kept_later(stored: Path, data: voxload.VolumeDataset) -> None:

@@ -61,6 +61,22 @@ def test_a_set_that_does_not_fit(share_of_set: float, foresight: int | None) -> 
     assert found.storage_bytes < apart
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_room_for_few_units(seed: int) -> None:
+    """What is read ahead leaves it to what is used again."""
+    units, room = 48, 24
+    drawn = np.random.default_rng(seed)
+    orders = [np.concatenate([drawn.permutation(units) for _ in range(4)]).reshape(-1, 2) for _ in range(4)]
+    found = simulate_sharing(
+        [SharedJob(one, compute=0.02) for one in orders],
+        np.full(units, SIZE),
+        room=room * SIZE,
+        storage=SharedStorage(1.2e5),
+        limits=LIMITS,
+    )
+    assert found.storage_bytes <= 1.15 * SIZE * int(reads_of_optimum(found.accesses, room).sum())
+
+
 @pytest.mark.parametrize("share_of_set", [0.5, 0.75, 1.0])
 def test_a_disk(share_of_set: float) -> None:
     """It is of as much use as memory of its size, to the storage; a set that fits there is read once."""

@@ -80,6 +80,10 @@ class DiskLevel:
         while len(self._offered) > most:
             del self._offered[next(iter(self._offered))]
 
+    def awaits(self, unit: int) -> bool:
+        """Tell whether a unit was offered and will be considered, once others are stored."""
+        return unit in self._offered
+
     def changed(self, units: Iterable[int]) -> None:
         """Note that units are used next at another time."""
         self._victims.changed(units)

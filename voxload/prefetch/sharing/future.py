@@ -102,6 +102,11 @@ class Future:
         gap = self._seconds / self._moves
         return self._seconds / self._used * max(1.0, (now - self._moved_at) / (_PAUSE * gap)) if gap else otherwise
 
+    def due(self, unit: int, now: float, otherwise: float) -> float:
+        """Return in how many seconds a unit is used that is waited for; at once, where no use is foreseen."""
+        place = self.next_use(unit)
+        return 0.0 if place == NEVER else (place - self.place) * self.pace(now, otherwise)
+
     @property
     def measured(self) -> float | None:
         """Seconds from one use to the next, as they were; None where nothing was measured."""

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from voxload.errors import UsageError
 
+_PART = 8
+"""What all jobs together have read ahead takes no more than this part of the room."""
+
 
 @dataclass(frozen=True, slots=True)
 class SharingLimits:
@@ -24,3 +27,10 @@ class SharingLimits:
         if min(self.reads, self.writes, self.ahead) < 1:
             found = f"{self.reads} reads, {self.writes} writes, {self.ahead} uses ahead"
             raise UsageError("sharing limits", found=found, expected="1 or more of each")
+
+    def allows(self, uses: int, size: int, *, room: int, jobs: int) -> bool:
+        """Tell whether a unit of so many bytes is read that a job uses so many uses later, where one has to go for it.
+
+        `room` and `jobs` are those of all; a room of few units would be full of what is used once, and not soon.
+        """
+        return uses < self.ahead and uses * size * jobs * _PART <= room

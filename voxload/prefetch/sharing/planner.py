@@ -7,8 +7,8 @@ next, and what goes for it, is decided when a read can begin.
 1. A unit is read once for all who will use it. What jobs wait for comes first, then what they do not wait for yet; of
    both, what is due first over all jobs.
 2. What is used last, over all jobs, goes first (Belady 1966). For what nobody waits for yet, nothing goes that is used
-   earlier, and while that makes something go, no more than `SharingLimits.ahead` uses of a job are read ahead: what
-   is read too early takes the room of what is used meanwhile.
+   earlier, and while that makes something go, hardly anything is read ahead (`SharingLimits.allows`): what is read
+   too early takes the room of what is used meanwhile.
 3. Units that are kept and units that are being read never take more than the room, but for a moment where the room was
    made smaller: then units go until that is so again.
 4. Each `Wanted` has one `Answer`, unless the job ends before.
@@ -316,9 +316,10 @@ class SharedPlanner:
             found = self._missing(future)
             if found is None or (found in self._disk.held) != is_near:
                 continue
-            uses, is_free = future.scanned - future.place, self._used + self._sizes[found] <= self._room
-            due = uses * future.pace(now, otherwise)
-            may_come = is_free or future.is_pin or uses < self.limits.ahead
+            uses, size = future.scanned - future.place, self._sizes[found]
+            due, jobs = uses * future.pace(now, otherwise), len(self._futures)
+            may_come = self._used + size <= self._room or future.is_pin
+            may_come |= self.limits.allows(uses, size, room=self._room, jobs=jobs)
             if may_come and (first is None or due < first[0]):
                 first = due, found
         return None if first is None else (first[1], first[0])
@@ -329,15 +330,10 @@ class SharedPlanner:
         near, reading = self._disk.held, self._reading
         waiting = (unit for unit in self._waiting if unit not in reading and (unit in near) == is_near)
         for unit in islice(waiting, _LOOKED_AT):
-            due = min(self._due(self._futures[job], unit, now, otherwise) for job in self._waiting[unit])
+            due = min(self._futures[job].due(unit, now, otherwise) for job in self._waiting[unit])
             if found is None or due < found[0]:
                 found = due, unit
         return None if found is None else found[1]
-
-    @staticmethod
-    def _due(future: Future, unit: int, now: float, otherwise: float) -> float:
-        place = future.next_use(unit)
-        return 0.0 if place == NEVER else (place - future.place) * future.pace(now, otherwise)
 
     def _missing(self, future: Future) -> int | None:
         """Return the first unit that a job will use and that is neither there nor on the way nor in vain."""
@@ -353,19 +349,28 @@ class SharedPlanner:
     def _made_room(self, unit: int, due: float, now: float) -> list[int] | None:
         """Take out what goes for a unit; None, with nothing taken out, where it has to wait."""
         gone: list[tuple[int, float]] = []
+        spared: list[tuple[int, float]] = []  # what is about to be stored goes for want of others only
         missing = self._used + self._sizes[unit] - self._room
         while missing > 0:
             found = self._victims.pop(now)
+            if found and len(spared) < 4 * self.limits.writes and self._disk.awaits(found[0]):
+                spared.append(found)
+                continue
+            found = found or (spared.pop() if spared else None)
             if found is not None:
                 gone.append(found)
                 missing -= self._sizes[found[0]]
             if found is None or found[1] <= due:
-                for victim, seconds in gone:
-                    self._victims.back(victim, now, seconds)
+                self._put_back([*gone, *spared], now)
                 return None
+        self._put_back(spared, now)
         for victim, _ in gone:
             self._forget(victim)
         return [victim for victim, _ in gone]
+
+    def _put_back(self, taken: Sequence[tuple[int, float]], now: float) -> None:
+        for unit, seconds in taken:
+            self._victims.back(unit, now, seconds)
 
     def _forget(self, unit: int) -> None:
         """Have a unit no more."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 from voxload.errors import DataError
@@ -52,10 +53,11 @@ def decoded(words: Mapping[str, Any], known: Sequence[type[M]]) -> M:
     return found(**values)
 
 
-def fields_of(message: type[Kind]) -> list[tuple[str, Any, bool]]:
+@cache  # to find the types takes longer than all else that is done with a message
+def fields_of(message: type[Kind]) -> tuple[tuple[str, Any, bool], ...]:
     """Return name and type of each field, and whether it has no default."""
     hints = get_type_hints(message)
-    return [(one.name, hints[one.name], one.default is MISSING) for one in fields(message)]
+    return tuple((one.name, hints[one.name], one.default is MISSING) for one in fields(message))
 
 
 def _checked(value: Any, wanted: Any, subject: str) -> Any:
