@@ -6,6 +6,7 @@ Four jobs, processes of their own, train on the same samples in orders of their 
 - `service and disk`: the same, and a disk that has room for the set;
 - `apart`: a clairvoyant cache of a quarter of the room each;
 - `none`: no cache;
+- `each`: a clairvoyant cache of all the room each, four times as much memory;
 - `alone`: one job by itself, with a clairvoyant cache of all the room.
 
 The room is that of the whole set, and of half of it. Storage bytes are in sets: 1 is every sample read once. The
@@ -17,7 +18,10 @@ Wanted: with a service, one set where it fits or the disk has it, else at most 1
 `hit`: a block of a sample out of the service's memory as a loader fetches it, against the same out of a tier that
 another process has (`AttachedMemory`), and a memcpy; medians of --rounds, in turns. Wanted: 1.3 of the tier's.
 
-    python bench/serve.py [--folder DATA] [--size 64] [--samples 160] [--epochs 3] [--rounds 200] [--json]
+In their first epoch four jobs ask for up to four times as much as one: with steps so short that the cores cannot decode
+that (--step 20), or the storage cannot give it, each waits for what all of them read, and no order of reads helps.
+
+    python bench/serve.py [--folder DATA] [--size 64] [--samples 160] [--epochs 3] [--step 100] [--rounds 200] [--json]
 """
 
 from __future__ import annotations
@@ -58,8 +62,6 @@ from voxload.serve.keeping.storedblocks import StoredBlocks
 from voxload.serve.protocol.blocktable import line
 
 JOBS, CHANNELS, BATCH = 4, 4, 2
-STEP = 0.02
-"""Seconds that a job computes on a batch."""
 OPTIMUM, HIT = 1.15, 1.3
 PROGRAM = "from voxload.cli.start import main; main()"
 
@@ -80,6 +82,7 @@ class Row:
     seconds: float
     """Until the last job had ended."""
     service_cpu_s: float | None
+    """From when it was ready until the jobs had ended."""
     is_good: bool = True
 
 
@@ -93,6 +96,24 @@ class Hit:
     gigabytes_per_second: float
     to_tier: float
     is_good: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """The samples, and what is done with them."""
+
+    data: Path
+    count: int
+    block: int
+    """Bytes of a sample."""
+    epochs: int
+    step: float
+    """Seconds that a job computes on a batch."""
+
+    @property
+    def stored(self) -> int:
+        """Bytes of all files."""
+        return sum(path.stat().st_size for path in self.data.glob("*.h5"))
 
 
 def write(data: Path, count: int, size: int) -> None:
@@ -129,18 +150,19 @@ def job(words: dict[str, Any]) -> None:
             tensor = batch if isinstance(batch, torch.Tensor) else next(iter(batch))
             now = time.monotonic()
             uses.extend((now, next(order)) for _ in range(len(tensor)))
-            time.sleep(STEP)
+            time.sleep(words["step"])
     found = loader.stats()
     loader.close()
     print(json.dumps({"uses": uses, "stall": found.seconds_stalled, "bytes": found.bytes_read}), flush=True)
 
 
-def jobs(data: Path, caches: Sequence[dict[str, Any] | None], epochs: int) -> list[dict[str, Any]]:
+def jobs(samples: Set, caches: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
     """Run jobs side by side; return what each printed."""
+    common = {"data": str(samples.data), "epochs": samples.epochs, "step": samples.step}
     with ExitStack() as stack:
         children = []
         for seed, cache in enumerate(caches):
-            words = json.dumps({"data": str(data), "cache": cache, "epochs": epochs, "seed": seed})
+            words = json.dumps({**common, "cache": cache, "seed": seed})
             command = [sys.executable, __file__, "--job", words]
             child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             stack.callback(child.kill)
@@ -185,22 +207,6 @@ def cpu(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True, slots=True)
-class Set:
-    """The samples, and what is done with them."""
-
-    data: Path
-    count: int
-    block: int
-    """Bytes of a sample."""
-    epochs: int
-
-    @property
-    def stored(self) -> int:
-        """Bytes of all files."""
-        return sum(path.stat().st_size for path in self.data.glob("*.h5"))
-
-
 def served(samples: Set, blocks: int, *, disk: int = 0) -> Row:
     """Return what four jobs take that share a service with room for so many blocks, in memory and on disk."""
     begin = time.monotonic()
@@ -208,8 +214,9 @@ def served(samples: Set, blocks: int, *, disk: int = 0) -> Row:
         path = Path(folder) / "socket"
         nbytes = 2 * disk * DiskTier.footprint(samples.block)
         with service(path, capacity(blocks, samples.block), disk=nbytes) as process:
-            found = jobs(samples.data, [{"service": str(path)}] * JOBS, samples.epochs)
-            read, used = figures(path)["reads"]["storage_bytes"], cpu(process.pid)
+            ready = cpu(process.pid)
+            found = jobs(samples, [{"service": str(path)}] * JOBS)
+            read, used = figures(path)["reads"]["storage_bytes"], cpu(process.pid) - ready
     seconds = time.monotonic() - begin
     merged = sorted(tuple(use) for one in found for use in one["uses"])
     accesses = np.array([sample for _, sample in merged], np.int64)
@@ -224,7 +231,7 @@ def served(samples: Set, blocks: int, *, disk: int = 0) -> Row:
 def unserved(samples: Set, way: str, blocks: int, caches: Sequence[dict[str, Any] | None]) -> Row:
     """Return what jobs take that share nothing."""
     begin = time.monotonic()
-    found = jobs(samples.data, caches, samples.epochs)
+    found = jobs(samples, caches)
     seconds, stall = time.monotonic() - begin, max(one["stall"] for one in found)
     read = sum(one["bytes"] for one in found) / samples.stored
     return Row(way, blocks / samples.count, read, None, None, stall, seconds, None)
@@ -234,7 +241,7 @@ def shared(samples: Set) -> list[Row]:
     """Return what each way takes, with room for the set and for half of it."""
     every, half = samples.count, samples.count // 2
     alone = unserved(samples, "alone", every, [{"memory": capacity(every, samples.block)}])
-    rows = [alone]
+    rows = [alone, unserved(samples, "each", JOBS * every, [{"memory": capacity(every, samples.block)}] * JOBS)]
     for blocks in (every, half):
         apart = [{"memory": capacity(blocks // JOBS, samples.block)}] * JOBS
         rows.append(unserved(samples, "apart", blocks, apart))
@@ -291,11 +298,12 @@ def main(arguments: Sequence[str]) -> int:
     words = parser(__doc__, folder="samples", size=64, rounds=200)
     words.add_argument("--samples", type=number, default=160, help="samples of the set (default 160)")
     words.add_argument("--epochs", type=number, default=3, help="epochs of each job (default 3)")
+    words.add_argument("--step", type=number, default=100, help="milliseconds computed on a batch (default 100)")
     chosen = words.parse_args(arguments)
     block = CHANNELS * chosen.size**3 * 2
     with folder(chosen.folder) as data:
         write(data, chosen.samples, chosen.size)
-        rows = shared(Set(data, chosen.samples, block, chosen.epochs))
+        rows = shared(Set(data, chosen.samples, block, chosen.epochs, chosen.step / 1000))
         found = list(hits(data, rounds=chosen.rounds, block=block))
     status = finish(chosen, rows, lambda row: row.is_good)
     return max(status, finish(chosen, found, lambda row: row.is_good))
