@@ -20,7 +20,7 @@ import pytest
 
 from tests.serve.conftest import until
 from tests.support import processes
-from tests.support.others import acting_as, opened, program_of_all
+from tests.support.others import acting_as, folder_of_all, program_of_all
 from tests.support.settled import settle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("no_leaks")]
@@ -161,18 +161,25 @@ def _free() -> int:
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[Slurm]:
-    """Yield a cluster."""
-    folder = tmp_path / "slurm"
-    folder.mkdir()
-    with ExitStack() as stack:
-        yield Slurm(stack, opened(folder), program_of_all(tmp_path) or PROGRAM)
+def place() -> Iterator[Path]:
+    """Yield a folder into which all users may look."""
+    with folder_of_all() as folder:
+        yield folder
 
 
 @pytest.fixture
-def samples(tmp_path: Path) -> Path:
+def slurm(place: Path) -> Iterator[Slurm]:
+    """Yield a cluster."""
+    folder = place / "slurm"
+    folder.mkdir()
+    with ExitStack() as stack:
+        yield Slurm(stack, folder, program_of_all(place) or PROGRAM)
+
+
+@pytest.fixture
+def samples(place: Path) -> Path:
     """Return a folder of samples."""
-    folder = tmp_path / "samples"
+    folder = place / "samples"
     folder.mkdir()
     for number in range(SAMPLES):
         np.save(folder / f"{number:02}.npy", np.full((1, 8, 8, 8), number, np.float32))
@@ -180,21 +187,21 @@ def samples(tmp_path: Path) -> Path:
     return folder
 
 
-def tasks(slurm: Slurm, samples: Path, tmp_path: Path, memory: str = "") -> list[dict[str, Any]]:
+def tasks(slurm: Slurm, samples: Path, place: Path, memory: str = "") -> list[dict[str, Any]]:
     """Return what the tasks of a job say."""
-    task = tmp_path / "task.py"
+    task = place / "task.py"
     task.write_text(TASK)
     command = f"srun {sys.executable} -W ignore {task} {samples} {PROGRAM}"
-    lines = slurm.job(command, tmp_path, memory=memory)
+    lines = slurm.job(command, place, memory=memory)
     found = [json.loads(line) for line in lines if line.startswith("{")]
     assert len(found) == TASKS, "\n".join([*lines, slurm.log()])
     assert all(one["seen"] == list(range(SAMPLES)) for one in found)
     return found
 
 
-def test_the_tasks_of_a_job_share_a_service(slurm: Slurm, samples: Path, tmp_path: Path) -> None:
+def test_the_tasks_of_a_job_share_a_service(slurm: Slurm, samples: Path, place: Path) -> None:
     """Which begins with the job's step and is gone with it, with all that it had."""
-    found = tasks(slurm, samples, tmp_path, "4MiB")
+    found = tasks(slurm, samples, place, "4MiB")
     (service,) = {one["service"] for one in found}
     assert max(one["reads"] for one in found) == SAMPLES
     assert all(one["served"] >= SAMPLES for one in found)
@@ -203,18 +210,18 @@ def test_the_tasks_of_a_job_share_a_service(slurm: Slurm, samples: Path, tmp_pat
     assert done.stdout == ""
 
 
-def test_a_job_that_asks_for_no_service(slurm: Slurm, samples: Path, tmp_path: Path) -> None:
+def test_a_job_that_asks_for_no_service(slurm: Slurm, samples: Path, place: Path) -> None:
     """Has none."""
-    found = tasks(slurm, samples, tmp_path)
+    found = tasks(slurm, samples, place)
     assert [(one["service"], one["served"]) for one in found] == [(None, 0)] * TASKS
 
 
-def test_data_that_are_staged_in(slurm: Slurm, samples: Path, tmp_path: Path) -> None:
+def test_data_that_are_staged_in(slurm: Slurm, samples: Path, place: Path) -> None:
     """Are in a standing service of the user's before the job begins; what they write there is not run by a shell."""
-    program = program_of_all(tmp_path)
+    program = program_of_all(place)
     if program is None or USER is None:
         pytest.skip("no user, or no Python that they may run")  # root's jobs have no burst buffers
-    mine = tmp_path / "mine"
+    mine = place / "mine"
     mine.mkdir()
     os.chown(mine, USER, USER)
     path, trap = mine / "service" / "socket", mine / "trap"

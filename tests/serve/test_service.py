@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import threading
 import warnings
@@ -33,7 +34,7 @@ from tests.serve.loading import (
     write_samples,
 )
 from tests.support.settled import settle
-from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.serve.asking import figures
 from voxload.serve.place import service_path
 
@@ -256,6 +257,25 @@ def test_no_service(samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         with pytest.warns(RuntimeWarning, match="no service listens at .*gone: blocks are read from the storage"):
             found = stream(loader)
         assert loader.stats().sources["storage"].fetches > 0
+    same(found, stream(loader_of(samples, None)))
+
+
+def test_a_service_that_never_answers(samples: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails a job that named it; with ``auto`` that is told, and all is read from the storage."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        path.parent.mkdir()
+        silent.bind(str(path))
+        silent.listen()
+        with (
+            closing(loader_of(samples, voxload.Cache(service=path))) as loader,
+            pytest.raises(StorageError, match="no answer"),
+        ):
+            stream(loader)
+        monkeypatch.setenv("VOXLOAD_SERVICE", str(path))
+        with closing(loader_of(samples, voxload.Cache(service="auto"))) as loader:
+            with pytest.warns(RuntimeWarning, match="no answer.*: blocks are read from the storage"):
+                found = stream(loader)
+            assert loader.stats().sources["storage"].fetches > 0
     same(found, stream(loader_of(samples, None)))
 
 

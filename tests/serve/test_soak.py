@@ -33,17 +33,26 @@ SAMPLES, NBYTES = 24, 2 * 8**3 * 4
 JOBS = 4
 JOB = """
 import sys
+import time
 import torch
 import voxload
+from voxload.errors import NotFoundError, StorageError
 
 folder, service, seed, epochs = sys.argv[1:]
 data = voxload.VolumeDataset(f"{folder}/*.npy", axes="CDHW")
-shuffled = torch.Generator().manual_seed(int(seed))
 cache = voxload.Cache(service=service)
-loader = voxload.DataLoader(data, batch_size=2, shuffle=True, num_workers=2, cache=cache, generator=shuffled)
-for _ in range(int(epochs)):
+while True:  # a service that is named has to be there, and to answer, when a job begins
+    shuffled = torch.Generator().manual_seed(int(seed))
+    loader = voxload.DataLoader(data, batch_size=2, shuffle=True, num_workers=2, cache=cache, generator=shuffled)
+    try:
+        batches = iter(loader)
+        break
+    except (NotFoundError, StorageError):
+        loader.close()
+        time.sleep(0.1)
+for epoch in range(int(epochs)):
     seen = []
-    for batch in loader:
+    for batch in batches if epoch == 0 else loader:
         for sample in batch if isinstance(batch, torch.Tensor) else batch[0]:
             number = int(sample.flatten()[0])
             assert bool((sample == number).all()), "wrong voxels"
@@ -88,12 +97,16 @@ class Soak:
         act = self._chance.choice([self.begin, self.begin, self.begin, self.kill, self.quota, self.stop, self.crash])
         act()
 
-    def begin(self) -> None:
-        """Start a job, or wait for the one that began first where there are many."""
+    def make_room(self) -> None:
+        """Wait for the job that began first where there are many."""
         if len(self._jobs) >= JOBS:
             process, was_killed = self._jobs.pop(0)
             process.wait()
             self.end(process, was_killed=was_killed)
+
+    def begin(self) -> None:
+        """Start a job, once there are not too many."""
+        self.make_room()
         words = [str(self.samples), str(self.path), str(self._chance.randrange(99)), str(self._chance.randrange(1, 4))]
         command = [sys.executable, "-W", "ignore", "-c", JOB, *words]
         process = self._stack.enter_context(
@@ -115,6 +128,7 @@ class Soak:
 
     def stop(self) -> None:
         """Stop the service for a moment."""
+        self.make_room()  # what begins while nobody answers tries again until somebody does
         self.service.send_signal(Signals.SIGSTOP)
         self.begin()
         self.service.send_signal(Signals.SIGCONT)

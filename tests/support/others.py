@@ -6,7 +6,10 @@ import os
 import pwd
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.support import processes
 
@@ -21,12 +24,15 @@ def acting_as(user: int) -> list[str]:
     return ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs"]
 
 
-def opened(folder: Path) -> Path:
-    """Let all users look into a folder of this test's, and return it."""
-    for one in (folder, *folder.parents):
-        if one.stat().st_uid == os.geteuid() and len(one.parts) > 2:
-            one.chmod(0o755)
-    return folder
+@contextmanager
+def folder_of_all() -> Iterator[Path]:
+    """Give a folder that all users may look into to a block of code.
+
+    Not one of pytest's: whenever it starts, it closes the folder that all of those lie in.
+    """
+    with TemporaryDirectory(prefix="voxload-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def program_of_all(folder: Path) -> Path | None:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.serve.conftest import until
 from tests.support import processes
-from tests.support.others import opened
+from tests.support.others import folder_of_all
 from tests.support.settled import settle
 from voxload.serve.asking import figures
 from voxload.serve.tenancy.front import ADMIN
@@ -155,9 +155,10 @@ def _effective(pid: int) -> int | None:
 
 
 @pytest.fixture
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder into which all may look."""
-    return opened(tmp_path_factory.mktemp("shared"))
+def shared() -> Iterator[Path]:
+    """Yield a folder into which all may look."""
+    with folder_of_all() as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from voxload.data.dataset import VolumeDataset
 from voxload.data.known_samples import reads_as
 from voxload.data.units.keyed import KeyedUnits
 from voxload.data.units.unit import Generations, Unit
-from voxload.errors import InternalError, NotFoundError, UsageError
+from voxload.errors import DataError, InternalError, NotFoundError, StorageError, UsageError
 from voxload.loader.cache import Cache
 from voxload.loader.caching.blocks import DatasetBlocks
 from voxload.loader.caching.kept import Kept
@@ -78,7 +78,8 @@ class ServedBlocks(DatasetBlocks):
     UsageError
         Where the data set reads in a way of its own, which a service could not.
     NotFoundError
-        Where the service that is named is not there; other errors as ServiceClient raises.
+        Where the service that is named is not there; other errors as ServiceClient raises. With ``"auto"`` a warning
+        says that, and what is wrong.
     """
 
     def __init__(self, kept: Kept, cache: Cache) -> None:
@@ -90,12 +91,13 @@ class ServedBlocks(DatasetBlocks):
         path = service_path(cache.service)
         try:
             self.client = ServiceClient(path, self._fields.block, name=Path.cwd().name)
-        except NotFoundError:
+        except (NotFoundError, StorageError, DataError) as error:
             if cache.service != "auto":
                 raise
+            found = f"no service listens at {path}" if isinstance(error, NotFoundError) else str(error)
             warnings.warn(
-                f"no service listens at {path}: blocks are read from the storage in every epoch; start one by "
-                "voxload serve, or leave out the cache",
+                f"{found}: blocks are read from the storage in every epoch; start one by voxload serve, or leave out "
+                "the cache",
                 RuntimeWarning,
                 stacklevel=2,
             )
