@@ -7,12 +7,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from voxload.cache.codec import Codec
-from voxload.cache.form import Form, checksum, copy_and_sum, store_form
+from voxload.cache.form import Form, checksum, copy_and_sum, kind_of, store_form
 from voxload.cache.memory.arena import GRAIN, Arena, footprint
 from voxload.cache.memory.handed import HandedMemory
 from voxload.cache.memory.layout import Layout, Table, rows_for
@@ -41,6 +42,16 @@ class _Entry:
     """Threads that read it."""
     is_dropped: bool = False
     """Whether the last of them frees it."""
+
+
+@dataclass(slots=True, eq=False)
+class Room:
+    """Where a block is made that is kept afterwards."""
+
+    volume: Volume
+    """To be filled; what it holds before is anything."""
+    key: BlockKey | None = None
+    """Set by who has filled it: the block's."""
 
 
 class MemoryTier:
@@ -94,6 +105,7 @@ class MemoryTier:
         self._arena = Arena(self._segment.usable - self._layout.data_at)
         self._entries: dict[bytes, _Entry] = {}
         self._pending: set[bytes] = set()
+        self._leaving = 0  # blocks that were dropped, and that threads still read
         self._changed = threading.Condition()
         self._warnings = WarnOnce(f"memory tier {self.path}")
         self._is_closed = False
@@ -142,7 +154,53 @@ class MemoryTier:
 
     def put(self, key: BlockKey, block: Volume) -> bool:
         """Store a block; False where there is no room. Waits for another thread that stores the same one."""
-        digest = key.digest
+        return self._entered(key.digest, lambda: self._write(key.digest, block))
+
+    @contextmanager
+    def room_for(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Iterator[Room | None]:
+        """Give room for a block to a block of code that fills it, in place; None where there is none, or it is packed.
+
+        Waits for threads that still read what was dropped. What is there when the code ends is kept under the key that
+        it has set; otherwise, and where a block of that key is there already, the room is given back.
+        """
+        form = Form(kind_of(dtype, shape), Codec.NONE, nbytes := dtype.itemsize * prod(shape), nbytes)
+        with self._changed:
+            piece = None if self._codec.suits(dtype) else self._arena.allocate(nbytes)
+            while piece is None and self._leaving and not self._codec.suits(dtype):
+                self._changed.wait()
+                piece = self._arena.allocate(nbytes)
+        if piece is None:
+            yield None
+            return
+        target = self._mapped(piece, nbytes)
+        room, is_kept = Room(target.view(dtype).reshape(shape)), False
+        try:
+            yield room
+            if room.key is not None:
+                is_kept = self._keep(room.key.digest, piece, form, target)
+        finally:
+            if not is_kept:
+                with self._changed:
+                    self._arena.free(piece)
+                    self._changed.notify_all()
+
+    def _keep(self, digest: bytes, piece: int, form: Form, data: Bytes) -> bool:
+        """Keep what lies in a piece; False where it is there already, or the table is full."""
+        kept: list[_Entry] = []
+
+        def summed() -> _Entry | None:
+            with self._changed:
+                row = self._table.take(digest)
+            if row is not None:
+                crc = checksum(data, form.seed(digest))
+                kept.append(_Entry(row, piece, dataclasses.replace(form, crc=crc), data))
+            return kept[0] if kept else None
+
+        self._entered(digest, summed)
+        return bool(kept)
+
+    def _entered(self, digest: bytes, make: Callable[[], _Entry | None]) -> bool:
+        """Enter what `make` returns, unless there is such a block; tell whether there is one now."""
         with self._changed:
             self._changed.wait_for(lambda: digest not in self._pending)
             if digest in self._entries:
@@ -150,7 +208,7 @@ class MemoryTier:
             self._pending.add(digest)
         entry = None
         try:
-            entry = self._write(digest, block)
+            entry = make()
         finally:
             with self._changed:
                 self._pending.discard(digest)
@@ -169,11 +227,14 @@ class MemoryTier:
                 if piece is not None:
                     self._arena.free(piece)
                 return None
-        start = self._layout.data_at + piece
-        self._segment.map_to(start + form.stored)
-        target = self._memory[start : start + form.stored]
+        target = self._mapped(piece, form.stored)
         crc = copy_and_sum(data, target, form.seed(digest))
         return _Entry(row, piece, dataclasses.replace(form, crc=crc), target)
+
+    def _mapped(self, piece: int, nbytes: int) -> Bytes:
+        start = self._layout.data_at + piece
+        self._segment.map_to(start + nbytes)
+        return self._memory[start : start + nbytes]
 
     def get_into(self, key: BlockKey, out: Volume) -> bool:
         """Fill `out` with a block of its type and shape; a damaged one is dropped."""
@@ -188,10 +249,8 @@ class MemoryTier:
             is_intact = entry.form.takes(digest, entry.data, out)
         finally:
             with self._changed:
-                entry.users -= 1
-                if entry.is_dropped and not entry.users:
-                    self._free(entry)
-                elif not is_intact:
+                self._release(entry)
+                if not is_intact:
                     self._forget(digest, entry)
         if not is_intact:
             self._warnings.tell(
@@ -214,9 +273,7 @@ class MemoryTier:
             return data if is_intact else None
         finally:
             with self._changed:
-                entry.users -= 1
-                if entry.is_dropped and not entry.users:
-                    self._free(entry)
+                self._release(entry)
 
     @contextmanager
     def lent(self, key: BlockKey, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Iterator[Volume | None]:
@@ -243,9 +300,7 @@ class MemoryTier:
             yield view if is_intact else None
         finally:
             with self._changed:
-                entry.users -= 1
-                if entry.is_dropped and not entry.users:
-                    self._free(entry)
+                self._release(entry)
 
     def drop(self, key: BlockKey) -> None:
         """Forget a block; its room is free again when the last thread that reads it is done."""
@@ -263,7 +318,16 @@ class MemoryTier:
         del self._entries[digest]
         self._table.clear(entry.row)
         entry.is_dropped = True
-        if not entry.users:
+        if entry.users:
+            self._leaving += 1
+        else:
+            self._free(entry)
+
+    def _release(self, entry: _Entry) -> None:
+        """Note that a thread has read a block; called with the lock held."""
+        entry.users -= 1
+        if entry.is_dropped and not entry.users:
+            self._leaving -= 1
             self._free(entry)
 
     def _free(self, entry: _Entry) -> None:

@@ -1,7 +1,7 @@
 """A soak: jobs start and are killed at random, quotas change, services are stopped, killed and started again.
 
 Every job compares what it gets with what is stored. In the end nothing is left over: no descriptor, thread, memory or
-byte of a quota. ``VOXLOAD_SOAK_ROUNDS`` says how long; 400 rounds take half an hour.
+byte of a quota. ``VOXLOAD_SOAK_ROUNDS`` says how long; 800 rounds take half an hour.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ from tests.support.settled import settle
 from voxload.errors import VoxloadError
 from voxload.serve.asking import Visit, figures
 
-pytestmark = [pytest.mark.usefixtures("no_leaks"), pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(sys.executable).parent / "voxload"
 ROUNDS = int(os.environ.get("VOXLOAD_SOAK_ROUNDS", "20"))
+pytestmark = [
+    pytest.mark.usefixtures("no_leaks"),
+    pytest.mark.long,
+    pytest.mark.timeout(900 + 10 * ROUNDS),  # a round may wait for a job's whole life
+]
 THREADS = 24
 """Of a service of two readers, at most: they and what decodes for them begin when they are first needed."""
 SAMPLES, NBYTES = 24, 2 * 8**3 * 4

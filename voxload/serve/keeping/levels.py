@@ -15,13 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from voxload.cache.disk.tier import DiskTier
 from voxload.cache.memory.sealed import SealedMemory
 from voxload.cache.memory.tier import MemoryTier, Pages
 from voxload.cache.protocol import BlockKey
+from voxload.data.layout import FieldLayout
 from voxload.errors import VoxloadError
+from voxload.readers.protocol import Volume
 from voxload.serve.keeping.elsewhere import Elsewhere
 from voxload.serve.keeping.storedblocks import StoredBlocks
 
@@ -46,6 +46,8 @@ class Fetched:
     source: Source = Source.STORAGE
     storage_bytes: int = 0
     """That were asked of the storage."""
+    path: str | None = None
+    """The one file that it lies in, where others are told that it is here."""
 
 
 class Levels:
@@ -106,54 +108,60 @@ class Levels:
         return self.memory.resize(memory) if self._is_resized else []
 
     def fetch(self, number: int, nbytes: int) -> Fetched:
-        """Read a block of so many bytes into the memory, from disk where it lies there."""
+        """Read a block of so many bytes into the memory, from disk where it lies there.
+
+        It is made where it stays: nothing that is decoded is copied once more.
+        """
         try:
-            is_asked = self.disk is not None or self.elsewhere is not None
-            key = self._stored.key(number) if is_asked else None
-            if key is not None and self._fetched_near(number, nbytes, key):
-                return Fetched(key, Source.DISK)
-            path = self._path(number) if key is not None else None
-            if key is not None and self._fetched_elsewhere(number, nbytes, key, path):
-                self._tell(key, path)
-                return Fetched(key, Source.ELSEWHERE)
-            found = self._stored.read(number, nbytes)
-            kept = found.key if self.memory.put(found.key, found.volume) else None
-            if kept is not None and kept == key:
-                self._tell(kept, path)
-            return Fetched(kept, Source.STORAGE, found.cost.stored_bytes)
+            return self._made(number, self._stored.layout(number, nbytes))
         # The client reads it itself then, and is told there what is wrong.
         except (VoxloadError, OSError, MemoryError):
             return Fetched()
 
-    def _tell(self, key: BlockKey, path: str | None) -> None:
-        """Say to others that a block is here."""
-        if self.elsewhere is not None and path is not None:
-            self.elsewhere.has(key, path)
+    def _made(self, number: int, layout: FieldLayout) -> Fetched:
+        with self.memory.room_for(layout.dtype, layout.shape) as room:
+            if room is None:
+                return Fetched()
+            found = self._fetched(number, room.volume)
+            room.key = found.key
+        # It may have been there already, and its table may be full.
+        if found.key is None or not self.memory.holds(found.key):
+            return Fetched(None, found.source, found.storage_bytes)
+        if self.elsewhere is not None and found.path is not None:
+            self.elsewhere.has(found.key, found.path)
+        return found
+
+    def _fetched(self, number: int, out: Volume) -> Fetched:
+        """Fill `out` with a block, wherever it is."""
+        is_asked = self.disk is not None or self.elsewhere is not None
+        key = self._stored.key(number) if is_asked else None
+        if key is not None and self._fetched_near(key, out):
+            return Fetched(key, Source.DISK)
+        path = self._path(number) if key is not None else None
+        if key is not None and self._fetched_elsewhere(number, key, path, out):
+            return Fetched(key, Source.ELSEWHERE, path=path)
+        found = self._stored.read(number, out)
+        return Fetched(found.key, Source.STORAGE, found.cost.stored_bytes, path if found.key == key else None)
 
     def _path(self, number: int) -> str | None:
         """Return the one file that a block lies in, where somebody wants to know."""
         is_wanted = self.elsewhere is not None and self.elsewhere.wants_files
         return self._stored.whole_file(number) if is_wanted else None
 
-    def _fetched_elsewhere(self, number: int, nbytes: int, key: BlockKey, path: str | None) -> bool:
-        """Read a block from others into the memory; False where nobody gives it."""
-        layout = self._stored.unit(number).layout[0]
-        if self.elsewhere is None or layout.nbytes != nbytes:
+    def _fetched_elsewhere(self, number: int, key: BlockKey, path: str | None, out: Volume) -> bool:
+        """Fill `out` with a block of others; False where nobody gives it."""
+        if self.elsewhere is None:
             return False
-        out = np.empty(layout.shape, layout.dtype)
         # Once more: it may have been written anew while it was asked for.
-        is_there = self.elsewhere.fetch(self._line(number), key, path, out) and self._stored.key(number) == key
-        return is_there and self.memory.put(key, out)
+        return self.elsewhere.fetch(self._line(number), key, path, out) and self._stored.key(number) == key
 
-    def _fetched_near(self, number: int, nbytes: int, key: BlockKey) -> bool:
-        """Read a block from disk into the memory; False where it does not lie there undamaged."""
-        layout = self._stored.unit(number).layout[0]
-        if self.disk is None or layout.nbytes != nbytes or not self.disk.holds(key):
+    def _fetched_near(self, key: BlockKey, out: Volume) -> bool:
+        """Fill `out` with a block from disk; False where it does not lie there undamaged."""
+        if self.disk is None or not self.disk.holds(key):
             return False
         if key.digest not in self._ours and self.disk.inventory([key])[0]:  # it is of a service that has ended
             self._ours.add(key.digest)
-        out = np.empty(layout.shape, layout.dtype)
-        return self.disk.get_into(key, out) and self.memory.put(key, out)
+        return self.disk.get_into(key, out)
 
     def store(self, number: int, key: BlockKey) -> bool:
         """Write a block that is in memory to disk; False where that cannot be."""

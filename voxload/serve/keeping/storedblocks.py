@@ -7,8 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-
 from voxload.cache.protocol import BlockKey
 from voxload.data.layout import FieldLayout
 from voxload.data.units.keyed import KeyedUnits
@@ -28,11 +26,10 @@ _parsed = lru_cache(_PARSED)(parsed)
 
 @dataclass(frozen=True, slots=True)
 class BlockRead:
-    """A block that was read."""
+    """What came of reading a block."""
 
     key: BlockKey
     """Under which it is kept."""
-    volume: Volume
     cost: ReadCost
 
 
@@ -69,23 +66,28 @@ class StoredBlocks:
         whole = Generation.joined([alone])
         return block.location.path if whole is not None and found is not None and whole.name == found.name else None
 
-    def read(self, number: int, nbytes: int) -> BlockRead:
-        """Return a block of so many bytes.
-
-        Raises DataError where it may not be kept, or is not as it was said to be, and what the readers raise.
-        """
+    def layout(self, number: int, nbytes: int) -> FieldLayout:
+        """Return type and shape of a block; raises DataError where it does not have so many bytes."""
         block = _parsed(self._line(number))
         if block.layout.nbytes != nbytes:
             raise DataError(str(block.location), found=f"{block.layout.nbytes} bytes", expected=f"{nbytes}, as said")
+        return block.layout
+
+    def read(self, number: int, out: Volume) -> BlockRead:
+        """Fill `out`, of the block's layout, with it.
+
+        Raises DataError where it may not be kept, or is not as it was said to be, and what the readers raise; `out` is
+        undefined then.
+        """
+        block = _parsed(self._line(number))
         try:
-            return self._read(number, block)
+            return self._read(number, block, out)
         except VoxloadError:  # of a file that was open before it was written anew, for one
             self._handles[block.missing].forget(block.location)
-            return self._read(number, block)
+            return self._read(number, block, out)
 
-    def _read(self, number: int, block: ServedBlock) -> BlockRead:
+    def _read(self, number: int, block: ServedBlock, out: Volume) -> BlockRead:
         self._keyed.forget(number)
-        out = np.empty(block.layout.shape, block.layout.dtype)
         found = self._keyed.read(number, (out,))
         if not found.is_sure or not self._keyed.is_lasting(number):
             raise DataError(
@@ -93,7 +95,7 @@ class StoredBlocks:
                 found="voxels that were written a moment ago, or of which nothing tells whether they change",
                 expected="voxels that are the same for all who read them",
             )
-        return BlockRead(self._keyed.keys(number)[0], out, found.cost)
+        return BlockRead(self._keyed.keys(number)[0], found.cost)
 
     def close(self) -> None:
         """Close all files."""
