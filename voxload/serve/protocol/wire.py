@@ -53,11 +53,15 @@ def decoded(words: Mapping[str, Any], known: Sequence[type[M]]) -> M:
     return found(**values)
 
 
-@cache  # to find the types takes longer than all else that is done with a message
-def fields_of(message: type[Kind]) -> tuple[tuple[str, Any, bool], ...]:
+def fields_of(message: type[Kind]) -> list[tuple[str, Any, bool]]:
     """Return name and type of each field, and whether it has no default."""
-    hints = get_type_hints(message)
-    return tuple((one.name, hints[one.name], one.default is MISSING) for one in fields(message))
+    hints = _hints_of(message)
+    return [(one.name, hints[one.name], one.default is MISSING) for one in fields(message)]
+
+
+@cache  # to find them takes longer than all else that is done with a message
+def _hints_of(message: type[Any]) -> dict[str, Any]:
+    return get_type_hints(message)
 
 
 def _checked(value: Any, wanted: Any, subject: str) -> Any:
