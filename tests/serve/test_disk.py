@@ -66,7 +66,9 @@ def test_what_memory_has_no_room_for(start: Start, tmp_path: Path, volume: Path)
     assert reads["from_disk"] > 0
 
 
-@pytest.mark.parametrize("ends", ["killed", "ended", "drained"])
+@pytest.mark.parametrize(
+    "ends", ["killed", *(pytest.param(one, marks=pytest.mark.long) for one in ("ended", "drained"))]
+)
 def test_the_next_service_finds_what_lies_there(start: Start, tmp_path: Path, volume: Path, ends: str) -> None:
     """However the one before it ended; what had been in memory alone is there, too, where it was drained."""
     first = with_disk(start, tmp_path)
@@ -107,6 +109,7 @@ def test_a_file_that_was_written_anew(start: Start, tmp_path: Path, volume: Path
         assert settled(second)["reads"]["from_disk"] == 0
 
 
+@pytest.mark.long
 def test_blocks_that_were_damaged(start: Start, tmp_path: Path, volume: Path) -> None:
     """Are read from the storage again, and stored again: a flipped bit, and a file cut short."""
     first = with_disk(start, tmp_path)

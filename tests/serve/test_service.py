@@ -86,6 +86,7 @@ def test_streams_are_the_same(samples: Path, path: Path, options: dict[str, Any]
             assert reads["done"] == figures(path)["memory"]["blocks"]
 
 
+@pytest.mark.long
 def test_epochs_that_are_left_early(samples: Path, path: Path) -> None:
     """The service is told of what comes instead; the stream is that of a loader with memory of its own.
 
@@ -112,6 +113,7 @@ def test_epochs_that_are_left_early(samples: Path, path: Path) -> None:
     assert loader.stats().sources["storage"].fetches == 0
 
 
+@pytest.mark.long
 def test_zarr_and_npy(tmp_path: Path, path: Path) -> None:
     """Volumes in chunks of their own files, in shards, and plain ones."""
     voxels = np.random.default_rng(0).integers(0, 99, (4, 1, SIDE, SIDE, SIDE), dtype=np.int16)
@@ -170,7 +172,7 @@ def test_a_set_that_does_not_fit(samples: Path, path: Path) -> None:
         loader.close()
 
 
-@pytest.mark.parametrize("trouble", [Signals.SIGKILL, Signals.SIGSTOP])
+@pytest.mark.parametrize("trouble", [Signals.SIGKILL, pytest.param(Signals.SIGSTOP, marks=pytest.mark.long)])
 def test_a_service_in_trouble(samples: Path, path: Path, trouble: Signals) -> None:
     """Killed or stopped in the middle: the stream goes on, that is told once, and a service that is there is used."""
     found: list[torch.Tensor] = []
@@ -225,6 +227,7 @@ def test_what_was_written_anew(samples: Path, path: Path) -> None:
         second.close()
 
 
+@pytest.mark.long
 def test_errors_are_the_same(samples: Path, path: Path) -> None:
     """A file that is cut short: the words are those of a loader without a service."""
     broken = samples / "05.h5"

@@ -23,7 +23,8 @@ def test_all_see_the_same() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 16])
 def test_homes_are_fair(count: int) -> None:
     """None has twice its part, or less than half of it."""
-    found = Counter(HashRing(map(str, range(count))).home(block) for block in BLOCKS)
+    ring = HashRing(map(str, range(count)))
+    found = Counter(map(ring.home, BLOCKS))
     assert len(found) == count
     assert max(found.values()) < 2 * len(BLOCKS) / count
     assert min(found.values()) > len(BLOCKS) / count / 2

@@ -92,6 +92,7 @@ def test_a_scheduler_of_dask(scheduler: str) -> None:
     meets(meeting_at(scheduler), meeting_at(scheduler))
 
 
+@pytest.mark.long
 def test_nobody_answers() -> None:
     """Which is said in bounded time."""
     with pytest.raises(StorageError, match="a store of torch that answers"):

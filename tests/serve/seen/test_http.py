@@ -87,6 +87,7 @@ def loaded(seen: Seen, samples: Path) -> voxload.DataLoader:
     return loader
 
 
+@pytest.mark.long
 def test_strangers_are_told_whether_all_is_well(seen: Seen) -> None:
     """And nothing else, whatever they try."""
     assert seen.get("/health") == (200, "ok\n")
@@ -131,6 +132,7 @@ def test_metrics_are_what_happened(seen: Seen, samples: Path) -> None:
     assert tenant["jobs_met"]["hits"] >= 8
 
 
+@pytest.mark.long
 def test_a_unix_socket_asks_for_no_token(path: Path, tmp_path: Path) -> None:
     """Who gets there is its user; what is something else than a socket stays where it is."""
     place = tmp_path / "http" / "socket"

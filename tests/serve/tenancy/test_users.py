@@ -251,6 +251,7 @@ def test_groups_are_rights(node: Node, given: Give) -> None:
     assert node.tenant(BOB)["keeps"]["memory"]["blocks"] == 0
 
 
+@pytest.mark.long
 def test_nobody_writes_to_what_they_are_given(node: Node, given: Give) -> None:
     """Nor makes it shorter, nor looks into the process that does, though it is their own user's."""
     volume = given(ALICE, 0o644)

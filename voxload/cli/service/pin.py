@@ -38,7 +38,7 @@ def pin(
     socket: Socket = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Have the service read blocks and keep them, until they are let go by ``voxload serve free NAME``."""
+    """Have the service read blocks and keep them, until they are let go by voxload serve free NAME."""
     found = chosen(
         data, dataset, axes, spatial, ranks, halo=halo, boundary=boundary, seed=seed, allow_outside=allow_outside
     )
