@@ -202,6 +202,21 @@ def test_what_is_used_last_by_all_goes(is_other_there: bool) -> None:
     assert world.tell(Reached(1.0, 0, 2)) == [Drop(1 if is_other_there else 0), Read(5)]
 
 
+def test_what_is_lost_while_it_is_stored_is_read_when_that_has_ended() -> None:
+    """Else it would go from memory, or lie on disk, in two states at once."""
+    world = World([1] * UNITS, 4, SharingLimits(), disk_room=5)
+    world.orders[0], world.places[0] = [3], 0
+    world.tell(Began(0.0, 0))
+    assert world.tell(Foreseen(0.0, 0, 0, np.array([3]))) == [Read(3)]
+    assert world.tell(world.done(3, is_kept=True)) == [Store(3)]
+    world.there.remove(3)
+    assert world.tell(Lost(1.0, 3)) == []
+    world.open[0, 3] += 1
+    assert world.tell(Wanted(1.0, 0, 3)) == []
+    assert world.tell(world.stored(3, is_kept=True)) == [Read(3, is_near=True)]
+    assert world.tell(world.done(3, is_kept=True, is_on_disk=True)) == [Answer(0, 3, is_there=True)]
+
+
 def test_what_cannot_be_read_is_not_read_ahead_again() -> None:
     """Who wants it is told, and it is tried again for them."""
     world = World([1] * UNITS, 4, SharingLimits())

@@ -13,7 +13,8 @@ next, and what goes for it, is decided when a read can begin.
    made smaller: then units go until that is so again.
 4. Each `Wanted` has one `Answer`, unless the job ends before.
 5. A unit whose read failed is not read ahead any more; who asks for it is told, and it is tried again for them.
-6. What lies on disk is read from there; see `DiskLevel` for what does. It stays in memory while it is being stored.
+6. What lies on disk is read from there; see `DiskLevel` for what does. It stays in memory while it is being stored, and
+   where it is lost meanwhile, it is read again when that has ended.
 7. What is pinned is used any moment as far as this is concerned, until the pin ends: in memory or on disk.
 """
 
@@ -245,8 +246,7 @@ class SharedPlanner:
 
     def _stored(self, unit: int, *, is_kept: bool) -> None:
         self._disk.stored(unit, is_kept=is_kept)
-        if unit in self._held:
-            self._victims.add(unit)
+        (self._victims.add if unit in self._held else self._again)(unit)
 
     def _too_large(self) -> Iterator[Instruction]:
         """Tell those who wait for what does not fit any more; what is being read is answered when it is there."""
@@ -327,8 +327,8 @@ class SharedPlanner:
     def _most_urgent(self, now: float, otherwise: float, *, is_near: bool) -> int | None:
         """Return, of what jobs wait for, what one of them uses first; of the first few that were asked for."""
         found: tuple[float, int] | None = None
-        near, reading = self._disk.held, self._reading
-        waiting = (unit for unit in self._waiting if unit not in reading and (unit in near) == is_near)
+        near, busy = self._disk.held, self._reading.keys() | self._disk.storing.keys()
+        waiting = (unit for unit in self._waiting if unit not in busy and (unit in near) == is_near)
         for unit in islice(waiting, _LOOKED_AT):
             due = min(self._futures[job].due(unit, now, otherwise) for job in self._waiting[unit])
             if found is None or due < found[0]:
@@ -339,7 +339,7 @@ class SharedPlanner:
         """Return the first unit that a job will use and that is neither there nor on the way nor in vain."""
         while future.scanned < future.end:
             unit = future.use(future.scanned)
-            is_settled = unit in self._held or unit in self._reading or unit in self._failed
+            is_settled = any(unit in one for one in (self._held, self._reading, self._failed, self._disk.storing))
             is_settled |= future.is_pin and unit in self._disk.held
             if not is_settled and self._sizes[unit] <= self._room:
                 return unit
