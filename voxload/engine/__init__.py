@@ -10,6 +10,7 @@ network as an object of torch) and `arithmetic` (who needs which voxels: pure in
 
 from voxload.engine import losses
 from voxload.engine.arithmetic.blocks import Blocks
+from voxload.engine.arithmetic.split_plan import SplitPlan
 from voxload.engine.check import check
 from voxload.engine.checked import Checked
 from voxload.engine.device_mesh import from_dtensor, grid_of, mesh_of, to_dtensor
@@ -21,6 +22,7 @@ from voxload.engine.graph.sharded import Sharded
 from voxload.engine.methods import shard_methods, unshard
 from voxload.engine.run.collectives import all_sum
 from voxload.engine.shard import shard
+from voxload.engine.sharded_weights import sharded_parameters
 
 __all__ = [
     "P2P",
@@ -33,6 +35,7 @@ __all__ = [
     "NoExchange",
     "Pending",
     "Sharded",
+    "SplitPlan",
     "all_sum",
     "check",
     "explain",
@@ -42,6 +45,7 @@ __all__ = [
     "mesh_of",
     "shard",
     "shard_methods",
+    "sharded_parameters",
     "to_dtensor",
     "unshard",
 ]

@@ -11,6 +11,7 @@ from torch import fx, nn
 
 from voxload.engine.arithmetic.axis_plan import Part
 from voxload.engine.arithmetic.blocks import Blocks
+from voxload.engine.arithmetic.split_plan import SplitPlan
 from voxload.engine.checked import aligned
 from voxload.engine.forward.plan_cache import PlanCache, SplitOptions
 from voxload.engine.forward.planning import GATHER_LIMIT
@@ -52,7 +53,7 @@ class Machine:
     """Seconds that an exchange takes however small it is."""
 
 
-def explain(
+def explain(  # noqa: PLR0913 - each is a choice of the caller's
     model: nn.Module,
     shape: Sequence[int],
     grid: ProcessGrid,
@@ -60,6 +61,7 @@ def explain(
     dtype: torch.dtype = torch.float32,
     min_width: int = MIN_WIDTH,
     gather_limit: int = GATHER_LIMIT,
+    plan: SplitPlan | None = None,
     machine: Machine | None = None,
 ) -> str:
     """Return a table of the layers that communicate when `model` runs split over `grid`; nothing is sent.
@@ -78,7 +80,7 @@ def explain(
         The grid, seen from the rank of interest.
     dtype
         Type of the activations.
-    min_width, gather_limit
+    min_width, gather_limit, plan
         As `voxload.engine.shard` takes them.
     machine
         Speeds for the estimates.
@@ -90,16 +92,23 @@ def explain(
     """
     require_module(model)
     units = dtype, machine or Machine()
-    try:
-        rows = _traced(model, shape, grid, (min_width, units))
-    except UsageError as refusal:
-        # As in shard: what no trace can keep may still run as it is.
-        plans = PlanCache(model, SplitOptions(grid, Blocks.of(grid, shape), min_width, gather_limit))
-        planned = plans.ahead(model, shape)
-        if planned is None:
-            raise refusal from None
-        rows = [_called(each, grid, units) for each in explained(planned, grid.coords)]
-    return aligned([_HEADER, *rows])
+    uses = None if plan is None or plan.is_in_space else plan
+    refusal = None
+    if uses is None:
+        try:
+            return aligned([_HEADER, *_traced(model, shape, grid, (min_width, units))])
+        except UsageError as error:
+            refusal = error
+    # As in shard: what no trace can keep may still run as it is.
+    plans = PlanCache(model, SplitOptions(grid, Blocks.of(grid, shape), min_width, gather_limit, plan=uses))
+    planned = plans.ahead(model, shape)
+    if planned is None:
+        raise refusal or UsageError(
+            f"explain of {type(model).__name__}",
+            found=f"no single volume of shape {tuple(shape)} that it takes",
+            expected="a forward that runs on (B, C, D, H, W)",
+        )
+    return aligned([_HEADER, *(_called(each, grid, units) for each in explained(planned, grid.coords))])
 
 
 Units = tuple[torch.dtype, Machine]

@@ -9,16 +9,18 @@ from typing import Any
 from torch import nn
 
 from voxload.engine.arithmetic.blocks import Blocks
+from voxload.engine.arithmetic.split_plan import SplitPlan
 from voxload.engine.checked import checked
 from voxload.engine.exchange.distributed import exchange_of
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.onblocks import OnBlocks, on_blocks
-from voxload.engine.forward.plan_cache import PlanCache, SplitOptions
+from voxload.engine.forward.plan_cache import PlanCache, PlannedPass, SplitOptions
 from voxload.engine.forward.planning import GATHER_LIMIT
 from voxload.engine.graph.network_plan import plan_network
 from voxload.engine.graph.sharded import Sharded, TracedModel, modes_set
 from voxload.engine.model.meta_runs import require_module, small_sizes, takes_more, why_none
 from voxload.engine.run.join import AutotunedJoin, Chooser, FixedJoin, Join
+from voxload.engine.sharded_weights import keep_parts
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 
@@ -36,6 +38,8 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
     min_width: int = MIN_WIDTH,
     join: str = Join.PAD.value,
     columns: bool = False,
+    plan: SplitPlan | None = None,
+    shard_weights: bool = False,
     gather_limit: int = GATHER_LIMIT,
     verify: bool = False,
     exchange: Exchange | None = None,
@@ -68,6 +72,13 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
     columns
         Whether a dense layer right behind the flatten multiplies each rank's own block with its columns of the weight
         and adds up the products, in place of gathering the volume on every rank.
+    plan
+        What layers use the grid's axes for, where not all cut volumes in space: filters or channels of convolutions
+        and dense layers. Results leave the network as they do without a plan.
+    shard_weights
+        Whether each rank keeps its part alone of weights that the plan cuts: a DTensor, in the model's own layers too,
+        as its optimiser's state will be. DDP leaves such weights alone, and FSDP2 is to be told to, by
+        ``ignored_params=voxload.engine.sharded_parameters(network)``; their gradients come as means over the world.
     gather_limit
         Bytes up to which a tensor is made whole, on every rank, for an operation that has no split form; a warning
         names it once. 0 for never.
@@ -101,29 +112,53 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
     whole = tuple(shape) if shape is not None else getattr(model, "input_shape", None)
     blocks = None if whole is None else Blocks.of(grid, whole)
     chooser = _chooser_of(join)
-    try:
-        source = TracedModel(model, tuple(count > 1 for count in grid.spatial), columns=columns)
-        source.check(whole)
-        if blocks is not None:
-            plan_network(source.program().program, blocks, min_width=min_width)
-    except UsageError as refusal:
-        # What no trace can keep may still run as it is.
-        plans = PlanCache(model, SplitOptions(grid, blocks, min_width, gather_limit, columns=columns))
+    source, refusal = None, None
+    uses = None if plan is None or plan.is_in_space else plan
+    if uses is None:  # programs of traced layers know of volumes alone
+        source, refusal = _traced(model, grid, whole, min_width=min_width, columns=columns)
+    if source is not None:
+        split: nn.Module = Sharded(source, (grid, blocks, min_width), exchange or exchange_of(grid), chooser=chooser)
+    else:
+        plans = PlanCache(model, SplitOptions(grid, blocks, min_width, gather_limit, columns=columns, plan=uses))
         if whole is not None and not _is_planned(model, whole, plans):
             raise UsageError(
                 f"shard of {type(model).__name__}",
                 found=f"no volume of shape {tuple(whole)}, with as many channels as its layers tell, that it takes on "
                 f"shapes alone ({why_none(model, whole)})",
                 expected="a forward that runs on (B, C, D, H, W)",
-                remedy="try the model itself on such a volume, or leave shape= away where it takes other channels; "
-                f"no trace keeps it either: {refusal}",
-            ) from None
-        split: nn.Module = on_blocks(model, plans, exchange or exchange_of(grid), chooser=chooser)
-    else:
-        split = Sharded(source, (grid, blocks, min_width), exchange or exchange_of(grid), chooser=chooser)
+                remedy="try the model itself on such a volume, or leave shape= away where it takes other channels"
+                + (f"; no trace keeps it either: {refusal}" if refusal is not None else ""),
+            )
+        split = on_blocks(model, plans, exchange or exchange_of(grid), chooser=chooser)
+    if shard_weights:
+        _shard_weights(split, None if uses is None or whole is None else plans.ahead(split, whole), grid)
     if verify:
-        _verify(model, grid, whole, {"join": join, "columns": columns, "gather_limit": gather_limit})
+        _verify(model, grid, whole, {"join": join, "columns": columns, "plan": plan, "gather_limit": gather_limit})
     return split
+
+
+def _shard_weights(network: nn.Module, planned: PlannedPass | None, grid: ProcessGrid) -> None:
+    if planned is None:
+        raise UsageError(
+            "shard_weights",
+            found="no plan that cuts weights, or no shape of a single volume that the network takes",
+            remedy="give plan= and shape= to voxload.engine.shard",
+        )
+    keep_parts(network, planned.plan, grid)
+
+
+def _traced(
+    model: nn.Module, grid: ProcessGrid, shape: Sequence[int] | None, *, min_width: int, columns: bool
+) -> tuple[TracedModel | None, UsageError | None]:
+    """Return the trace of a model of which a split program can be made; else None and why not."""
+    try:
+        source = TracedModel(model, tuple(count > 1 for count in grid.spatial), columns=columns)
+        source.check(shape)
+        if shape is not None:
+            plan_network(source.program().program, Blocks.of(grid, shape), min_width=min_width)
+    except UsageError as refusal:
+        return None, refusal
+    return source, None
 
 
 def _is_planned(model: nn.Module, shape: Sequence[int], plans: PlanCache) -> bool:

@@ -19,6 +19,8 @@ from voxload.grid import ProcessGrid
 def cuts(draw: st.DrawFn) -> tuple[Sharding, Sharding]:
     """Draw two cuts of one shape: the same factors at other bounds, some of them whole, or others altogether."""
     source = draw(shardings())
+    if draw(st.booleans()):
+        return source, draw(cut_anew(source.shape))
     axes = {factor.axis: factor for *_, factor in source.cuts() if factor.axis is not None}
     changes = {}
     for axis, factor in axes.items():
@@ -36,7 +38,23 @@ def cuts(draw: st.DrawFn) -> tuple[Sharding, Sharding]:
     return source, target
 
 
-@settings(max_examples=30)
+@st.composite
+def cut_anew(draw: st.DrawFn, shape: tuple[int, ...]) -> Sharding:
+    """Draw any cut of a shape: axes of the grid along any dimensions, several along one, at any bounds."""
+    dims: list[list[Factor]] = [[Factor(extent)] for extent in shape]
+    for axis in draw(st.permutations(range(len(MESH)))):
+        number = draw(st.none() | st.integers(0, len(shape) - 1))
+        if number is None:
+            continue
+        *outer, inner = dims[number]
+        pieces = draw(st.sampled_from([one for one in range(1, inner.extent + 1) if inner.extent % one == 0]))
+        bounds = draw(st.lists(st.integers(0, pieces), min_size=MESH[axis] - 1, max_size=MESH[axis] - 1))
+        cut = Factor(pieces, axis, (0, *sorted(bounds), pieces))
+        dims[number] = [*outer, cut, Factor(inner.extent // pieces)]
+    return Sharding(tuple(map(dim_of, dims)))
+
+
+@settings(max_examples=50)
 @given(cuts())
 def test_any_cut_is_reached_from_any_other(pair: tuple[Sharding, Sharding]) -> None:
     """Forward as numpy slices, backward as the sum of what every rank pulled at."""

@@ -150,7 +150,7 @@ class AxisPlan:
             gaps=_gaps(mine, hi - lo),
             dim=FIRST_AXIS + self.axis if dim is None else dim,
         )
-        return _numbered(part)
+        return numbered(part)
 
     def __str__(self) -> str:
         ranks = ", ".join(
@@ -176,7 +176,7 @@ def part_of(number: int) -> Part:
     return _PARTS[number]
 
 
-def _numbered(part: Part) -> Part:
+def numbered(part: Part) -> Part:
     """Return the part of this process that equals `part`. Thread-safe."""
     with _LOCK:
         number = _NUMBERS.get(part)

@@ -16,7 +16,9 @@ import torch
 from torch import nn
 
 from voxload.engine.arithmetic.blocks import Blocks
+from voxload.engine.arithmetic.split_plan import SplitPlan
 from voxload.engine.forward.inputs import Inputs, TensorSpec
+from voxload.engine.forward.layer_uses import PlannedSplit
 from voxload.engine.forward.planning import GATHER_LIMIT, ForwardPlan, plan_forward
 from voxload.engine.forward.recording import Recording, record
 from voxload.engine.forward.sharding import Sharding
@@ -28,8 +30,8 @@ from voxload.grid import ProcessGrid
 
 _ANEW = 4
 """Recordings in a row for one setting that are told of."""
-_CHOICES = ("min_width", "gather_limit", "returns_whole", "columns")
-"""What of a Cut planning is told."""
+_CHOICES = ("min_width", "gather_limit", "returns_whole", "columns", "split")
+"""What of the options planning is told."""
 _PLANS = 32
 """Plans that are kept, for as many shapes, modes and numbers that forward is called with."""
 
@@ -50,6 +52,13 @@ class SplitOptions:
     """Whether every rank gets the whole of all results."""
     columns: bool = False
     """Whether a dense layer over what is cut multiplies each rank's part with its columns of the weight."""
+    plan: SplitPlan | None = None
+    """What layers use the grid's axes for; None where all cut volumes in space."""
+
+    @property
+    def split(self) -> PlannedSplit | None:
+        """The plan on the grid."""
+        return None if self.plan is None else PlannedSplit(self.plan, self.grid.spatial)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

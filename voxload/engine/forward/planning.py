@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -10,6 +11,7 @@ from typing import Any
 
 from voxload.engine.arithmetic.windows import even_bounds
 from voxload.engine.forward.in_place import Writes, refuse_both
+from voxload.engine.forward.layer_uses import WEIGHTED, LayerUses, PlannedSplit, not_split
 from voxload.engine.forward.recording import Call, Given, Recording, Value, name_of
 from voxload.engine.forward.redistribution import Move, plan_move
 from voxload.engine.forward.rule import Action, Kept, NoRule, Preferences, Ruling, whole
@@ -47,6 +49,8 @@ class PlannedCall:
     """Its arguments: shardings in the places of what is cut, `TENSOR` and shapes in those of other tensors."""
     copies: bool = False
     """Whether what it gives must not share memory with what it takes: something of either is written into."""
+    has_twin: bool = False
+    """Whether a call looks the same that a plan has carried out otherwise, with another weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ class ForwardPlan:
     """What is done with the results that are cut as the key says, before they are returned."""
     fallbacks: tuple[Fallback, ...]
     """Calls that run on tensors that are made whole, all of them or along an axis."""
+    follows_whole: bool = False
+    """Whether calls that take what every rank has whole are among them."""
 
 
 def plan_forward(
@@ -86,6 +92,7 @@ def plan_forward(
     gather_limit: int = GATHER_LIMIT,
     returns_whole: bool = False,
     columns: bool = False,
+    split: PlannedSplit | None = None,
 ) -> ForwardPlan:
     """Return how the calls of `recording` are carried out where the network is given tensors that are cut so.
 
@@ -94,20 +101,36 @@ def plan_forward(
     Raises
     ------
     UsageError
-        For a call that has no split form and takes or gives more than `gather_limit` bytes.
+        For a call that has no split form and takes or gives more than `gather_limit` bytes, and for a plan that names
+        what is no layer with weights, or whose layers cannot be split as it says.
     """
-    planner = _Planner(recording, Preferences(min_width=min_width, columns=columns), gather_limit)
-    for value, cut in zip(recording.given, given, strict=True):
-        planner.cuts[value.number] = cut
-    for index, call in enumerate(recording.calls):
-        planner.plan(index, call)
-    results = {}
+    wishes = Preferences(min_width=min_width, columns=columns)
+    planner = _Planner(recording, wishes, gather_limit, given)
+    if split is not None:
+        # What leaves the network is cut as it is without a plan, whatever that would take.
+        plain = _Planner(recording, wishes, sys.maxsize, given)
+        plain.plan_all()
+        planner.uses = LayerUses(recording, split, min_width)
+    planner.plan_all()
+    results = dict[Sharding, Move]()
     axes = frozenset[int]().union(*(cut.axes() for cut in given))
     for value in leaves(recording.result):
         if isinstance(value, Value):
             cut = planner.cuts[value.number]
-            results[cut] = plan_move(cut, Sharding.whole(cut.shape) if returns_whole else returned(cut, axes))
+            known = cut if split is None else plain.cuts[value.number]
+            move = plan_move(cut, Sharding.whole(cut.shape) if returns_whole else returned(known, axes))
+            if results.setdefault(cut, move) != move:
+                raise _two_ways(cut)
     return planner.planned(results)
+
+
+def _two_ways(cut: Sharding) -> UsageError:
+    return UsageError(
+        "results of a network that is split by a plan",
+        found=f"two of the shape {cut.shape} that are cut alike, and without a plan would leave it otherwise",
+        expected="results that are told apart by their shapes or cuts",
+        remedy="give both of their layers the same uses",
+    )
 
 
 def returned(cut: Sharding, axes: frozenset[int]) -> Sharding:
@@ -135,8 +158,10 @@ def key_of(function: Any, args: Any, kwargs: Any) -> Any:
 class _Planner:
     """Plans one call after the other."""
 
-    def __init__(self, recording: Recording, wishes: Preferences, limit: int) -> None:
+    def __init__(self, recording: Recording, wishes: Preferences, limit: int, given: Sequence[Sharding]) -> None:
         self._calls, self._plain, self._limit = recording.calls, wishes, limit
+        self.uses: LayerUses | None = None
+        """What layers use the axes for; then what is whole is followed too, for layers that may cut it."""
         self._users: defaultdict[int, list[int]] = defaultdict(list)
         for index, call in enumerate(recording.calls):
             for value in call.taken:
@@ -145,29 +170,41 @@ class _Planner:
         self._kept = modes_kept(recording)
         self._copies: set[Any] = set()
         self._given_back: set[Any] = set()
-        self.cuts: dict[int, Sharding] = {}
+        self.cuts = {value.number: cut for value, cut in zip(recording.given, given, strict=True)}
+        """Of each value."""
         self.steps: dict[Any, PlannedCall] = {}
         self.sequence: list[tuple[Call, Any]] = []
         self.fallbacks: list[Fallback] = []
 
-    def plan(self, index: int, call: Call) -> None:
+    def plan_all(self) -> None:
+        """Plan all calls, one after the other."""
+        for index, call in enumerate(self._calls):
+            self._plan(index, call)
+
+    def _plan(self, index: int, call: Call) -> None:
         """Plan one call; the values that it takes have their cuts."""
         # What every rank has whole is a tensor like any other when the forward runs.
         args, kwargs = mapped((call.args, dict(call.kwargs)), self._lowered)
         met = replace(call, args=args, kwargs=kwargs)
         cuts = tuple(self.cuts[value.number] for value in met.taken)
         self._writes.refuse(index, call, self.cuts)
+        if all(cut.is_whole for cut in cuts) and call.function is batch_norm_of_world and call.args[_TRAINING]:
+            raise whole_refused()
         if not cuts:
-            if call.function is batch_norm_of_world and call.args[_TRAINING]:
-                raise whole_refused()
             self.cuts |= {value.number: Sharding.whole(value.shape) for value in call.made}
             return
         described = mapped((args, kwargs), self._described)
-        key = key_of(met.function, *described)
+        wishes = self._wishes(index)
+        key = key_of(met.function, *described), wishes.split
         if key not in self.steps:
             known = len(self.fallbacks)
-            ruling = self._ruling(met, cuts, self._wishes(index))
-            self._watch(met, cuts, ruling)
+            is_planned = met.function in WEIGHTED and wishes.split is not None and not wishes.split.is_in_space
+            if all(cut.is_whole for cut in cuts) and not is_planned:
+                ruling = whole(met, cuts)
+            else:
+                ruling = self._ruling(met, cuts, wishes)
+            if not is_planned:  # what a plan asks for is no surprise
+                self._watch(met, cuts, ruling)
             pairs = zip(cuts, ruling.inputs, strict=True)
             moves = tuple(None if cut == taken else plan_move(cut, taken) for cut, taken in pairs)
             made_whole = self.fallbacks[-1] if len(self.fallbacks) > known else None
@@ -186,13 +223,18 @@ class _Planner:
 
     def planned(self, results: Mapping[Sharding, Move]) -> ForwardPlan:
         """Return the plan of the calls so far."""
-        steps = {key: replace(step, copies=key in self._copies) for key, step in self.steps.items()}
+        looks = Counter(look for look, _ in self.steps)
+        steps = {
+            key: replace(step, copies=key in self._copies, has_twin=looks[key[0]] > 1)
+            for key, step in self.steps.items()
+        }
         sequence = tuple((call, steps[key]) for call, key in self.sequence)
-        return ForwardPlan(steps, sequence, results, tuple(self.fallbacks))
+        by_look = {look: step for (look, _), step in steps.items()}
+        return ForwardPlan(by_look, sequence, results, tuple(self.fallbacks), follows_whole=self.uses is not None)
 
     def _lowered(self, leaf: Any) -> Any:
-        """Return an argument, whole values as tensors that are given."""
-        is_whole = isinstance(leaf, Value) and self.cuts[leaf.number].is_whole
+        """Return an argument, whole values as tensors that are given, unless they are followed."""
+        is_whole = self.uses is None and isinstance(leaf, Value) and self.cuts[leaf.number].is_whole
         return Given(leaf.shape, leaf.dtype) if is_whole else leaf
 
     def _described(self, leaf: Any) -> Any:
@@ -204,6 +246,8 @@ class _Planner:
         try:
             return _ruled(call, cuts, wishes)
         except NoRule as error:
+            if wishes.split is not None and call.function in WEIGHTED and not wishes.split.is_in_space:
+                raise not_split(call, wishes.split, str(error)) from error
             return self._fallback(call, cuts, str(error))
 
     def _watch(self, call: Call, cuts: tuple[Sharding, ...], ruling: Ruling) -> None:
@@ -241,7 +285,8 @@ class _Planner:
 
     def _wishes(self, index: int) -> Preferences:
         kept = [self._kept.get(value.number) for value in self._calls[index].made]
-        return replace(self._plain, cut=self._wish(index), kept=kept[0] if len(kept) == 1 else None)
+        split = None if self.uses is None else self.uses.of(index)
+        return replace(self._plain, cut=self._wish(index), kept=kept[0] if len(kept) == 1 else None, split=split)
 
     def _wish(self, index: int) -> Sharding | None:
         """Return the cut of the first value that the result of a call will meet, where that is known by now.

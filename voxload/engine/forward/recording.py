@@ -105,6 +105,8 @@ class Call:
     """Path of the innermost module that called it, and its class."""
     written: tuple[Value, ...] = ()
     """The values that it writes into."""
+    path: str = ""
+    """Path of the innermost module of the network that called it; empty for the network itself."""
 
     @property
     def taken(self) -> tuple[Value, ...]:
@@ -264,7 +266,7 @@ class _Recorder:
             written = tuple(each.about for each, version in before if each.local._version != version)  # noqa: SLF001 - as above
             # What is written to in place is given back, and stays the block that it was.
             made = mapped(result, lambda each: blocks[id(each)] if id(each) in blocks else self._wrapped(each))
-            self.calls.append(Call(function, *taken, self.described(made), self._where(), written))
+            self.calls.append(Call(function, *taken, self.described(made), self._where(), written, self._caller()[0]))
         return made
 
     def applied(self, apply: Any, function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -305,13 +307,20 @@ class _Recorder:
 
     def _where(self) -> str:
         """Return the path and class of the innermost module of the network that is at work."""
+        path, module = self._caller()
+        if module is None:
+            return type(self._model).__name__
+        return f"{path or 'the root'!r} ({type(module).__name__})"
+
+    def _caller(self) -> tuple[str, nn.Module | None]:
+        """Return that module and its path; the network's own, which is empty, and None where none is."""
         frame = sys._getframe(1)  # noqa: SLF001 - the way to see who calls
         while frame is not None:
             owner = frame.f_locals.get("self")
             if isinstance(owner, nn.Module) and id(owner) in self._paths:
-                return f"{self._paths[id(owner)] or 'the root'!r} ({type(owner).__name__})"
+                return self._paths[id(owner)], owner
             frame = frame.f_back  # type: ignore[assignment] # the outermost has none
-        return type(self._model).__name__
+        return "", None
 
 
 def _described(value: Any) -> Any:

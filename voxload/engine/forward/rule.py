@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from voxload.engine.arithmetic.axis_plan import AxisPlan, Part
+from voxload.engine.arithmetic.split_plan import IN_SPACE, Use
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.recording import Call
 from voxload.engine.forward.sharding import Sharding
@@ -91,6 +92,29 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerSplit:
+    """What a layer with weights uses the axes of the grid for, as a plan says."""
+
+    uses: tuple[Use, ...]
+    """Per axis of the grid."""
+    mesh: tuple[int, ...]
+    """Blocks of a sample group, per axis of the grid."""
+    behind: tuple[Use, ...] = IN_SPACE
+    """Uses of the next layer with weights that takes the result."""
+    min_width: int = 0
+    """An axis cuts no volume whose blocks would have fewer voxels than this."""
+
+    def axes(self, *uses: Use) -> list[int]:
+        """Return the axes of several blocks that are used for any of these."""
+        return [axis for axis, use in enumerate(self.uses) if use in uses and self.mesh[axis] > 1]
+
+    @property
+    def is_in_space(self) -> bool:
+        """Whether all axes cut the volume."""
+        return len(self.axes(Use.SPACE)) == sum(blocks > 1 for blocks in self.mesh)
+
+
+@dataclass(frozen=True, slots=True)
 class Preferences:
     """What a rule may take into account beside the call."""
 
@@ -102,6 +126,8 @@ class Preferences:
     """Positions along every dimension of the result that are looked at; None where that may be all."""
     columns: bool = False
     """Whether a dense layer over a dimension that is cut adds up what the ranks' own columns give."""
+    split: LayerSplit | None = None
+    """What a plan has the axes of the grid used for; None without a plan."""
 
 
 Rule = Callable[[Call, tuple[Sharding, ...], Preferences], Ruling]

@@ -60,10 +60,13 @@ class _Runner:
         self._plan, self._here = plan, here
         self._done = 0
         self._has_ended = False
+        self._by_weight: dict[int, PlannedCall] = {}
 
     def wrapped(self, local: Tensor, cut: Sharding) -> Tensor:
         """Return a tensor as the user's forward sees it: a block of the whole, or the whole."""
-        return local if cut.is_whole else Block.of(local, cut.shape, about=cut, runner=self)
+        if cut.is_whole and not self._plan.follows_whole:
+            return local
+        return Block.of(local, cut.shape, about=cut, runner=self)
 
     def end(self) -> None:
         """Raise unless all calls were made. From here on parts are called again only, by checkpointing."""
@@ -119,9 +122,13 @@ class _Runner:
             call, likely = self._plan.sequence[self._done]
             if function is call.function and _fits(likely.described, (args, kwargs)):
                 self._done += 1
+                if likely.has_twin:
+                    self._by_weight[_weight(args, kwargs)] = likely
                 return likely
         step = self._plan.steps.get(key_of(function, *mapped((args, kwargs), _described)))
         if self._has_ended:
+            if step is not None and step.has_twin:
+                step = self._by_weight.get(_weight(args, kwargs))
             if step is None and function not in _CASTS:
                 raise _unplanned(f"call of {name_of(function)} behind the forward pass", "calls of that pass")
             return step
@@ -159,6 +166,13 @@ def _applied(apply: Callable[..., Any], function: type, args: tuple[Any, ...], k
 
 WATCH = Watch(_applied)
 """Sees custom autograd functions that take blocks; a network that runs on blocks holds it, in backward passes too."""
+
+
+def _weight(args: Any, kwargs: Any) -> int:
+    """Return what tells the weight of a call from others: that of a layer is there for as long as the network is."""
+    return next(
+        (id(leaf) for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor) and type(leaf) is not Block), 0
+    )
 
 
 def _bare(leaf: Any) -> Any:

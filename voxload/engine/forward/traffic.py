@@ -10,6 +10,7 @@ from voxload.engine.forward.plan_cache import PlannedPass
 from voxload.engine.forward.planning import Fallback, PlannedCall
 from voxload.engine.forward.recording import Call, name_of
 from voxload.engine.forward.redistribution import Move
+from voxload.engine.forward.rules.features import Weighted
 from voxload.engine.forward.rules.slide import Slide
 from voxload.engine.forward.sharding import Sharding
 
@@ -50,9 +51,9 @@ class Explained:
 def explained(planned: PlannedPass, coords: Sequence[int]) -> Iterator[Explained]:
     """Yield the calls that fetch anything, or run whole, in order, as the rank at `coords` of its group sees them."""
     for call, step in planned.plan.sequence:
-        cuts = [cut for cut in step.taken if not cut.is_whole]
+        cuts = [cut for cut in step.taken if not cut.is_whole] or list(step.taken)
         received = sum((_moved(move, coords) for move in step.moves), Traffic())
-        received += _slid(step, coords)
+        received += _slid(step, coords) + _added(step, coords)
         if received.messages or step.fallback is not None:
             yield Explained(call, cuts[0], step.results[0] if step.results else cuts[0], received, step.fallback)
 
@@ -60,18 +61,21 @@ def explained(planned: PlannedPass, coords: Sequence[int]) -> Iterator[Explained
 def _moved(move: Move | None, coords: Sequence[int]) -> Traffic:
     """Return what a rank receives while a value is brought to another cut."""
     total = Traffic()
-    for stage in move.stages if move is not None else ():
-        factor = stage.before.dims[stage.dim][stage.place]
-        start, stop = factor.span(coords)
-        others = prod(stage.before.block_shape(coords)) // max(stop - start, 1)
-        part = stage.plan.at(coords[stage.plan.axis], dim=stage.dim)
-        total += Traffic(len(part.incoming) if others else 0, part.received * others)
+    for step in move.steps if move is not None else ():
+        total += Traffic(*step.received(coords))
     return total
+
+
+def _added(step: PlannedCall, coords: Sequence[int]) -> Traffic:
+    """Return what a rank receives of what the ranks' own channels give, which is added up."""
+    scatters = step.action.scatters if isinstance(step.action, Weighted) else ()
+    return sum((Traffic(*each.given_back(coords)) for each in scatters), Traffic())
 
 
 def _slid(step: PlannedCall, coords: Sequence[int]) -> Traffic:
     """Return what a rank receives of what windows read beyond its block."""
-    slides: Sequence[Slide] = getattr(step.action, "slides", ())
+    action = step.action.inner if isinstance(step.action, Weighted) else step.action
+    slides: Sequence[Slide] = getattr(action, "slides", ())
     total = Traffic()
     sizes = list(step.inputs[0].block_shape(coords)) if slides else []
     for slide in slides:

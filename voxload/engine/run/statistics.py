@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.run.autograd_functions import applied
@@ -34,16 +35,25 @@ class Pool:
     """Carries the sums."""
     world: bool = False
     """Whether the samples of all sample groups share them."""
+    channels: tuple[int, int, int] | None = None
+    """Where ranks have channels of their own: this rank's first one, how many it has, and how many there are."""
 
     def mean(self, rows: Tensor) -> Tensor:
-        """Return, of sums ``(..., B, C)``, the means over what shares them: ``(..., 1, C)`` or ``(..., B, groups)``."""
+        """Return, of sums ``(..., B, C)``, the means over what shares them: ``(..., 1, C)`` or ``(..., B, groups)``.
+
+        C is then the number of all channels, whoever has them.
+        """
+        if self.channels is not None:
+            first, own, count = self.channels
+            rows = functional.pad(rows, (first, count - first - own))
         local = rows.view(*rows.shape[:-1], self.groups, -1).sum(-1) if self.groups else rows.sum(-2, keepdim=True)
         return all_sum(local, self.exchange, world=self.world) / self.count
 
     def spread(self, shared: Tensor, channels: int) -> Tensor:
         """Return what `mean` gave for every row, as ``(B or 1, channels, 1, 1, 1)``."""
-        rows = shared.repeat_interleave(channels // self.groups, -1) if self.groups else shared
-        return rows[..., None, None, None]
+        first, own, count = self.channels or (0, channels, channels)
+        rows = shared.repeat_interleave(count // self.groups, -1) if self.groups else shared
+        return rows.narrow(-1, first, own)[..., None, None, None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,8 @@ from torch.nn import functional
 
 from voxload.engine.forward.recording import Call, Given
 from voxload.engine.forward.rule import Context, NoRule, Preferences, Ruling, Same, bound
+from voxload.engine.forward.rules.features import LayerWeights, taken, weighted
+from voxload.engine.forward.rules.pointwise import Pointwise
 from voxload.engine.forward.rules.reducing import Partial
 from voxload.engine.forward.sharding import Sharding
 
@@ -56,6 +58,12 @@ def linear(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Rulin
         raise NoRule("its weights depend on the volume")
     (made,) = call.made
     last = len(cuts[0].dims) - 1
+    if wishes.split is not None and not wishes.split.is_in_space:
+        like = LayerWeights(_LINEAR, weight.shape, dim=last)
+        cut = taken(cuts[0], wishes.split, like)
+        result = cut.with_dim(last, Sharding.whole(made.shape).dims[last])
+        action, result = weighted(Same(), wishes.split, like, source=cut, result=result)
+        return Ruling((cut,), (result,), action)
     if wishes.columns and cuts[0].axes(last):
         outputs = Sharding.whole(weight.shape[:1]).dims
         part = Sharding((*outputs, cuts[0].dims[last]))
@@ -89,11 +97,13 @@ def layer_norm(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> R
 
 
 def prelu(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:  # noqa: ARG001 - see Rule
-    """Return what a rectifier with a slope for every channel does: channels are made whole; see Rule."""
+    """Return what a rectifier with a slope for every channel does: each rank takes those of its own; see Rule."""
     if len(cuts) > 1:
         raise NoRule("its slopes depend on the volume")
-    cut = cuts[0].whole_along([1]) if len(cuts[0].dims) > 1 else cuts[0]
-    return Ruling((cut,), (cut,), Same())
+    slopes = bound(("input", "weight"), call.args, call.kwargs)["weight"].shape
+    is_by_channel = len(cuts[0].dims) > 1 and slopes == cuts[0].shape[1:2]
+    parts = ((1, Sharding(cuts[0].dims[1:2])),) if is_by_channel and cuts[0].axes(1) else ()
+    return Ruling(cuts, cuts, Pointwise(parts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def resize(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Rulin
     mode = _MODES.get(given["mode"] or "nearest")
     if mode is None or given["antialias"]:
         raise NoRule(f"mode={given['mode']!r}" + (" with antialias" if given["antialias"] else ""))
-    cut, count = cuts[0].whole_along([0, 1]), len(cuts[0].dims) - 2
+    cut, count = cuts[0].whole_along([0]), len(cuts[0].dims) - 2
     reaches = [
         Resize(
             mode,

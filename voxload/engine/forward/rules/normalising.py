@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -47,16 +48,19 @@ class Normalise:
     """Shape of the whole input."""
     axes: frozenset[int]
     """Axes of the grid along which it is cut: along others, several ranks have one and the same block."""
+    channels: Sharding
+    """Cut of its channels."""
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], here: Context) -> Any:
         """Normalise; see Action."""
         given = _given(function, args, kwargs)
         x: Tensor = given["input"]
         flat = x.reshape(*x.shape[:2], *x.shape[2:], *(1,) * (2 + _SPATIAL - x.ndim))
-        scaling = Scaling(given["weight"], given["bias"], given["eps"])
+        scaling = Scaling(self._own(given["weight"], here), self._own(given["bias"], here), given["eps"])
         uses_given = not given.get("training", given.get("use_input_stats", True))
         if uses_given:
-            return rescaled(flat, given["running_mean"], given["running_var"], scaling).reshape(x.shape)
+            mean, variance = (self._own(given[name], here) for name in ("running_mean", "running_var"))
+            return rescaled(flat, mean, variance, scaling).reshape(x.shape)
         count: Any = prod(self.shape[2:])
         groups, is_world = 0, function is batch_norm_of_world
         if is_world:
@@ -69,9 +73,18 @@ class Normalise:
             groups = given["num_groups"]
             count *= self.shape[1] // groups
         copies = prod(blocks for axis, blocks in enumerate(here.mesh) if axis not in self.axes)
-        y, mean, variance = normalised(flat, Pool(groups, count * copies, here.exchange, is_world), scaling)
+        own = None
+        if not self.channels.is_whole:
+            places = self.channels.positions(0, here.coords)
+            own = places[0] if places else 0, len(places), self.shape[1]
+        pool = Pool(groups, count * copies, here.exchange, is_world, own)
+        y, mean, variance = normalised(flat, pool, scaling)
         _follow(given, function, (mean, variance), count)
         return y.reshape(x.shape)
+
+    def _own(self, values: Any, here: Context) -> Any:
+        """Return what this rank's channels have of one value for each."""
+        return None if values is None else self.channels.block(values, here.coords)
 
 
 def _samples(x: Tensor, here: Context) -> Tensor:
@@ -85,9 +98,12 @@ def normalise(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ru
     cut = cuts[0]
     if len(cuts) > 1:
         raise NoRule("its weights depend on the volume")
-    if len(cut.dims) > 2 + _SPATIAL or any(number < 2 for number, *_ in cut.cuts()):
-        raise NoRule("samples or channels are cut")
-    return Ruling((cut,), (cut,), Normalise(cut.shape, cut.axes()))
+    if len(cut.dims) > 2 + _SPATIAL or cut.axes(0):
+        raise NoRule("samples are cut")
+    widths = (hi - lo for factor in cut.dims[1][:-1] for lo, hi in pairwise(factor.bounds or (0, factor.extent)))
+    if any(width > 1 for width in widths):
+        raise NoRule("ranks have channels that are no neighbours")
+    return Ruling((cut,), (cut,), Normalise(cut.shape, cut.axes(), Sharding(cut.dims[1:2])))
 
 
 def _given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

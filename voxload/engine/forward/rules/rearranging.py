@@ -17,8 +17,12 @@ from torch import Tensor
 
 from voxload.engine.forward.recording import Call, Given, Value
 from voxload.engine.forward.rule import Context, NoRule, Preferences, Ruling, Same
+from voxload.engine.forward.rules.features import in_space
 from voxload.engine.forward.rules.pointwise import Pointwise
 from voxload.engine.forward.sharding import Dim, Factor, Sharding, dim_of
+
+_FEATURES = 2
+"""Dimensions before those of a volume."""
 
 
 class NoRegrouping(Exception):  # noqa: N818 - says what there is not
@@ -176,7 +180,7 @@ PARTITIONS: frozenset[Any] = frozenset(
 )
 
 
-def concatenate(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:  # noqa: ARG001 - see Rule
+def concatenate(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
     """Return what joins tensors along a dimension that is whole; all are brought to the cut of the first; see Rule.
 
     Of those that every rank has whole, such as coordinates, it takes its part.
@@ -184,6 +188,8 @@ def concatenate(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> 
     dim = _dimension(call, 1, len(cuts[0].dims))
     (made,) = call.made
     cut = cuts[0].whole_along([dim])
+    if wishes.split is not None:  # a plan had channels cut: volumes need not be whole for that
+        cut = in_space(cut, wishes.split, spatial=len(cut.dims) - _FEATURES)
     if any(len(each.shape) != len(cut.dims) for each in call.args[0]):
         raise NoRule("it joins a volume with an empty tensor of another number of dimensions")
     taken = [cut.with_dim(dim, Sharding.whole(each.shape).dims[dim]) for each in call.args[0]]

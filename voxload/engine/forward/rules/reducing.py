@@ -159,22 +159,23 @@ class PoolTo:
 
 
 def adapt(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:  # noqa: ARG001 - see Rule
-    """Return what an adaptive mean does: its result is whole; see Rule."""
+    """Return what an adaptive mean does: its result is whole but for its channels; see Rule."""
     count = ADAPTIVE[call.function]
     if len(cuts[0].dims) != _FIRST + count:
         raise NoRule("it takes one sample without a batch")
-    cut = cuts[0].whole_along([0, 1])
+    cut = cuts[0].whole_along([0])
     (made,) = call.made
     sizes = made.shape[_FIRST:]
-    dims: list[Dim] = list(Sharding.whole(cut.shape[:_FIRST]).dims)
+    dims: list[Dim] = list(cut.dims[:_FIRST])
     for index, size in enumerate(sizes):
         if len(cut.dims[_FIRST + index]) > 1:
             raise NoRule("it pools axes that are one dimension")
         partial = _partial(cut.dims[_FIRST + index])
         dims += [partial, *Sharding.whole([size]).dims]
     partials = Sharding(tuple(dims))
-    move = plan_move(partials, Sharding.whole(partials.shape))
-    return Ruling((cut,), (Sharding.whole(made.shape),), PoolTo(cut, sizes, move))
+    move = plan_move(partials, partials.whole_along(range(_FIRST, len(dims))))
+    result = Sharding((*cut.dims[:_FIRST], *Sharding.whole(sizes).dims))
+    return Ruling((cut,), (result,), PoolTo(cut, sizes, move))
 
 
 ADAPTIVE_MAXIMA: Mapping[Any, int] = {

@@ -17,7 +17,8 @@ from torch.nn import functional
 from voxload.engine.arithmetic.layer_plan import Tile
 from voxload.engine.arithmetic.windows import Spread, Window, counted
 from voxload.engine.forward.recording import Call
-from voxload.engine.forward.rule import Context, NoRule, Preferences, Ruling, bound
+from voxload.engine.forward.rule import Context, LayerSplit, NoRule, Preferences, Ruling, bound
+from voxload.engine.forward.rules.features import LayerWeights, taken, weighted
 from voxload.engine.forward.rules.slide import Slide, fetched, slide
 from voxload.engine.forward.sharding import Factor, Sharding
 from voxload.engine.run.overlap import Layout, joined, layout_of
@@ -153,7 +154,9 @@ class Windowed:
 def convolution(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
     """Return what a convolution does; see Rule."""
     given, count = bound(_CONVOLUTION, call.args, call.kwargs), CONVOLUTIONS[call.function]
-    cut, weight = _volume(cuts, count), given["weight"].shape
+    weight = given["weight"].shape
+    like = LayerWeights(_CONVOLUTION, weight, spatial=count, groups=given["groups"])
+    cut = _volume(cuts, count, wishes.split, like)
     windows = []
     for index in range(count):
         dilation = _at(given["dilation"], index)
@@ -164,13 +167,15 @@ def convolution(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> 
         raise NoRule("it pads an axis that is whole by different numbers")
     padding = tuple(0 if each.plan else window.low for each, window in zip(slides, windows, strict=True))
     action = Windowed(_CONVOLUTION, slides, (("padding", padding),), casts=True)
-    return _ruled(call, cut, weight[0], slides, action)
+    return _weighted(_ruled(call, cut, weight[0], slides, action), wishes.split, like)
 
 
 def transposed(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
     """Return what a transposed convolution does; see Rule."""
     given, count = bound(_TRANSPOSED, call.args, call.kwargs), TRANSPOSED[call.function]
-    cut, weight = _volume(cuts, count), given["weight"].shape
+    weight = given["weight"].shape
+    like = LayerWeights(_TRANSPOSED, weight, spatial=count, groups=given["groups"], is_transposed=True)
+    cut = _volume(cuts, count, wishes.split, like)
     reaches = [
         Spread(
             weight[_FIRST + index],
@@ -188,7 +193,7 @@ def transposed(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> R
         ("output_padding", tuple(0 if each.plan else reach.extra for each, reach in pairs)),
     )
     action = Windowed(_TRANSPOSED, slides, settings, casts=True)
-    return _ruled(call, cut, weight[1] * given["groups"], slides, action)
+    return _weighted(_ruled(call, cut, weight[1] * given["groups"], slides, action), wishes.split, like)
 
 
 def maximum(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
@@ -244,7 +249,8 @@ def _pooled(
 ) -> Ruling:
     """Return the ruling of a pooling."""
     given, count, fill = how
-    cut = _volume(cuts, count)
+    _require_batch(cuts[0], count)
+    cut = cuts[0]
     windows = [
         Window(
             _at(given["kernel_size"], index),
@@ -260,19 +266,33 @@ def _pooled(
     padding = tuple(0 if each.plan else window.low for each, window in zip(slides, windows, strict=True))
     names = _MAXIMUM if "return_indices" in given else _MEAN
     settings = (("padding", padding), ("stride", tuple(window.stride for window in windows)))
-    return _ruled(call, cut, cut.shape[1], slides, Windowed(names, slides, settings, fill))
+    return _ruled(call, cut, None, slides, Windowed(names, slides, settings, fill))
 
 
-def _volume(cuts: tuple[Sharding, ...], count: int) -> Sharding:
-    """Return the cut in which the input is taken: its channels are whole."""
-    if len(cuts[0].dims) != _FIRST + count:
+def _require_batch(cut: Sharding, count: int) -> None:
+    if len(cut.dims) != _FIRST + count:
         raise NoRule("it takes one sample without a batch")
-    return cuts[0].whole_along([1])
 
 
-def _ruled(call: Call, cut: Sharding, channels: int, slides: tuple[Slide, ...], action: Windowed) -> Ruling:
-    """Return the ruling; computed weights are taken whole."""
-    result = cut.with_dim(1, [Factor(channels)])
+def _volume(cuts: tuple[Sharding, ...], count: int, split: LayerSplit | None, like: LayerWeights) -> Sharding:
+    """Return the cut in which a layer with weights takes its input: its channels are whole, unless a plan says more."""
+    _require_batch(cuts[0], count)
+    return cuts[0].whole_along([1]) if split is None else taken(cuts[0], split, like)
+
+
+def _weighted(ruling: Ruling, split: LayerSplit | None, like: LayerWeights) -> Ruling:
+    """Return the ruling of a layer whose weights are cut, where a plan says so."""
+    if split is None or split.is_in_space:
+        return ruling
+    if len(ruling.inputs) > 1:
+        raise NoRule("its weights depend on the volume")
+    action, result = weighted(ruling.action, split, like, source=ruling.inputs[0], result=ruling.results[0])
+    return Ruling(ruling.inputs, (result,), action)
+
+
+def _ruled(call: Call, cut: Sharding, channels: int | None, slides: tuple[Slide, ...], action: Windowed) -> Ruling:
+    """Return the ruling; computed weights are taken whole. Without a number of channels they are those of the input."""
+    result = cut if channels is None else cut.with_dim(1, [Factor(channels)])
     for each in slides:
         result = result.with_dim(each.dim, each.result)
     return Ruling((cut, *(Sharding.whole(value.shape) for value in call.taken[1:])), (result,), action)

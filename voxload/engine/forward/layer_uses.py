@@ -1,0 +1,100 @@
+"""LayerUses: which call of a recording uses the axes of the grid for what, as a plan says; pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+
+from voxload.engine.arithmetic.split_plan import IN_SPACE, SplitPlan, Use
+from voxload.engine.forward.recording import Call, Recording, name_of
+from voxload.engine.forward.rule import LayerSplit
+from voxload.engine.forward.rules.channels import LINEAR
+from voxload.engine.forward.rules.windows import CONVOLUTIONS, TRANSPOSED
+from voxload.errors import UsageError
+
+WEIGHTED = frozenset[object]([*CONVOLUTIONS, *TRANSPOSED, *LINEAR])
+"""Functions whose weights may be cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSplit:
+    """A plan of layers on a grid."""
+
+    plan: SplitPlan
+    """Uses by the paths of modules."""
+    mesh: tuple[int, ...]
+    """Blocks of a sample group, per axis of the grid."""
+
+
+class LayerUses:
+    """Uses of the axes, call by call.
+
+    Parameters
+    ----------
+    recording
+        What the forward asks of torch.
+    split
+        The plan.
+    min_width
+        An axis cuts no volume whose blocks would have fewer voxels than this.
+
+    Raises
+    ------
+    UsageError
+        Where the plan names a path at which no layer with weights is.
+    """
+
+    def __init__(self, recording: Recording, split: PlannedSplit, min_width: int) -> None:
+        plan = split.plan
+        self._calls, self._plan, self._mesh, self._min_width = recording.calls, plan, split.mesh, min_width
+        met = {plan.found(call.path)[0] for call in recording.calls if call.function in WEIGHTED}
+        if unmet := [path for path, uses in plan.layers if path not in met and uses != IN_SPACE]:
+            layers = dict.fromkeys(call.path for call in recording.calls if call.function in WEIGHTED)
+            raise UsageError(
+                f"plan of layer {unmet[0]!r}",
+                found="no convolution or dense layer there of which the plan does not say more elsewhere",
+                expected=f"a path of one, or of a module around it: {', '.join(map(repr, layers))}",
+            )
+
+    def of(self, index: int) -> LayerSplit:
+        """Return the uses of a call; without weights it leaves what it takes where it is, in space for what is new."""
+        call = self._calls[index]
+        if call.function not in WEIGHTED:
+            return LayerSplit(IN_SPACE, self._mesh, min_width=self._min_width)
+        return LayerSplit(self._plan.uses(call.path), self._mesh, self._behind(index), self._min_width)
+
+    def _behind(self, index: int) -> tuple[Use, ...]:
+        """Return the uses of the first layer with weights that takes what a call gives, at whatever distance."""
+        waiting = [value.number for value in self._calls[index].made]
+        seen = set(waiting)
+        while waiting:
+            for user in self._users[waiting.pop(0)]:
+                call = self._calls[user]
+                if user <= index:
+                    continue
+                if call.function in WEIGHTED:
+                    return self._plan.uses(call.path)
+                fresh = [value.number for value in call.made if value.number not in seen]
+                waiting += fresh
+                seen.update(fresh)
+        return IN_SPACE
+
+    @cached_property
+    def _users(self) -> defaultdict[int, list[int]]:
+        found = defaultdict[int, list[int]](list)
+        for index, call in enumerate(self._calls):
+            for value in call.taken:
+                found[value.number].append(index)
+        return found
+
+
+def not_split(call: Call, split: LayerSplit, reason: str) -> UsageError:
+    """Return the refusal of a layer that cannot be split as a plan says."""
+    said = ", ".join(use.value for use in split.uses)
+    return UsageError(
+        f"{name_of(call.function)} in {call.where}",
+        found=f"a plan that uses the axes d, h, w of the grid {split.mesh} for {said}: {reason}",
+        expected="features and groups that can be dealt out so",
+        remedy="plan it otherwise, for one with 'space' or 'whole' along an axis",
+    )
