@@ -161,7 +161,9 @@ def _on(device: str, model: nn.Module) -> nn.Module:
     for buffer in model.buffers():
         # Single numbers, such as a count of batches, are read by forward; they cost nothing. Torch mixes those without
         # an axis with tensors of any device, but not the mean of a normalisation of one channel.
-        held[id(buffer)] = buffer.detach().to("cpu" if not buffer.ndim else device, copy=True)
+        place = "cpu" if not buffer.ndim else device
+        own = torch.zeros_like(buffer, device=place) if buffer.is_meta else buffer.detach().to(place, copy=True)
+        held[id(buffer)] = own
     for module in model.modules():
         if isinstance(module, nn.SyncBatchNorm) and module.process_group is not None:
             held[id(module.process_group)] = module.process_group  # a handle, which no copy can have

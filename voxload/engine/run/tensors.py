@@ -13,6 +13,8 @@ _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 def autocast_type(device: str) -> torch.dtype | None:
     """Return to what autocast brings operands on a kind of device; None where it is off, and its type means nothing."""
+    if device == "meta":  # which knows of none
+        return None
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 

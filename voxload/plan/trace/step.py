@@ -1,0 +1,93 @@
+"""trace_step: one training step of one rank, run by the engine itself on tensors without data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from voxload.engine import NoExchange, SplitPlan, shard
+from voxload.engine.shard import MIN_WIDTH
+from voxload.grid import ProcessGrid
+from voxload.plan.trace.operation import Phase, StepTrace
+from voxload.plan.trace.tracer import Tracer
+
+Loss = Callable[[Any], Tensor]
+"""Returns a scalar of what the network gives; its cost is that of a few operations on the network's own result."""
+Optimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+
+
+def trace_step(  # noqa: PLR0913 - each is a choice of who trains
+    model: nn.Module,
+    grid: ProcessGrid,
+    shape: Sequence[int],
+    *,
+    channels: int,
+    batch: int = 1,
+    optimizer: Optimizer | None = None,
+    plan: SplitPlan | None = None,
+    min_width: int = MIN_WIDTH,
+    loss: Loss | None = None,
+) -> StepTrace:
+    """Return what a training step takes on one rank; nothing is computed or sent.
+
+    Parameters
+    ----------
+    model
+        The network, on the meta device. It is left as it is.
+    grid
+        The grid, seen from the rank of interest.
+    shape
+        Extents (D, H, W) of the whole volume, in voxels.
+    channels
+        Of the volume.
+    batch
+        Samples of a sample group.
+    optimizer
+        Makes the optimiser of parameters; None for no update.
+    plan, min_width
+        As `voxload.engine.shard` takes them.
+    loss
+        Of the network's result; by default the sum of squares of each of its tensors.
+
+    Raises
+    ------
+    UsageError
+        When the network or the shape cannot be split, as `voxload.engine.shard` would.
+    """
+    carrier = NoExchange(grid)
+    network = shard(model, grid, shape=shape, exchange=carrier, plan=plan, min_width=min_width)
+    x = torch.empty(batch, channels, *grid.block(tuple(shape)).shape, device="meta")
+    weights = [*network.parameters(), *network.buffers()]
+    updates = None if optimizer is None else optimizer(list(network.parameters()))
+    before = [(weight, weight.grad) for weight in network.parameters()]
+    for weight in network.parameters():
+        weight.grad = None
+    with torch.no_grad():
+        network(x)  # what is looked at once, in the first pass
+    tracer = Tracer(model, network)
+    try:
+        with tracer:
+            (loss or _squares)(network(x)).backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
+            tracer.phase = Phase.UPDATE
+            if updates is not None:
+                updates.step()
+        allocations = tracer.allocations()
+    finally:
+        tracer.close()
+        for weight, grad in before:
+            weight.grad = grad
+    state = [] if updates is None else [each for each in tree_leaves(updates.state) if isinstance(each, Tensor)]
+    return StepTrace(tuple(tracer.operations), allocations, tuple(tracer.gradients), _nbytes(weights), _nbytes(state))
+
+
+def _squares(result: Any) -> Tensor:
+    total: Tensor = sum(each.square().sum() for each in tree_leaves(result) if isinstance(each, Tensor))  # type: ignore[assignment] # there is one
+    return total
+
+
+def _nbytes(tensors: Sequence[Tensor]) -> int:
+    return sum(each.numel() * each.element_size() for each in tensors)
