@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 
 from voxload.engine.observe import Messages, Total
 
@@ -69,17 +68,6 @@ class Gradient:
 
 
 @dataclass(frozen=True, slots=True)
-class Peak:
-    """The most memory that a step has at once, beside weights and the optimiser's state of before."""
-
-    nbytes: int
-    at: int
-    """Number of the operation while it has."""
-    held: tuple[Allocation, ...]
-    """What that is, the largest first."""
-
-
-@dataclass(frozen=True, slots=True)
 class StepTrace:
     """A training step of one rank."""
 
@@ -95,17 +83,3 @@ class StepTrace:
     def of(self, phase: Phase) -> Iterator[Operation]:
         """Yield the operations of a part of the step."""
         return (each for each in self.operations if each.phase is phase)
-
-    def peak(self) -> Peak:
-        """Return the most memory at once.
-
-        While an operation runs it has what was there before, and what it makes.
-        """
-        changes = [0] * (len(self.operations) + 2)
-        for each in self.allocations:
-            changes[each.made] += each.nbytes
-            changes[each.freed + 1] -= each.nbytes
-        sizes = list(accumulate(changes))
-        at = max(range(len(sizes)), key=sizes.__getitem__)
-        held = [each for each in self.allocations if each.made <= at <= each.freed]
-        return Peak(sizes[at], at, tuple(sorted(held, key=lambda each: -each.nbytes)))
