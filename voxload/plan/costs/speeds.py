@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from voxload.engine.observe import Messages
 from voxload.grid import ProcessGrid
-from voxload.plan.trace.operation import Messages, Operation
+from voxload.plan.trace.operation import Operation
 
 
 class Kernels(Protocol):

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
+from voxload.engine.observe import Messages
 from voxload.grid import ProcessGrid
 from voxload.plan.costs.speeds import Fabric, Kernels
-from voxload.plan.trace.operation import Gradient, Messages, Phase, StepTrace
+from voxload.plan.trace.operation import Gradient, Phase, StepTrace
 
 FIRST_BUCKET, BUCKET = 2**20, 25 * 2**20
 """Bytes of gradients in DDP's first bucket, and in all others."""
@@ -40,7 +41,7 @@ class StepTime:
     @property
     def total(self) -> float:
         """Of the whole step."""
-        return sum(getattr(self, each.name) for each in fields(self) if each.name != "hidden")
+        return float(sum(getattr(self, each.name) for each in fields(self) if each.name != "hidden"))
 
 
 def step_time(trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: ProcessGrid) -> StepTime:
