@@ -70,7 +70,7 @@ class Passes:
         if planned is None:
             planned = self.plans.of(network, inputs, blocks)
             self._compare(planned.digest)
-        with _seeded(seed, inputs.tensors[0].device):
+        with seeded(seed, inputs.tensors[0].device):
             return run(forward, args, kwargs, planned.cuts, plan=planned.plan, here=self.here(planned, drawn))
 
     def here(self, planned: PlannedPass, seeds: Callable[[], Tensor]) -> Context:
@@ -156,7 +156,7 @@ def pass_seed() -> int:
 
 
 @contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Give all ranks of a group the same random numbers for a pass, and this rank its own ones back."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(seed)
