@@ -80,6 +80,7 @@ class Failing(Dataset[torch.Tensor]):
 RAISED = (DataError, StorageError, NotFoundError)
 
 
+@pytest.mark.long
 def test_torchs_workers_hand_the_error_over() -> None:
     """A worker process of torch's loader raises the same type in the training process."""
     batches = iter(DataLoader(Failing(), num_workers=1, multiprocessing_context="forkserver"))

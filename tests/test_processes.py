@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import processes
 
 _ROUNDS = 10
@@ -24,6 +26,7 @@ while True:
 """Starts one process after the other in sessions of their own, by which they are not found."""
 
 
+@pytest.mark.long
 def test_what_is_started_meanwhile_is_ended() -> None:
     """A process that starts others until its very end leaves none of them."""
     before = processes.descendants()

@@ -25,6 +25,7 @@ GRIDS = st.tuples(*[st.integers(1, 3)] * 3)
 HALOS = st.builds(Halo, st.tuples(*[st.integers(0, 12)] * 3), st.tuples(*[st.integers(0, 4)] * 3))
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("format_name", ["h5", "npy"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(data=st.data(), spatial=GRIDS, halo=HALOS, boundary=st.sampled_from(Boundary))
@@ -84,6 +85,7 @@ def test_data_sets_of_all_ranks_agree(cube: Stored, brick: Stored, boundary: Bou
             assert np.array_equal(assembled(blocks, extents, halo), whole), field
 
 
+@pytest.mark.long
 def test_draws_reach_every_symmetry_and_every_voxel() -> None:
     """Over epochs and samples each of the 48 turns and each origin is drawn about as often as the others."""
     augment = Augment(CubeSymmetries(), Translations(), seed=1)

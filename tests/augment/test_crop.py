@@ -108,6 +108,7 @@ def test_crops_lie_anywhere_as_often(cube: Stored) -> None:
     assert cube.open(augment=augment).volume_shape(0) == (7, 8, 9)
 
 
+@pytest.mark.long
 def test_classes_are_balanced_and_voxels_of_each_fair(cube: Stored) -> None:
     """Each class is drawn as often as its weight says, and each voxel of the class as often as the others."""
     labels = np.zeros((9, 9, 9), np.uint8)

@@ -101,6 +101,7 @@ def test_an_epoch_that_is_set_or_resumed_is_drawn_again(data: voxload.VolumeData
     elsewhere.close()
 
 
+@pytest.mark.long
 def test_torchs_loader_augments_by_the_data_sets_epoch(folder: Path, data: voxload.VolumeDataset) -> None:
     """Worker processes of torch's own loader draw what this process draws, for the epoch that was set."""
     for epoch in (0, 4):

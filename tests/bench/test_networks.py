@@ -107,6 +107,7 @@ def test_names_tell_networks_apart() -> None:
     assert len({each.title for each in NETWORKS}) == len(NETWORKS)
 
 
+@pytest.mark.long
 def test_a_table_keeps_what_it_is_not_given_again(tmp_path: Path) -> None:
     """A network takes the place of its earlier outcomes; others stay, and are counted by library."""
     path = tmp_path / "networks.json"
@@ -142,6 +143,7 @@ def test_a_torn_table_is_told_before_anything_runs(
     assert path.read_text() == torn
 
 
+@pytest.mark.long
 def test_the_script_fills_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In small: one network on one grid, in a process of its own."""
     path = tmp_path / "networks.json"

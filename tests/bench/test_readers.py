@@ -36,6 +36,7 @@ def run(folder: Path, *words: str, status: int = 0) -> list[dict[str, Any]]:
     return list(found["tables"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("layout", "others"),
     [

@@ -62,6 +62,7 @@ def _plots(html: str) -> list[str]:
     return re.findall(r'<figure id="([^"]+)">', html)
 
 
+@pytest.mark.long
 def test_every_plot_is_there(pages: dict[str, Path]) -> None:
     """Of one result six; of several what they share, and the two over time of each."""
     assert _plots(pages["one"].read_text()) == list(SINGLE)
@@ -102,6 +103,7 @@ def test_names_inside_the_page_are_unlike(pages: dict[str, Path], name: str) -> 
     }
 
 
+@pytest.mark.long
 def test_the_same_results_give_the_same_page(pages: dict[str, Path]) -> None:
     """Nothing of the clock or of chance is in it."""
     path = pages["one"]
@@ -115,6 +117,7 @@ def test_labels_come_first_and_origins_last(pages: dict[str, Path]) -> None:
     assert [html.index(text) for text in order] == sorted(html.index(text) for text in order)
 
 
+@pytest.mark.long
 def test_texts_of_a_result_stay_texts(pages: dict[str, Path]) -> None:
     """A label with markup is shown as it is, with the result that it is about."""
     html = pages["several"].read_text()
@@ -146,6 +149,7 @@ def test_stripes_hold_all_the_time_that_was_measured() -> None:
     assert float((found.computing + found.peers + found.stall).max()) <= 1 + 1e-9
 
 
+@pytest.mark.long
 def test_lines_of_throughput_join_what_differs_in_scale_alone(tmp_path: Path) -> None:
     """Two loaders on one, two and sixteen ranks are two lines over a logarithmic axis, with numbers far apart."""
     recipes = [
@@ -221,6 +225,7 @@ def test_a_result_without_runs_is_refused(tmp_path: Path) -> None:
         read_results([tmp_path / "other.json"])
 
 
+@pytest.mark.long
 def test_the_command_writes_page_and_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The page, and a picture of each plot that is not blank; each is named."""
     app = typer.Typer(pretty_exceptions_enable=False)
@@ -290,6 +295,7 @@ def test_a_browser_shows_every_plot_within_its_width(
         assert 0 <= box["left"] < box["right"] <= width, box
 
 
+@pytest.mark.long
 def test_the_page_follows_the_scheme(browser: Browser, pages: dict[str, Path]) -> None:
     """Light and dark have paper and ink turned about, and the text of plots is ink."""
     brightness = {}

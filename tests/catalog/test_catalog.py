@@ -236,6 +236,7 @@ def test_writing_into_no_folder_is_said(tmp_path: Path) -> None:
         Catalog.from_entries(ROWS, tmp_path).write(tmp_path / "no" / CATALOG_NAME)
 
 
+@pytest.mark.long
 def test_a_full_disk_is_the_storages_fault(tmp_path: Path) -> None:
     """A write that the system refuses leaves the old catalogue. The limit stands in for the disk."""
     path = tmp_path / CATALOG_NAME
@@ -260,6 +261,7 @@ def test_a_full_disk_is_the_storages_fault(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == [CATALOG_NAME]
 
 
+@pytest.mark.long
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_in_a_value_is_an_error(tmp_path: Path, place: float, bit: int) -> None:

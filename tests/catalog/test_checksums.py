@@ -62,6 +62,7 @@ def same(found: Checksums, expected: Checksums) -> bool:
     return np.array_equal(found.values, expected.values) and np.array_equal(found.present, expected.present)
 
 
+@pytest.mark.long
 def test_what_is_recorded_is_found(large: Path) -> None:
     """Every row comes back, whatever group it is in, with its absent chunks."""
     file = ChecksumFile(str(large))
@@ -156,6 +157,7 @@ def _never_wrong(path: Path) -> None:
         assert same(found, sums(1, (3, 3, 3)))
 
 
+@pytest.mark.long
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_in_the_file_is_no_checksum(small: tuple[Path, bytes], place: float, bit: int) -> None:

@@ -42,6 +42,7 @@ def test_an_array_equals_pyarrows(kind: pa.DataType, values: st.SearchStrategy[A
     assert found.null_count == given_.count(None)
 
 
+@pytest.mark.long
 def test_pandas_is_not_imported() -> None:
     """A process that writes a catalogue does not pay for pandas."""
     words = "import sys, pyarrow; from voxload.catalog.columns import column; column(['a', None], pyarrow.string())"

@@ -70,6 +70,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("checksums", [False, True], ids=["plain", "summed"])
 @pytest.mark.parametrize("way", list(WAYS))
 def test_samples_are_those_of_the_folder(site: RangeServer, tmp_path: Path, way: str, checksums: bool) -> None:
@@ -87,6 +88,7 @@ def test_samples_are_those_of_the_folder(site: RangeServer, tmp_path: Path, way:
     far.close()
 
 
+@pytest.mark.long
 def test_a_chunk_that_was_changed_on_the_far_side_is_an_error(site: RangeServer, tmp_path: Path) -> None:
     """Recorded checksums are compared behind a URL, too."""
     made = _converted(site, tmp_path, checksums=True, format=StoredFormat.HDF5, compression=Compression.NONE)
@@ -102,6 +104,7 @@ def test_a_chunk_that_was_changed_on_the_far_side_is_an_error(site: RangeServer,
     data.close()
 
 
+@pytest.mark.long
 def test_checksums_are_fetched_once_and_again_when_they_changed(site: RangeServer, tmp_path: Path) -> None:
     """A damaged file of checksums, or none, is never believed."""
     _converted(site, tmp_path, checksums=True)
@@ -121,6 +124,7 @@ def test_checksums_are_fetched_once_and_again_when_they_changed(site: RangeServe
     again.close()
 
 
+@pytest.mark.long
 def test_paths_that_lead_out_are_refused(site: RangeServer, tmp_path: Path) -> None:
     """A catalogue behind a URL names what lies below that URL."""
     _converted(site, tmp_path)
@@ -164,6 +168,7 @@ def test_what_is_no_catalogue_is_an_error(site: RangeServer, tmp_path: Path, mon
         Catalog.read(url)
 
 
+@pytest.mark.long
 def test_rows_of_a_url_keep_its_urls(site: RangeServer, tmp_path: Path) -> None:
     """Rows that are written elsewhere name the same volumes."""
     made = _converted(site, tmp_path, checksums=True)
@@ -181,6 +186,7 @@ def test_rows_of_a_url_keep_its_urls(site: RangeServer, tmp_path: Path) -> None:
     assert repr(standardize_by(f"{site.url}/all")) == repr(standardize_by(site.folder / "all"))
 
 
+@pytest.mark.long
 def test_commands_take_urls(site: RangeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Commands that only read take a URL; those that write beside it say what to do."""
     _converted(site, tmp_path)

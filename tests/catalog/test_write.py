@@ -72,6 +72,7 @@ def test_names_that_no_catalogue_can_have(tmp_path: Path) -> None:
         write_rows({tmp_path / "no" / "catalog.parquet": rows(["a"])})
 
 
+@pytest.mark.long
 def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     """If the second output cannot be written the first is not there either. The limit stands in for the disk."""
     write_rows({tmp_path / "in.parquet": rows([str(number) for number in range(5000)], tmp_path)})

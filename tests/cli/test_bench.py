@@ -80,6 +80,7 @@ def test_a_policy_is_passed_on(data: Path, capsys: pytest.CaptureFixture[str]) -
     assert "expected one of clairvoyant" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_sweep_says_which_to_use(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Chunks and threads are tried in every combination, on samples generated anew."""
     words = (

@@ -53,6 +53,7 @@ def test_a_data_set_is_made_and_reported(
         data.close()
 
 
+@pytest.mark.long
 def test_layouts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Chunks and shards are those that are said, else those of voxload convert, else none."""
     dry = ("--dry-run", "--num-samples", "1", "--shape", "4,128,128,128")
@@ -97,6 +98,7 @@ def test_size_by_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert packed["samples"] > 3 * plain["samples"]
 
 
+@pytest.mark.long
 def test_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """People read what was made, where, and that it is too small to measure storage with."""
     _run(str(tmp_path), "--memory", "1GiB", *SMALL)

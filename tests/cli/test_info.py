@@ -115,6 +115,7 @@ def test_headerless_files_need_shape_and_type(tmp_path: Path, capsys: pytest.Cap
     assert "found 480 bytes, expected 560" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_picture_is_drawn(universe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--plot writes a picture with three panels that are not empty."""
     picture = tmp_path / "slices.png"
@@ -126,6 +127,7 @@ def test_a_picture_is_drawn(universe: Path, tmp_path: Path, capsys: pytest.Captu
     assert all(third.std() > 0.1 for third in thirds)
 
 
+@pytest.mark.long
 def test_only_a_picture_waits_for_what_draws(universe: Path, tmp_path: Path) -> None:
     """What draws takes a second: it is loaded with --plot and not before; torch is not loaded at all."""
     call = ["info", str(universe / "converted" / "u.zarr"), "--plot", str(tmp_path / "p.png")]

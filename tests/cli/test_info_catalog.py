@@ -29,6 +29,7 @@ def _json(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str,
     return found
 
 
+@pytest.mark.long
 def test_samples_and_volumes_are_told_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Eight samples of one stored volume are eight samples and one volume, whose checksums count once."""
     found = _json(["info", str(folder)], capsys)
@@ -58,6 +59,7 @@ def test_ranks_of_a_window(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert [(rank["start"], rank["stop"]) for rank in ranks] == [([0, 0, 0], [8, 8, 8]), ([0, 0, 8], [8, 8, 16])]
 
 
+@pytest.mark.long
 def test_a_picture_of_a_window(folder: Path, tmp_path: Path) -> None:
     """--plot draws the sample that is named."""
     assert run(["info", str(folder), "--sample", "x_1_1_1", "--plot", str(tmp_path / "p.png")]) == 0

@@ -96,6 +96,7 @@ def test_volumes_of_one_file_are_listed(tmp_path: Path, capsys: pytest.CaptureFi
     assert "velocity" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_cubes_beyond_some_tens_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a file of 1000 cubes the first thirty are shown and the rest counted; JSON has all, and --part chooses."""
     path = tmp_path / "Grids_Mtot_IllustrisTNG_LH_4_z=0.0.npy"
@@ -216,6 +217,7 @@ def test_what_is_no_source_is_refused(tmp_path: Path, words: list[str], capsys: 
     assert not (tmp_path / "p.png").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["x.nii.gz", "u.hdf5", *(pytest.param(name, marks=pytest.mark.long) for name in ("x.fits", "x.npz"))]
 )

@@ -21,6 +21,7 @@ from voxload.cli.main import run, show_retries
 from voxload.errors import UsageError
 
 
+@pytest.mark.long
 def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     """Help ends with status 0 and shows a call that can be copied."""
     for command in ("convert", "info", "verify", "simulate", "infer", "train", "demo"):
@@ -80,6 +81,7 @@ def loaded() -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("call", _LISTS)
 def test_a_list_of_commands_loads_none_of_them(call: str, loaded: dict[str, list[str]]) -> None:
     """The program's help holds what prints it: no library of any command, and little else of voxload."""
@@ -153,6 +155,7 @@ def test_a_traceback_is_there_for_the_asking() -> None:
         run(["info", "none.h5", "--traceback"])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("files")
 def test_ctrl_c_ends_quietly() -> None:
     """An interrupt ends with status 130 and one line, not with a traceback."""

@@ -52,6 +52,7 @@ def test_options_describe_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert rate["compute_seconds_per_step"] == 2.0
 
 
+@pytest.mark.long
 def test_large_runs_use_the_coarse_model(capsys: pytest.CaptureFixture[str]) -> None:
     """A job of 1,024 ranks and a quarter of the published samples is a matter of seconds."""
     call = ["simulate", "--machine", "lassen", "--samples", "65536", "--sample-bytes", "16MB", "--groups", "1024"]
@@ -89,6 +90,7 @@ def test_policies_are_told_as_they_end(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert [*told, capsys.readouterr().err] == ["", ""]
 
 
+@pytest.mark.long
 def test_regimes_and_their_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Four data sets, a panel for each: bars of computing and of waiting, and the bound."""
     call = ["simulate", "--regimes", "--machine", "nopfs-cluster", "--samples", "64", "--epochs", "2"]

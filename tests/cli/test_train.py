@@ -144,6 +144,7 @@ def test_learning_is_drawn(kind: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["learning.png"]
 
 
+@pytest.mark.long
 def test_classes_are_drawn_side_by_side(tmp_path: Path) -> None:
     """A plane, and what two sources say of it, of which one knows a class less."""
     plane = np.arange(64, dtype=np.int16).reshape(8, 8)

@@ -52,6 +52,7 @@ def _damage(path: Path, place: int) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("stored", list(StoredFormat))
 def test_sound_samples(tmp_path: Path, stored: StoredFormat, capsys: pytest.CaptureFixture[str]) -> None:
     """Everything is compared, nothing is damaged, and the status is 0."""

@@ -159,6 +159,7 @@ def test_tasks_know_their_catalogue(tmp_path: Path, way: str) -> None:
         assert is_catalogued(tmp_path / "out", complete, summed=(), checksums="") == is_same
 
 
+@pytest.mark.long
 def test_packed_and_damaged_ones(tmp_path: Path) -> None:
     """Packed numbers are not what they mean, and are left out; a chunk that is gone is an error."""
     packed = as_zarr(tmp_path / "packed")

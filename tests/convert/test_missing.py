@@ -158,6 +158,7 @@ def test_hdf5_chunks_that_a_catalogue_lists_as_never_written(tmp_path: Path) -> 
         np.testing.assert_array_equal(voxels(tmp_path), expected)
 
 
+@pytest.mark.long
 def test_no_fill_value_is_guessed(tmp_path: Path) -> None:
     """Format 2 may name none: the list of chunks does not say then what stands in their place."""
     path = stored(tmp_path / "raw", "v2 blosc")

@@ -127,6 +127,7 @@ def _recorded(out: Path, stored: str) -> int:
     return sum(len(step["chunks"]) for step in steps)
 
 
+@pytest.mark.long
 def test_torn_lines_and_unrecorded_bytes_are_mended(
     tmp_path: Path, source: Path, cube: npt.NDArray[np.int32], converted: Any
 ) -> None:
@@ -156,6 +157,7 @@ def test_lost_bytes_are_noticed(tmp_path: Path, source: Path, left: int) -> None
         convert(source, out)
 
 
+@pytest.mark.long
 def test_more_memory_goes_on_where_less_ended(
     tmp_path: Path, source: Path, cube: npt.NDArray[np.int32], converted: Any
 ) -> None:
@@ -169,6 +171,7 @@ def test_more_memory_goes_on_where_less_ended(
     _check_complete(report, cube, found=converted(report.catalog, "x"))
 
 
+@pytest.mark.long
 def test_changed_source_is_not_resumed(tmp_path: Path, source: Path, converted: Any) -> None:
     """What an interrupted run wrote of another state of the source is thrown away."""
     out = tmp_path / "out"
@@ -182,6 +185,7 @@ def test_changed_source_is_not_resumed(tmp_path: Path, source: Path, converted: 
     _check_complete(report, changed, found=converted(report.catalog, "x"))
 
 
+@pytest.mark.long
 def test_leftovers_of_a_complete_sample_are_removed(
     tmp_path: Path, source: Path, cube: npt.NDArray[np.int32], converted: Any
 ) -> None:
@@ -210,6 +214,7 @@ def test_what_was_replaced_when_it_was_killed_is_removed(
     _check_complete(report, cube, found=converted(report.catalog, "x"))
 
 
+@pytest.mark.long
 def test_two_conversions_into_one_folder(
     tmp_path: Path, source: Path, cube: npt.NDArray[np.int32], converted: Any
 ) -> None:

@@ -88,6 +88,7 @@ def test_headerless_cubes(
     np.testing.assert_array_equal(converted(report.catalog, "density"), volume)
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(
     shape=st.tuples(*[st.integers(1, 11)] * 4),

@@ -64,6 +64,7 @@ def test_split_cubes(tmp_path: Path, cubes: dict[str, Array], stored: StoredForm
     assert (again.converted, len(again.skipped)) == ((), 40)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("stored", FORMATS)
 def test_packed_cubes(tmp_path: Path, cubes: dict[str, Array], stored: StoredFormat) -> None:
     """Small samples share a volume, and each is read as if it were alone, its own border included."""
@@ -81,6 +82,7 @@ def test_packed_cubes(tmp_path: Path, cubes: dict[str, Array], stored: StoredFor
     assert verify(report.catalog).damaged == 0
 
 
+@pytest.mark.long
 def test_a_packed_volume_grows_by_conversion_anew(tmp_path: Path, cubes: dict[str, Array]) -> None:
     """A cube that comes later changes what is packed with what; nothing of the older volumes is left."""
     options = ConvertOptions(pack=Packing.ALWAYS)
@@ -122,6 +124,7 @@ def test_many_small_samples_are_packed_by_themselves(
     assert Catalog.read(report.catalog).samples == ("odd", *cubes)
 
 
+@pytest.mark.long
 def test_many_volumes_are_spread_over_folders(
     tmp_path: Path, cubes: dict[str, Array], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +239,7 @@ def test_the_catalogue_has_numpys_figures(tmp_path: Path, split: tuple[int, int,
     assert means == [row[0] for row in rows] == [catalog.summary(s, "volume").whole.mean for s in catalog.samples]  # type: ignore[union-attr] # as above
 
 
+@pytest.mark.long
 def test_normalisation_by_the_catalogue(tmp_path: Path, cubes: dict[str, Array]) -> None:
     """Voxels are brought to mean 0 and deviation 1 over all samples without reading one; what is unknown is refused."""
     report = convert(tmp_path / "raw", tmp_path / "out", options=ConvertOptions(split=(6, 4, 5)))
@@ -250,6 +254,7 @@ def test_normalisation_by_the_catalogue(tmp_path: Path, cubes: dict[str, Array])
         voxload.transforms.standardize_by(tmp_path / "bare.parquet")
 
 
+@pytest.mark.long
 def test_targets_from_side_cars(tmp_path: Path, cubes: dict[str, Array]) -> None:
     """Targets come from a table, from one in each folder, or from a mapping; a sample without any is named."""
     raw, table = tmp_path / "raw", tmp_path / "params.csv"

@@ -117,6 +117,7 @@ def test_samples_that_are_cut_lie_where_their_voxels_lay(tmp_path: Path, stored:
             np.testing.assert_allclose(matrix(entry.affine) @ [*voxel, 1], loaded @ [*whole, 1], rtol=1e-12)
 
 
+@pytest.mark.long
 def test_packed_images_keep_their_own(tmp_path: Path) -> None:
     """Images of one volume lie at places of their own, and are cut into samples at places of their own."""
     (tmp_path / "raw").mkdir()
@@ -151,6 +152,7 @@ def test_axes_that_the_caller_names_have_their_own_columns(tmp_path: Path) -> No
     assert (source.describe().patient_affine, source.describe().spacing) == (None, None)
 
 
+@pytest.mark.long
 def test_what_is_not_known_is_null(tmp_path: Path) -> None:
     """A cube of numpy lies nowhere; NIfTI without a form has a spacing, in the unit that it names, and no place."""
     np.save(tmp_path / "x.npy", VOXELS)

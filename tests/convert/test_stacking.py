@@ -82,6 +82,7 @@ def raw(tmp_path: Path) -> Path:
     return tmp_path / "raw"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stored", list(StoredFormat))
 def test_one_volume_of_three_variables(tmp_path: Path, raw: Path, stored: StoredFormat) -> None:
     """The volume is what h5py's arrays are, stacked in the order named; what is not named is converted as before."""
@@ -110,6 +111,7 @@ def test_one_volume_of_three_variables(tmp_path: Path, raw: Path, stored: Stored
     data.close()
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     spatial=st.tuples(*[st.integers(1, 9)] * 3),
@@ -280,6 +282,7 @@ def test_steps_of_trajectories(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[1:], velocity[1, 2].transpose(3, 0, 1, 2))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stored", list(StoredFormat))
 def test_with_packing_and_splitting(tmp_path: Path, stored: StoredFormat) -> None:
     """Stacked samples share volumes and are cut like others; windows of them are what was stacked."""
@@ -329,6 +332,7 @@ def test_a_dry_run_says_what_would_be_stacked(tmp_path: Path, raw: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_array_tasks_share_stacks(tmp_path: Path, raw: Path) -> None:
     """Two tasks end where one run does, and a task that was told another order has not done its share."""
     alone = convert(raw, tmp_path / "one", options=stack())
@@ -350,6 +354,7 @@ CHANGES: dict[str, Change] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_option_is_converted_anew(tmp_path: Path, raw: Path, change: str) -> None:
     """What was stacked otherwise goes when the new volumes are there: the folder is as if it had been made at once."""

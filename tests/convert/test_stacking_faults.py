@@ -245,6 +245,7 @@ def stopped(src: Path, dst: Path, tiles: int) -> Iterator[None]:
     assert child.returncode == -signal.SIGKILL
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_one_file", [True, False])
 def test_killed_and_run_again(tmp_path: Path, is_one_file: bool) -> None:
     """What was recorded is not made again, the result is the same, and another order takes up nothing."""

@@ -51,6 +51,7 @@ def _cut(array: Array, start: list[int], stop: list[int], halo: list[int], bound
     return found if found.ndim == 4 else found[None]
 
 
+@pytest.mark.long
 @given(
     ratio=st.tuples(*[st.integers(1, 3)] * 3),
     spatial=st.sampled_from([(1, 1, 1), (2, 1, 1), (2, 3, 1), (1, 1, 4), (2, 3, 4)]),

@@ -140,6 +140,7 @@ np.save(sys.argv[2], xarray.open_zarr(sys.argv[1], consolidated=False)["t"].valu
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_xarray_reads_the_same(tmp_path: Path, version: int) -> None:
     """What xarray packed is what xarray gives back; in a process of its own, for it keeps its threads."""

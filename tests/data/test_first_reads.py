@@ -67,6 +67,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.few_cases(5)
 @pytest.mark.parametrize("how", WAYS, ids=range(len(WAYS)))
 def test_a_first_read_is_what_its_parts_give(folder: Path, how: dict[str, Any]) -> None:
     """The same layout, voxels, targets and cost; of any epoch and repeat."""

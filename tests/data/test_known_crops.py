@@ -103,6 +103,7 @@ def _same(first: voxload.VolumeDataset, second: voxload.VolumeDataset, *, epochs
     assert counted[0][1] == counted[1][1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_patches_are_cut_where_they_were_drawn(tmp_path: Path, calls: list[int], kind: str) -> None:
     """Of two volumes, in all epochs; nearly all of them by one call of the core."""
@@ -145,6 +146,7 @@ def _cases(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @settings(max_examples=2 * EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=_cases())
 def test_any_block_of_a_crop(tmp_path_factory: pytest.TempPathFactory, case: dict[str, Any]) -> None:
@@ -191,6 +193,7 @@ def test_a_sample_that_is_drawn_again_is_cut_elsewhere(tmp_path: Path, calls: li
     assert 4 in calls
 
 
+@pytest.mark.long
 def test_crops_around_classes_targets_and_subsets(tmp_path: Path, calls: list[int]) -> None:
     """Two fields, places that follow from labels, targets of each file, and samples that were chosen and joined."""
     paths = []

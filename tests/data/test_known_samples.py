@@ -72,6 +72,7 @@ def _equal(found: Sequence[tuple[torch.Tensor, ...]], expected: Sequence[tuple[t
         assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("boundary", ["zero", "periodic"])
 @pytest.mark.parametrize("halo", [0, 2])
 @pytest.mark.parametrize("kind", ["npy", "gzip", "zarr"])

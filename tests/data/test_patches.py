@@ -93,6 +93,7 @@ def test_one_huge_volume_is_many_samples(tmp_path: Path) -> None:
     assert len(drawn) > 280
 
 
+@pytest.mark.long
 @given(
     shape=st.tuples(*[st.integers(1, 6)] * 3),
     stride=st.one_of(st.integers(1, 9), st.tuples(*[st.integers(1, 9)] * 3)),

@@ -134,6 +134,7 @@ except UsageError as error:
     assert 'pip install "voxload[demo]"' in run.stdout
 
 
+@pytest.mark.long
 def test_nothing_is_written_outside(tmp_path: Path) -> None:
     """The library colossus keeps no tables in the home folder."""
     program = """

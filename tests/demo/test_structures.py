@@ -48,6 +48,7 @@ def test_structures_are_where_the_smoothed_density_is_high() -> None:
     assert np.bincount(specks.ravel())[1:].max(initial=0) < rule.smallest
 
 
+@pytest.mark.long
 def test_samples_are_repeatable_and_are_read_as_they_are(tmp_path: Path) -> None:
     """Sample i depends on seed and i only; the catalogue leads to counts and labels of the same voxels."""
     told: list[int] = []

@@ -19,6 +19,7 @@ from voxload.demo.universes import REDSHIFTS, Universe, UniverseSpec, make_unive
 from voxload.errors import UsageError
 
 
+@pytest.mark.long
 def test_file_has_the_raw_layout(tmp_path: Path) -> None:
     """A file holds what cosmoUniverse files hold: counts with the redshift last, parameters scaled and physical."""
     (path,) = make_universes(tmp_path / "raw", count=1, size=16, seed=5)
@@ -36,6 +37,7 @@ def test_file_has_the_raw_layout(tmp_path: Path) -> None:
         np.testing.assert_array_equal(file["full"][:], Universe.draw(UniverseSpec(5, 0, 16)).counts)
 
 
+@pytest.mark.long
 def test_counts_have_the_mean_that_was_asked_for() -> None:
     """The mean count over several universes is `mean_count` within its statistical error, for each redshift."""
     universes = [Universe.draw(UniverseSpec(1, index, 32, mean_count=20.0)) for index in range(8)]
@@ -61,6 +63,7 @@ def test_channels_are_one_universe_at_four_times() -> None:
     assert (np.diff(counts.var(axis=0)) < 0).all()
 
 
+@pytest.mark.long
 def test_universes_are_repeatable_and_independent(tmp_path: Path) -> None:
     """Universe i depends on seed and i only: neither on the count of universes nor on who draws it."""
     few = make_universes(tmp_path / "few", count=2, size=8, seed=9, workers=1)
@@ -82,6 +85,7 @@ def test_parameters_fill_their_range() -> None:
     assert np.abs(np.corrcoef(units.T) - np.eye(4)).max() < 4 / np.sqrt(len(units))
 
 
+@pytest.mark.long
 def test_a_second_run_keeps_what_matches(tmp_path: Path) -> None:
     """Complete files stay untouched, missing ones are made, those of another seed are replaced."""
     told: list[int] = []

@@ -51,6 +51,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
 
+@pytest.mark.long
 def test_manifests_are_what_they_say() -> None:
     """Selectors find their pods, and what the pods run are options that there are."""
     found = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "daemonset.yaml").read_text()))
@@ -98,6 +99,7 @@ def script(name: str, environment: dict[str, str]) -> str:
     return str(done.stdout)
 
 
+@pytest.mark.long
 def test_prolog_and_epilog(job: dict[str, str], tmp_path: Path) -> None:
     """Start one service a node and end that one alone."""
     said = script("prolog.sh", job)

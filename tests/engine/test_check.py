@@ -39,6 +39,7 @@ class RandomHead(nn.Module):
         return self.dense(functional.dropout(self.pool(x).flatten(1), 0.5, self.training))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "shape"),
     [
@@ -183,6 +184,7 @@ def test_single_precision_within_is_no_difference() -> None:
     assert found.is_equal, str(found)
 
 
+@pytest.mark.long
 def test_a_running_mean_of_rounding_is_no_difference() -> None:
     """Behind a normalisation a mean is zero; how far it is from that is measured by the spread beside it."""
     layers = nn.Sequential(nn.BatchNorm3d(2), nn.Conv3d(2, 3, 1, bias=False), nn.BatchNorm3d(3))

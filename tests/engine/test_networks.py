@@ -127,6 +127,7 @@ CASES = [
 """Every network over every cut; the short run has each network, and each cut, at least once."""
 
 
+@pytest.mark.few_cases(5)
 @pytest.mark.parametrize(("kind", "spatial"), CASES)
 def test_networks_equal_one_process(kind: type[nn.Module], spatial: tuple[int, int, int]) -> None:
     """Results, all gradients and running statistics are those of one process, layers on fewer ranks or not."""
@@ -137,6 +138,7 @@ def test_networks_equal_one_process(kind: type[nn.Module], spatial: tuple[int, i
         assert max(errors.values()) <= TOLERANCE, errors
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flatten", [nn.Flatten(), None], ids=["layer", "view"])
 def test_a_head_by_columns(flatten: nn.Module | None) -> None:
     """A dense layer that takes its block's columns gives the same, and the volume is never gathered."""
@@ -187,6 +189,7 @@ def test_u_nets_whose_blocks_are_not_padded(join: str) -> None:
     assert max(errors.values()) <= TOLERANCE, errors
 
 
+@pytest.mark.long
 def test_ranks_choose_by_measuring() -> None:
     """With join="auto" each rank tries every way, whatever the others do, and each pass is right."""
     torch.manual_seed(6)
@@ -262,6 +265,7 @@ def test_double_backward(join: str) -> None:
         torch.testing.assert_close(found, world.block(rank, wanted), rtol=1e-11, atol=1e-11 * wanted.abs().max().item())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.long)], ids=str)
 def test_autocast_casts_before_anything_is_sent(dtype: torch.dtype) -> None:
     """Under autocast halos travel in the reduced type, and errors are those of that type in one process."""
@@ -297,6 +301,7 @@ def test_autocast_casts_before_anything_is_sent(dtype: torch.dtype) -> None:
     assert abs(losses[0] - exact) <= 2 * alone + 2e-3
 
 
+@pytest.mark.long
 def test_messages_and_bytes_are_those_of_the_plan() -> None:
     """What a rank receives in a forward pass is what explain says, message by message."""
     model = CosmoFlow(32, 1, 2, variant="lbann").double()

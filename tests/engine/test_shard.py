@@ -114,6 +114,7 @@ def test_the_seed_decides_and_the_head_leaves_no_trace() -> None:
     assert torch.equal(results[0][1], results[1][1])
 
 
+@pytest.mark.long
 def test_shape_may_come_from_the_model_or_from_the_blocks() -> None:
     """CosmoFlow names its shape; without one, every call agrees on its own, also with uneven blocks."""
     x = torch.randn(1, 4, 32, 32, 32, dtype=torch.float64)
@@ -142,6 +143,7 @@ def _outcomes(spatial: tuple[int, int, int], inputs: list[Tensor], models: list[
     return world.run(work)
 
 
+@pytest.mark.long
 def test_inputs_that_do_not_fit_are_refused_on_all_ranks() -> None:
     """One rank's wrong block, batch, type or mode gives every rank the same error, which names the rank."""
     good = _blocks(torch.randn(2, 1, *SHAPE), (2, 1, 1))

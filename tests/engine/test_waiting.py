@@ -65,6 +65,7 @@ def test_no_layer_waits_for_the_device(name: str, join: str, device: torch.devic
     _without_waiting(network, torch.randn(1, 2, 16, 16, 16, device=device), device)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["cosmoflow", "unet3d"])
 def test_no_network_waits_for_the_device(name: str, device: torch.device) -> None:
     """Nor does a whole network, of bfloat16 and with channels last."""

@@ -53,6 +53,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, 
     return {name: (said, grown) for name, (said, grown) in json.loads(done.stdout).items()}
 
 
+@pytest.mark.long
 def test_every_claim_is_judged_here(judged: dict[str, tuple[object, int]]) -> None:
     """What the other process tries and nobody looks at would prove nothing."""
     assert set(judged) == {*LIMITS, *REFUSED, *ANSWERED, *PLANNED}

@@ -55,6 +55,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, s
         return {name: answer(command) for name, command in COMMANDS.items()}
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_pipe_or_device_is_refused(name: str, answered: dict[str, tuple[int, str]]) -> None:
     """Opening it would wait for ever, or read for ever."""

@@ -83,6 +83,7 @@ def trained(scans: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     return output, result
 
 
+@pytest.mark.long
 def test_patches_of_scans_of_many_shapes_teach(trained: tuple[Path, TrainingResult]) -> None:
     """The organ is found in patches that cover the scan that was held out."""
     _, result = trained

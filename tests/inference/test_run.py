@@ -156,6 +156,7 @@ def _inputs(plan: InferencePlan, saved: Checkpoint) -> Iterator[tuple[str, torch
                 yield sample, volume.double()
 
 
+@pytest.mark.long
 @torch.no_grad()
 def test_targets_are_those_of_the_plain_network(runs: dict[str, Runs], catalog: Path) -> None:
     """On every grid, by hand to rounding, in the units of the catalogue, which was trained on under another name."""
@@ -233,6 +234,7 @@ def test_images_are_the_classes_of_arrays(runs: dict[str, Runs]) -> None:
     assert dice[0] == dice[1]
 
 
+@pytest.mark.long
 def test_images_take_the_place_of_arrays(classes: InferencePlan, labelled: Path, tmp_path: Path) -> None:
     """And arrays that of images; what is neither stays. Targets are no images."""
     plan = replace(classes, catalog=_part(labelled, tmp_path, samples=2), output=str(tmp_path / "out"))
@@ -323,6 +325,7 @@ def test_what_is_no_checkpoint_is_refused(classes: InferencePlan, tmp_path: Path
     _refused(replace(plan, checkpoint=str(tmp_path)), DataError, r"expected what voxload train wrote, format 1")
 
 
+@pytest.mark.long
 def test_catalogues_that_do_not_fit_are_refused(
     numbers: InferencePlan, classes: InferencePlan, catalog: Path, labelled: Path, tmp_path: Path
 ) -> None:

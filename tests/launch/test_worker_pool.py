@@ -58,6 +58,7 @@ def test_all_is_done_and_few_are_ahead() -> None:
     assert found == {-number: number for number in range(40)}
 
 
+@pytest.mark.long
 def test_an_owner_that_leaves_early(tmp_path: Path) -> None:
     """Has nothing told to people: no thread of the pool's fails."""
     script = tmp_path / "leaving.py"

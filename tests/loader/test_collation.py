@@ -157,6 +157,7 @@ def test_two_loaders_share_a_device(ints: voxload.VolumeDataset, device: torch.d
         loader.close()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_leaks")
 def test_an_epoch_may_be_left(tmp_path: Path, device: torch.device) -> None:
     """A loop that is left while copies are under way leaves nothing behind, and the next one is whole."""

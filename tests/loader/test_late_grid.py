@@ -20,6 +20,7 @@ from voxload.loader.sampler import GroupSampler
 RANKS = 4
 
 
+@pytest.mark.long
 def test_loaders_made_before_the_job_split_samples(folder: Path, tmp_path: Path) -> None:
     """Four ranks make loaders, then init_process_group: two groups of two halves, all samples shared out."""
     script = Path(__file__).parent / "late_grid.py"

@@ -161,6 +161,7 @@ def test_batch_norm_follows_every_convolution(variant: CosmoFlowVariant, widths:
     assert found == before - biases + 2 * sum(widths)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("variant", "batch_norm"),
     [

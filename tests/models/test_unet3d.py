@@ -18,6 +18,7 @@ from voxload.models.unet3d import UNet3DVariant
 VARIANTS: tuple[UNet3DVariant, ...] = ("kits19", "lbann")
 
 
+@pytest.mark.long
 def test_kits19_has_31_2_million_parameters() -> None:
     """The weights of MLPerf's layout by hand: 12 + 10 convolutions, 5 upsamplings, 22 scales and shifts, the end."""
     widths = [32, 64, 128, 256, 320, 320]
@@ -28,6 +29,7 @@ def test_kits19_has_31_2_million_parameters() -> None:
     assert _count(UNet3D(1, 3)) == entry + down + up + norms + (32 * 3 + 3) == 31_190_243
 
 
+@pytest.mark.long
 def test_lbann_has_19_07_million_parameters() -> None:
     """The weights of LBANN's layout by hand: 8 + 6 convolutions, 3 upsamplings, 14 scales and shifts, the end."""
     down = 27 * (1 * 32 + 32 * 64 + 64 * 64 + 64 * 128 + 128 * 128 + 128 * 256 + 256 * 256 + 256 * 512)

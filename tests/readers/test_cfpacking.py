@@ -183,6 +183,7 @@ loaded.drop_encoding().to_zarr(f"{sys.argv[1]}/decoded.zarr", **how)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zarr_format", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_what_xarray_writes(tmp_path: Path, zarr_format: int) -> None:
     """Plain floats, integers and booleans of xarray's are read; packed ones are refused until they are decoded.

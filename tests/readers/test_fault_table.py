@@ -81,6 +81,7 @@ def test_fill_is_for_what_was_never_written(tmp_path: Path, row: Row) -> None:
     assert row.outcome(tmp_path, missing="fill")[0] is (None if row.fills else DataError)
 
 
+@pytest.mark.long
 def test_the_document_is_true(messages: dict[str, str], tmp_path: Path) -> None:
     """docs/faults.md is what tests/support/damage writes, but for numbers, which follow the versions of libraries."""
     missing = [row for row in ROWS if row.name not in messages]

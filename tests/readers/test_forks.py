@@ -78,6 +78,7 @@ def _voxels(index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int16]]:
 STORES: dict[str, Callable[[Path], list[str]]] = {"hdf5": _hdf5, "zarr": _zarr, "filtered zarr": _filtered}
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification")
 def test_a_process_that_reads_is_forked_with_one_thread(tmp_path: Path) -> None:
     """Torch's forked workers read what the parent read, and no thread was there to hold a lock of theirs."""
@@ -152,6 +153,7 @@ for warning in told:
 """
 
 
+@pytest.mark.long
 def test_threads_at_work_are_named_once(tmp_path: Path) -> None:
     """Who forks while a request is under way is told what to do instead, and the request is still answered."""
     (tmp_path / "busy.py").write_text(BUSY)

@@ -270,6 +270,7 @@ def test_metadata_that_come_are_seen(tmp_path: Path) -> None:
     assert not _again(made, out)
 
 
+@pytest.mark.long
 def test_what_may_change_unseen_is_not_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a file that was written to a moment ago two contents can have one stamp."""
     monkeypatch.setattr("voxload.readers.storage.stamp._NEAR_NS", 10**18)

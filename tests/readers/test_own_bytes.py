@@ -22,6 +22,7 @@ OVERHEAD = 48 * 1024
 """Bytes of superblock, chunk tables and metadata documents that a rank may read besides its chunks."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.long), 5])
 def test_each_rank_reads_an_eighth(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rank: int
@@ -63,6 +64,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 @pytest.mark.parametrize("is_cold", [False, True], ids=["in memory", "dropped"])
 def test_a_box_off_the_chunk_grid_is_rounded_to_chunks(laws: ModuleType, tmp_path: Path, *, is_cold: bool) -> None:

@@ -90,6 +90,7 @@ def test_policies_are_words(tmp_path: Path) -> None:
         open_reader(Location(str(tmp_path / "x.npy")), missing=missing).close()
 
 
+@pytest.mark.long
 def test_an_import_is_light(tmp_path: Path) -> None:
     """Reading a file imports no torch, nor what other formats and URLs need: each rank would wait for it."""
     np.save(tmp_path / "x.npy", np.zeros((2, 2, 2)))

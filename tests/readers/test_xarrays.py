@@ -48,6 +48,7 @@ MADE: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("made", MADE)
 def test_an_object_keeps_the_laws(tmp_path: Path, made: str) -> None:
     """Boxes of every kind are those of the variable that xarray shows."""

@@ -61,6 +61,7 @@ def test_a_session_from_begin_to_end(service: Service, changes: Changes) -> None
     assert client.session is None
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("told")
 def test_it_is_renewed(start: Start, changes: Changes) -> None:
     """Through many leases, by a client that does nothing else; on a machine that is too busy for that, begun anew."""
@@ -72,6 +73,7 @@ def test_it_is_renewed(start: Start, changes: Changes) -> None:
         until(lambda: [one for one in service.who() if one["ends"] > ends + 2 or one["number"] > first.number])
 
 
+@pytest.mark.long
 def test_a_killed_service_is_come_back_to(start: Start, told: list[warnings.WarningMessage], changes: Changes) -> None:
     """It is told once that it is gone; another one that listens there is found, twice."""
     service = start()
@@ -93,6 +95,7 @@ def test_a_killed_service_is_come_back_to(start: Start, told: list[warnings.Warn
     assert "blocks come from elsewhere, the run goes on; it is used again once it answers" in str(warning.message)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("told")
 def test_a_stopped_service(start: Start, changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who does not answer is done without; once it goes on, there is one session again, and no other is left."""

@@ -53,6 +53,7 @@ def with_disk(start: Start, tmp_path: Path, *, memory: int = MUCH, size: int = D
     return service
 
 
+@pytest.mark.long
 def test_what_memory_has_no_room_for(start: Start, tmp_path: Path, volume: Path) -> None:
     """Is read from the storage once, and from disk from then on."""
     service = with_disk(start, tmp_path, memory=LITTLE)
@@ -89,6 +90,7 @@ def test_the_next_service_finds_what_lies_there(start: Start, tmp_path: Path, vo
     assert (reads["done"], reads["from_disk"], reads["storage_bytes"]) == (8, 8, 0)
 
 
+@pytest.mark.long
 def test_a_file_that_was_written_anew(start: Start, tmp_path: Path, volume: Path) -> None:
     """Is read anew, by the service that stored its blocks and by the next."""
     first = with_disk(start, tmp_path, memory=LITTLE)
@@ -131,6 +133,7 @@ def test_blocks_that_were_damaged(start: Start, tmp_path: Path, volume: Path) ->
     assert figures["disk"]["stored"] == 2
 
 
+@pytest.mark.long
 def test_a_disk_that_is_gone(start: Start, tmp_path: Path, volume: Path) -> None:
     """Or full is done without."""
     service = with_disk(start, tmp_path, memory=LITTLE)

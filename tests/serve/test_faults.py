@@ -54,6 +54,7 @@ def under_load(samples: Path, path: Path, act: Callable[[], object]) -> voxload.
     return loader
 
 
+@pytest.mark.long
 def test_a_quota_that_is_cut_to_nothing(samples: Path, path: Path) -> None:
     """And given back."""
     with served(path):

@@ -52,6 +52,7 @@ def test_what_is_wanted_and_what_is_foreseen_comes(service: Service, volume: Pat
     assert service.figures()["memory"]["blocks"] == 8
 
 
+@pytest.mark.long
 def test_a_file_that_was_written_anew(service: Service, volume: Path) -> None:
     """Who does not find what is there says so, and then has what is stored now."""
     block = octant(volume, 3)
@@ -72,6 +73,7 @@ def test_a_file_that_was_written_anew(service: Service, volume: Path) -> None:
         assert service.figures()["reads"]["done"] == 2
 
 
+@pytest.mark.long
 def test_what_cannot_be_had(service: Service, volume: Path) -> None:
     """A file that is not there, is another one, too large or not as was said: nothing is kept, and all is told."""
     layout = FieldLayout((2, 4, 4, 4), np.dtype(np.int16))
@@ -93,6 +95,7 @@ def test_what_cannot_be_had(service: Service, volume: Path) -> None:
         assert service.figures()["memory"]["blocks"] == 1
 
 
+@pytest.mark.long
 def test_lines_that_lie_about_their_size(service: Service, volume: Path) -> None:
     """The size beside a line decides about room; a line that says another is refused when it is looked at."""
     block = octant(volume, 0)
@@ -102,6 +105,7 @@ def test_lines_that_lie_about_their_size(service: Service, volume: Path) -> None
         assert service.figures()["memory"]["blocks"] == 0
 
 
+@pytest.mark.long
 def test_more_than_there_is_room_for(start: Start, volume: Path) -> None:
     """Comes all the same, one after the other."""
     blocks = [octant(volume, number) for number in range(8)]
@@ -146,6 +150,7 @@ NONSENSE: list[tuple[bytes | None, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.long
 def test_nonsense_is_sent_away(service: Service, volume: Path) -> None:
     """With the reason; the others are served, and no descriptor is left."""
     with client_of(service) as other:
@@ -163,6 +168,7 @@ def test_nonsense_is_sent_away(service: Service, volume: Path) -> None:
         assert other.want(0) == {"kind": "there", "block": 0}
 
 
+@pytest.mark.long
 def test_who_never_hears_the_answers(service: Service, volume: Path) -> None:
     """Is sent away when the system keeps no more for it; others are served."""
     with client_of(service) as client, client_of(service) as other:
@@ -175,6 +181,7 @@ def test_who_never_hears_the_answers(service: Service, volume: Path) -> None:
         until(lambda: len(service.who()) == 1)
 
 
+@pytest.mark.long
 def test_a_client_that_goes_takes_what_only_it_named(service: Service, volume: Path) -> None:
     """Of a thousand clients that name other blocks nothing is left but what is kept."""
     for number in range(20):

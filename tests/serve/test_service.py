@@ -140,6 +140,7 @@ def test_zarr_and_npy(tmp_path: Path, path: Path) -> None:
             loader.close()
 
 
+@pytest.mark.long
 def test_jobs_at_once_read_once(samples: Path, path: Path) -> None:
     """Four with orders of their own; each stream is its own."""
     expected = [stream(loader_of(samples, None, seed=seed), 2) for seed in range(4)]
@@ -160,6 +161,7 @@ def test_jobs_at_once_read_once(samples: Path, path: Path) -> None:
         assert figures(path)["reads"]["done"] == 2 * SAMPLES
 
 
+@pytest.mark.long
 def test_a_set_that_does_not_fit(samples: Path, path: Path) -> None:
     """Streams are the same; the service never has more than it may."""
     expected = stream(loader_of(samples, None), 4)
@@ -172,6 +174,7 @@ def test_a_set_that_does_not_fit(samples: Path, path: Path) -> None:
         loader.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trouble", [Signals.SIGKILL, pytest.param(Signals.SIGSTOP, marks=pytest.mark.long)])
 def test_a_service_in_trouble(samples: Path, path: Path, trouble: Signals) -> None:
     """Killed or stopped in the middle: the stream goes on, that is told once, and a service that is there is used."""
@@ -208,6 +211,7 @@ def _comes_back(loader: voxload.DataLoader, found: list[torch.Tensor]) -> None:
     until(has_come)
 
 
+@pytest.mark.long
 def test_what_was_written_anew(samples: Path, path: Path) -> None:
     """A loader that begins afterwards has what is stored, though the service has what was."""
     cache = voxload.Cache(service=path)
@@ -263,6 +267,7 @@ def test_no_service(samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     same(found, stream(loader_of(samples, None)))
 
 
+@pytest.mark.long
 def test_a_service_that_never_answers(samples: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It fails a job that named it; with ``auto`` that is told, and all is read from the storage."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:

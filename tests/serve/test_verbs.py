@@ -65,6 +65,7 @@ def loaded(samples: Path) -> voxload.DataLoader:
     return loader
 
 
+@pytest.mark.long
 def test_what_was_warmed_is_not_read_again(service: Service, samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By a loader that comes then; it stays for as long as was said, or until it is let go."""
     kept = json.loads(said(capsys, "warm", f"{samples}/*.npy", "--axes", "CDHW", "--name", "all", "--json"))
@@ -81,12 +82,14 @@ def test_what_was_warmed_is_not_read_again(service: Service, samples: Path, caps
     assert service.figures()["memory"]["blocks"] == service.figures()["blocks_known"] == 0
 
 
+@pytest.mark.long
 def test_warming_ends_by_itself(service: Service, samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """After the seconds that were said."""
     said(capsys, "warm", f"{samples}/*.npy", "--axes", "CDHW", "--hold", "1")
     until(lambda: service.figures()["kept"] == [])
 
 
+@pytest.mark.long
 def test_what_is_used_first_is_warmed_first(start: Start, samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where there is no room for all of it; the loader then reads the others only."""
     service = start(memory=12 * 1024 + 4 * NBYTES)
@@ -102,6 +105,7 @@ def test_what_is_used_first_is_warmed_first(start: Start, samples: Path, capsys:
     assert service.figures()["memory"]["blocks"] == 4
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("service")
 def test_pins_cut_by_a_grid(samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of some of a group's ranks, with halos, for good."""
@@ -112,6 +116,7 @@ def test_pins_cut_by_a_grid(samples: Path, capsys: pytest.CaptureFixture[str]) -
     assert kept["bytes"] == SAMPLES * 2 * 4 * (SIDE + 2) ** 2 * (SIDE // 2 + 2)
 
 
+@pytest.mark.long
 def test_less_memory(service: Service, samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Lets blocks go at once; with nothing left all is read by those who want it."""
     loaded(samples).close()
@@ -128,6 +133,7 @@ def test_less_memory(service: Service, samples: Path, capsys: pytest.CaptureFixt
     assert service.figures()["memory"]["limit"] == 2**20
 
 
+@pytest.mark.long
 def test_what_jobs_meet_with_is_told(service: Service, samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By those that run and those that ran, as numbers and for people."""
     loaded(samples).close()
@@ -159,6 +165,7 @@ WRONG: list[tuple[list[str], str]] = [
 ]
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.usefixtures("service")
 @pytest.mark.parametrize(("words", "reason"), WRONG)
 def test_calls_that_are_refused(
@@ -176,6 +183,7 @@ def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
         assert "voxload serve" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_too_many_pins(service: Service, volume: Path) -> None:
     """Are refused, to those who ask for more."""
     use: dict[str, Any] = {"kind": "keep", "count": 1}

@@ -102,6 +102,7 @@ def _alone(plan: TrainingPlan) -> TrainingResult:
         return alone.execute(lambda _: None)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("one_thread")
 def test_a_disk_spares_the_next_run_the_storage(catalog: Path, tmp_path: Path) -> None:
     """The second run on a disk tier reads nothing and learns the same; orders beyond the epoch were not used."""

@@ -62,6 +62,7 @@ def whole(catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
         return Whole(plan, *train(plan, stops=[(0, 0), (0, 2), (1, 0), (2, 0)]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "place", [(0, 2), *(pytest.param(place, marks=pytest.mark.long) for place in ((0, 0), (1, 0), (2, 0)))], ids=str
 )
@@ -76,6 +77,7 @@ def test_a_resumed_run_ends_with_the_same_bits(whole: Whole, place: tuple[int, i
     CosmoFlow(32, channels=2, targets=2).load_state_dict(Checkpoint.read(tmp_path / "run").learner["network"])
 
 
+@pytest.mark.long
 def test_a_finished_run_is_prolonged(whole: Whole, tmp_path: Path) -> None:
     """Epochs that are behind stay; later ones follow at the step sizes of the longer run, which a warning says."""
     shutil.copytree(stopped(Path(whole.plan.output), (2, 0)), tmp_path / "run")
@@ -228,6 +230,7 @@ def _moved(listed: Catalog, sample: str, dataset: str, *, scale: float) -> Any:
     return replace(entry, path=place_of(listed.root, entry.path), targets=targets)
 
 
+@pytest.mark.long
 def test_what_differs_on_other_groups_is_said(labelled: Path, tmp_path: Path) -> None:
     """A network that normalises over batches goes by those of a group: a run on other groups warns."""
     recipe = replace(SEGMENTATION, epochs=1)

@@ -94,6 +94,7 @@ def test_extents_that_do_not_fit_are_refused(
         train(segmentation(str(labelled), tmp_path, widths=widths))
 
 
+@pytest.mark.long
 def test_a_small_network_learns(labelled: Path, tmp_path: Path) -> None:
     """After a few epochs Dice of large structures is far above the baselines, on volumes that were not trained on."""
     recipe = Optimisation(epochs=12, batch_size=2, learning_rate=3e-2, dropout=0.0)

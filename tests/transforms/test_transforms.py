@@ -158,6 +158,7 @@ def test_a_chain_equals_its_steps(
     assert torch.equal(volumes, untouched)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("dtype", [torch.int16, torch.float32])
 def test_no_logarithm_is_nan(dtype: torch.dtype) -> None:
     """Scans that are below zero nearly everywhere are an error; a number that is missing stays missing."""

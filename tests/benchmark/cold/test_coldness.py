@@ -122,6 +122,7 @@ def test_cold_is_verified_and_true(data: DataFiles, method: str) -> None:
     assert cold.text.startswith("cold, verified: 0.0 % of the data set in memory after fadvise")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.access(KNOB, os.W_OK), reason="the caches of this machine may not be dropped")
 def test_dropping_all_caches_is_verified_and_true(data: DataFiles) -> None:
     """Dirty pages are written first, so that they go, too."""

@@ -58,6 +58,7 @@ def _stopped(folder: Path, plan: DatasetPlan, *, workers: int, samples: int) -> 
     assert child.returncode == -signal.SIGKILL
 
 
+@pytest.mark.long
 def test_killed_and_run_again(tmp_path: Path) -> None:
     """A run killed in its third sample has two; the next one keeps these, makes the others, and leaves nothing over."""
     plan = replace(small_plan(StoreFormat.ZARR3), samples=4)
@@ -114,6 +115,7 @@ def test_several_workers_make_the_same(tmp_path: Path) -> None:
     check_complete(tmp_path / "two", plan)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_tracker", "no_leaks")
 def test_a_worker_that_is_killed(tmp_path: Path) -> None:
     """The death of a worker is an error with a remedy, and not a wait for ever; another error arrives as it is."""

@@ -137,6 +137,7 @@ def test_cold_runs_say_so(data: Path) -> None:
     assert any(label.startswith("Page cache: cold, verified") for label in document.labels)
 
 
+@pytest.mark.long
 def test_wrong_blocks_are_found(data: Path, tmp_path: Path) -> None:
     """Verified blocks are compared with what was generated; one voxel that is not is named."""
     share = Share((1, 2, 1), ranks_of=2, halo=3, boundary="periodic")

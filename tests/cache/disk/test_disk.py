@@ -106,6 +106,7 @@ def test_flipped_bits_never_pass(
         assert tier.used == used
 
 
+@pytest.mark.long
 def test_bytes_of_damaged_files_come_back(tier_laws: ModuleType, folder: Path) -> None:
     """However their sizes were changed, files that were removed as damaged leave their room to others."""
     blocks = [tier_laws.block_of(2 * n + 1, (1, 16, 16, 16)) for n in range(40)]
@@ -183,6 +184,7 @@ print(made.used, laws.same_bits(laws.get(made, laws.key_of("c"), small), small),
 """
 
 
+@pytest.mark.long
 def test_a_system_that_does_not_take_the_bytes(run_child: Callable[..., Any], folder: Path) -> None:
     """What the system refuses is a no and one warning, and leaves no file; a limit stands in for the full disk."""
     with run_child(LIMITED, str(folder)) as child:

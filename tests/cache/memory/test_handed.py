@@ -91,6 +91,7 @@ class _Both(_Whole):
         super().close()
 
 
+@pytest.mark.long
 def test_the_laws_for_owner_and_reader(tier_laws: ModuleType) -> None:
     """The whole kit."""
     tier_laws.check_tier(_Whole)

@@ -50,6 +50,7 @@ def test_the_laws(tier_laws: ModuleType, codec: str) -> None:
     tier_laws.check_tier(lambda capacity: MemoryTier(capacity, codec=codec))
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("codec", CODECS)
 def test_an_attached_reader_sees_what_the_owner_has(tier_laws: ModuleType, codec: str) -> None:
     """The whole kit, with every answer of the owner compared with that of a reader attached to its file."""

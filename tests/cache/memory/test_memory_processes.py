@@ -42,6 +42,7 @@ attached.close()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("codec", CODECS)
 def test_overwriting_under_a_reader(tier_laws: ModuleType, run_child: Callable[..., Any], codec: str) -> None:
     """Another process reads, without a lock, what this one drops and overwrites: right bytes or none."""
@@ -79,6 +80,7 @@ owner.put(laws.key_of("half"), block)
 """
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_killed_owner(tier_laws: ModuleType, run_child: Callable[..., Any], codec: str) -> None:
     """SIGKILL half-way through a block: readers see the others and not that one, and the next tier removes the file."""

@@ -55,6 +55,7 @@ def tier() -> Iterator[MemoryTier]:
         yield found
 
 
+@pytest.mark.long
 def test_the_laws(tier_laws: ModuleType) -> None:
     """The conformance kit, with every block made in place."""
 

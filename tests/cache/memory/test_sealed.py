@@ -53,6 +53,7 @@ class _Both(MemoryTier):
         super().close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_laws_for_owner_and_reader(tier_laws: ModuleType, codec: str) -> None:
     """The whole kit, of a tier that has no name."""
@@ -149,6 +150,7 @@ door.recv(1)
 """
 
 
+@pytest.mark.long
 def test_a_killed_owner(tier_laws: ModuleType) -> None:
     """What was handed over stays readable where it was mapped, and goes with the last process that has it."""
     here, there = socket.socketpair()

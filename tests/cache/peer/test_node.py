@@ -44,6 +44,7 @@ class _Far:
         self.is_closed = True
 
 
+@pytest.mark.long
 def test_laws(owner: Any, peer_laws: ModuleType) -> None:
     """Ranks of one node keep the laws of peers."""
     with closing(NodePeers({5: owner.arena})) as peers:

@@ -140,6 +140,7 @@ def _is_served(owner: Any, peer_laws: ModuleType, block: Any, key: BlockKey) -> 
         return answer is Answer.GOT and peer_laws.same_bits(out, block)
 
 
+@pytest.mark.long
 def test_strangers_at_the_port(doomed_owner: Any, peer_laws: ModuleType) -> None:
     """Every attack on one server: its memory does not grow, peers get their blocks meanwhile, and it ends by itself."""
     owner, block = doomed_owner, peer_laws.random_block((1, 30, 30, 30))

@@ -45,6 +45,7 @@ def test_laws(owner: Any, peer_laws: ModuleType) -> None:
         peer_laws.check_peers(peer_laws.Line(peers, 3, owner))
 
 
+@pytest.mark.long
 def test_stopped_owner(owner: Any, peer_laws: ModuleType) -> None:
     """An owner that hangs is LOST in time; when it goes on, nothing comes late, and it can be asked again."""
     with closing(TcpPeers({0: owner.location}, token=owner.token, timeout=TIMEOUT)) as peers:
@@ -65,6 +66,7 @@ def test_stopped_owner(owner: Any, peer_laws: ModuleType) -> None:
         owner.drop(key)
 
 
+@pytest.mark.long
 def test_killed_owner(doomed_owner: Any, peer_laws: ModuleType) -> None:
     """An owner that is killed is LOST, to who waits at that moment too; on its node its memory can still be read."""
     owner = doomed_owner

@@ -137,6 +137,7 @@ def test_tasks_end_where_one_run_does(tmp_path: Path, raw: Path) -> None:
     assert _files(out) == _files(tmp_path / "one")
 
 
+@pytest.mark.long
 def test_who_is_refused_meanwhile(tmp_path: Path, raw: Path) -> None:
     """While a task is under way: the same one, tasks of another number, and a single conversion are refused."""
     out = tmp_path / "out"
@@ -151,6 +152,7 @@ def test_who_is_refused_meanwhile(tmp_path: Path, raw: Path) -> None:
     assert not [name for name in _files(out) if name.startswith(".")]
 
 
+@pytest.mark.long
 def test_marks_of_another_plan_do_not_count(tmp_path: Path, raw: Path) -> None:
     """A task that was told otherwise, or is under way again, has not done its share of this conversion."""
     few = tmp_path / "few"
@@ -209,6 +211,7 @@ convert(sys.argv[1], sys.argv[2], options=options(0))
 """Two tasks; the last is killed when so many marks were removed: the first is its own of an earlier run."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("removed", [pytest.param(2, marks=pytest.mark.long), 3])
 def test_a_last_task_killed_among_the_marks_is_the_last_again(
     tmp_path: Path, pair: tuple[Path, Path], removed: int

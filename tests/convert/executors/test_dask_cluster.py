@@ -180,6 +180,7 @@ def test_scheduler_file_and_second_run(tmp_path: Path, raw: Path, cluster: Machi
     assert _files(tmp_path / "out") == alone
 
 
+@pytest.mark.long
 def test_conversion_that_is_broken_off(tmp_path: Path, raw: Path, cluster: Machines, alone: dict[str, bytes]) -> None:
     """When the client goes, workers let go of their volumes, and one process can end the work at once."""
 
@@ -212,6 +213,7 @@ def test_error_of_a_worker(tmp_path: Path, raw: Path, cluster: Machines) -> None
     assert not (tmp_path / "there" / LOCK_NAME).exists()
 
 
+@pytest.mark.long
 def test_scheduler_that_is_none(tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address where no scheduler answers, and a file that is none, are refused before anything is written."""
     monkeypatch.setattr(joining, "_CONNECT", 1.0)  # it is asked again and again for so long
@@ -221,6 +223,7 @@ def test_scheduler_that_is_none(tmp_path: Path, raw: Path, monkeypatch: pytest.M
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_lost_scheduler(tmp_path: Path, raw: Path, alone: dict[str, bytes]) -> None:
     """A scheduler that dies under way is a clear error, and the next run goes on."""
     pytest.importorskip("distributed")

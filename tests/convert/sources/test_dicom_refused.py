@@ -198,6 +198,7 @@ def test_a_slice_that_changes_meanwhile(tmp_path: Path) -> None:
         read_box(source, Box.whole((8, 4, 6)))
 
 
+@pytest.mark.long
 def test_a_deflated_file(tmp_path: Path) -> None:
     """A few bytes that would become any number are not inflated."""
     study = Study(tmp_path, syntax=DeflatedExplicitVRLittleEndian)
@@ -220,6 +221,7 @@ def _peak(folder: Path) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("element", ["<HH2sHI", "<HH2sH"])
 def test_an_element_of_any_length(tmp_path: Path, element: str) -> None:
     """A length of 4 GiB in a file of as many bytes, all of them holes, is not read."""

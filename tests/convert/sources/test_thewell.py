@@ -60,6 +60,7 @@ def _sources(path: Path, **hints: Any) -> dict[tuple[str, str], Source]:
     return {(source.describe().part, source.describe().dataset): source for source in found}
 
 
+@pytest.mark.long
 def test_no_axis_moves_in_the_well(well: Path) -> None:
     """Each step of each trajectory is a sample of every field; components are channels in the order of their bytes."""
     assert TheWell().claims(Probe(well))

@@ -130,6 +130,7 @@ def test_folders_that_are_not_zarr(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("storage", [{}, {"zarr_format": 2}, {"shards": (64, 64, 64)}])
 def test_reading_takes_the_memory_that_it_says(tmp_path: Path, storage: dict[str, Any]) -> None:
     """Beside the array that is read into, no more is held than the description says, however large the box."""

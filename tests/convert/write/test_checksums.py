@@ -118,6 +118,7 @@ def test_samples_that_were_complete_get_checksums(tmp_path: Path, source: Path) 
     assert _sums(out, "c").present.all()
 
 
+@pytest.mark.long
 def test_what_is_known_is_not_read_again(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second run reads no sample, with the option or without, and keeps all checksums."""
     out = tmp_path / "out"
@@ -134,6 +135,7 @@ def _refuse(location: Location) -> Checksums:
     raise AssertionError(location)
 
 
+@pytest.mark.long
 def test_a_sample_that_is_converted_anew(tmp_path: Path, source: Path) -> None:
     """A changed source has new checksums; without the option none, and never its old ones."""
     out = tmp_path / "out"

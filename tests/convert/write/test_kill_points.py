@@ -115,6 +115,7 @@ def raw(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("share", "step"), [(7, QUICK), *(pytest.param(share, SHARE, marks=pytest.mark.long) for share in range(SHARE))]
 )

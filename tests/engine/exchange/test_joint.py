@@ -73,6 +73,7 @@ def _case(variant: Any, dtype: torch.dtype, device: torch.device) -> tuple[nn.Mo
     return model, x, torch.randint(0, 2, (2, *SHAPE)).to(device)
 
 
+@pytest.mark.long
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float64, pytest.param(torch.float32, marks=pytest.mark.long)], ids=str)
 @pytest.mark.parametrize("variant", ["kits19", pytest.param("lbann", marks=pytest.mark.long)])

@@ -53,6 +53,7 @@ def test_attention_with_several_heads_keeps_its_queries_where_they_are(build: An
     assert {each.call.function.__name__ for each in planned.plan.fallbacks} == gathered
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
 def test_a_transformer_runs_without_gradients() -> None:
     """Torch has a fast path for that, which is for tensors of its own class alone."""

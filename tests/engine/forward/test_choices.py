@@ -46,6 +46,7 @@ class Convolutions(nn.Module):
         return x
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("join", ["patch", "add", pytest.param("pad", marks=pytest.mark.long)])
 @pytest.mark.parametrize("spatial", [(2, 1, 2), pytest.param((3, 2, 1), marks=pytest.mark.long)], ids=str)
 def test_blocks_need_not_be_padded(join: str, spatial: Any) -> None:
@@ -56,6 +57,7 @@ def test_blocks_need_not_be_padded(join: str, spatial: Any) -> None:
     assert max(errors.values()) <= TOLERANCE, errors
 
 
+@pytest.mark.long
 def test_a_u_net_of_functions_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its convolutions do begin with their own block: all but those whose blocks are too thin."""
     begun, original = [], overlap._begun
@@ -98,6 +100,7 @@ class Head(nn.Module):
         return self.dense(y.flatten(1)), self.bare(y.reshape(y.shape[0], y.shape[1], -1)).relu()
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
 @pytest.mark.parametrize("spatial", [(2, 1, 2), (1, 3, 1)], ids=str)
 def test_columns_of_dense_layers(spatial: Any) -> None:

@@ -96,6 +96,7 @@ class Normed(nn.Module):
         return y
 
 
+@pytest.mark.long
 def test_statistics_are_kept() -> None:
     """Buffers that forward writes into are those that a graph writes into."""
     assert error(Normed(), volume()) < TOLERANCE
@@ -136,6 +137,7 @@ def test_casts() -> None:
         torch.testing.assert_close(found, world.block(rank, wanted), rtol=0.05, atol=0.05)
 
 
+@pytest.mark.long
 def test_each_mode_and_batch_has_its_graph() -> None:
     """A network may go from training to evaluation and back, and take more samples."""
     model, x = Normed().double(), volume()
@@ -266,6 +268,7 @@ def test_random_numbers_that_graphs_cannot_have_alike(operation: Operation, trai
         split(volume().float()).sum().backward()
 
 
+@pytest.mark.long
 def test_one_rank_alone_with_a_graph_is_told_of() -> None:
     """Its dropout would fall on other voxels than that of its neighbours."""
     world, x = World(evaluated(), HALVES, shape=SHAPE), volume()

@@ -52,6 +52,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("extent", "modes"), [(64, 2), pytest.param(256, 8, marks=pytest.mark.long)])
 def test_less_than_one_per_cent_of_the_volume_moves(extent: int, modes: int, moved: list[int]) -> None:
     """All messages of all eight ranks, beside the volume that is transformed: 16 modes of 256^3 in the long one."""

@@ -92,6 +92,7 @@ def test_several_inputs() -> None:
     assert world.equals(found, wanted)
 
 
+@pytest.mark.long
 def test_images() -> None:
     """A volume of one plane: (B, C, H, W) over a grid of one block along d."""
 
@@ -166,6 +167,7 @@ def test_hooks_of_the_result_see_what_this_rank_has() -> None:
     assert seen == [((2, 1, 3, 8, 5), (2, 1, 3, 8, 5))]
 
 
+@pytest.mark.long
 def test_dropout_is_the_same_however_a_volume_is_cut() -> None:
     """And in a checkpointed part, whose numbers are drawn twice; the process's own numbers go on behind one draw."""
     results = []

@@ -57,6 +57,7 @@ def test_any_plan_gives_what_one_process_gives(layers: dict[str, str], spatial: 
     assert max(errors.values()) <= TOLERANCE, errors
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
 @settings(max_examples=12, phases=[Phase.generate])
 @given(
@@ -147,6 +148,7 @@ def test_layers_that_look_alike_are_computed_again_each_in_its_own_cut() -> None
     assert max(errors.values()) <= TOLERANCE, errors
 
 
+@pytest.mark.long
 def test_under_autocast() -> None:
     """Partial sums have the type that one process has."""
     world = World(
@@ -172,6 +174,7 @@ def test_under_autocast() -> None:
         torch.testing.assert_close(found, wanted, rtol=0.1, atol=0.2)
 
 
+@pytest.mark.long
 def test_ranks_with_other_plans_are_told() -> None:
     """Before a voxel is sent, on every rank: blocks would meet what they do not fit."""
     loop = Loopback(ProcessGrid((2, 1, 1), 2))

@@ -92,6 +92,7 @@ REFUSED = {"exact type": "another way for a block", "class name": "another way f
 """What the network's own forward on blocks would not do either."""
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("name", BRANCHES)
 def test_its_own_forward_runs_instead(name: str) -> None:
     """It takes the branch that the network takes in one process, or is refused too."""
@@ -120,6 +121,7 @@ def test_a_branch_in_one_mode_is_refused(training: bool) -> None:
         _traced(Net(operation).train(not training))
 
 
+@pytest.mark.long
 def test_monai_basic_unet_is_not_traced() -> None:
     """Its decoder asks torch.jit.isinstance: the trace leaves out every skip."""
     from monai.networks.nets import BasicUNet  # noqa: PLC0415 - takes seconds and 200 MiB

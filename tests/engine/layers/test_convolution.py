@@ -57,6 +57,7 @@ def test_any_convolution_equals_one_process(case: tuple[nn.Conv3d, list[int], tu
     assert max(errors.values()) <= 1e-12, errors
 
 
+@pytest.mark.long
 @given(
     st.sampled_from([1, 3, 5, 7]),
     st.sampled_from([1, 2]),

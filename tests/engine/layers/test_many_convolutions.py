@@ -20,6 +20,7 @@ def test_any_convolution_over_any_cut_equals_one_process(kind: str, part: int) -
     check_many(kind, EXAMPLES, part)
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("join", list(Join), ids=lambda join: join.value)
 @pytest.mark.parametrize("part", parts(USUAL))
 def test_every_way_of_joining_halos_equals_one_process(join: Join, part: int) -> None:

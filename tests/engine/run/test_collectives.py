@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -109,6 +110,7 @@ def test_halos_keep_the_layout_of_the_block(plan: AxisPlan, are_last: list[bool]
         assert all(map(torch.equal, mixed, plain))
 
 
+@pytest.mark.long
 def test_derivatives_of_both_directions() -> None:
     """Gradcheck and gradgradcheck hold for a gather that wraps around, crops and repeats, and for its adjoint."""
     world = Loopback(ProcessGrid())

@@ -42,6 +42,7 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voxload.loader.caching.pieces._LEAST", 2**8)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kind=st.sampled_from(KINDS),
@@ -65,6 +66,7 @@ def test_the_stream_is_that_without_a_cache(
     assert are_same(streams[1], streams[0])
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_little_room_changes_nothing(folder: Path, kind: str) -> None:
     """Pieces are dropped, and kept again while their batch, which has but a part of each, takes them from there."""
@@ -78,6 +80,7 @@ def test_little_room_changes_nothing(folder: Path, kind: str) -> None:
     assert are_same(streams[1], streams[0])
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_storage_is_read_once_when_it_fits(folder: Path, kind: str) -> None:
     """Every voxel that any epoch needs is asked of the storage once: the least that is possible."""
@@ -94,6 +97,7 @@ def test_storage_is_read_once_when_it_fits(folder: Path, kind: str) -> None:
     data.close()
 
 
+@pytest.mark.long
 def test_ranks_share_pieces(folder: Path) -> None:
     """Two groups of two blocks: each rank's stream is that without a cache, and what one group read is not read again.
 
@@ -106,6 +110,7 @@ def test_ranks_share_pieces(folder: Path) -> None:
             assert found["read"] <= found["units"], f"{case} on rank {row['rank']}: {found}"
 
 
+@pytest.mark.long
 def test_a_disk_keeps_pieces_for_the_next_job(folder: Path, tmp_path: Path) -> None:
     """What one job kept, another finds, whatever it draws."""
     for job in range(2):
@@ -181,6 +186,7 @@ def test_a_class_with_a_way_of_its_own_to_read_is_refused(folder: Path) -> None:
         next(iter(loader))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("augment", [None, Augment(Flips(), seed=4)])
 def test_a_chunk_that_is_missing_harms_only_what_touches_it(tmp_path: Path, augment: Augment | None) -> None:
     """Batch for batch, voxels or an error, as without a cache, though a piece has other chunks besides."""
@@ -224,6 +230,7 @@ def test_a_sample_of_another_type_is_refused(tmp_path: Path) -> None:
         list(loader)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(
     extents=st.tuples(*[st.integers(1, 40)] * 3),

@@ -73,6 +73,7 @@ def loader_words(kind: str, batch: int, *, drop_last: bool) -> dict[str, Any]:
 KINDS = ("sequential", "shuffled", "weighted", "batches", "unknown", "uneven", "single")
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kind=st.sampled_from(KINDS),
@@ -137,6 +138,7 @@ def test_the_storage_is_read_once(folder: Path, tmp_path: Path, place: str) -> N
     data.close()
 
 
+@pytest.mark.long
 def test_a_codec_lets_tiers_hold_more(folder: Path, tmp_path: Path) -> None:
     """Counts of ten bits take ten sixteenths of the room, and plans reckon with it."""
     counts = {}
@@ -196,6 +198,7 @@ def test_iterators_are_independent(folder: Path) -> None:
     data.close()
 
 
+@pytest.mark.long
 def test_an_endless_sampler_is_drawn_as_far_as_it_is_wanted(folder: Path) -> None:
     """A sampler may have no end."""
 

@@ -19,6 +19,7 @@ from voxload.errors import StorageError
 from voxload.readers.protocol import ReadCost, Volume
 
 
+@pytest.mark.long
 def test_storage_that_is_gone_for_good_is_an_error_that_names_it(folder: Path) -> None:
     """The reader's own error arrives."""
     data = open_data(folder, FlakyDataset)
@@ -106,6 +107,7 @@ def test_harm_to_a_tier_changes_nothing_but_where_blocks_come_from(
     data.close()
 
 
+@pytest.mark.long
 def test_nothing_is_left_behind(folder: Path, tmp_path: Path) -> None:
     """Threads, shared memory and descriptors go with the loader, closed or not."""
 

@@ -280,6 +280,7 @@ def _check_ends(rows: Sequence[dict[str, Any]]) -> None:
         assert not [row["segment"] for row in rows if Path(row["segment"]).exists()]
 
 
+@pytest.mark.long
 @pytest.mark.world("gone")
 def test_storage_that_is_gone_for_good_ends_all_ranks(losses: Rows) -> None:
     """The rank that sees it names the file; the others learn that it ended, from the loader or from their own step."""

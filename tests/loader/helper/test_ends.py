@@ -9,6 +9,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 import voxload
 from tests.support import processes
 
@@ -49,6 +51,7 @@ def test_it_ends_with_a_process_that_was_killed(folder: Path) -> None:
         os.kill(child, signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_a_program_ends_with_it_at_work(folder: Path) -> None:
     """Nothing is said, the status is 0, and no process is left; an interruption is the program's alone."""
     body = """
@@ -62,6 +65,7 @@ def test_a_program_ends_with_it_at_work(folder: Path) -> None:
     assert processes.ended({helper}, patience=processes.LIMIT) == set()
 
 
+@pytest.mark.long
 def test_a_forked_child_has_nothing_of_it(folder: Path) -> None:
     """Its loader begins a process of its own, and its end leaves the first one alone."""
     body = """

@@ -100,6 +100,7 @@ def test_the_stream_is_that_of_threads(
     theirs.close()
 
 
+@pytest.mark.long
 def test_it_goes_on_from_a_state(data: voxload.VolumeDataset, loader: voxload.DataLoader) -> None:
     """One that threads saved, half-way."""
     theirs = voxload.DataLoader(data, 2, shuffle=True, generator=_seeded(), num_workers=2)
@@ -110,6 +111,7 @@ def test_it_goes_on_from_a_state(data: voxload.VolumeDataset, loader: voxload.Da
     theirs.close()
 
 
+@pytest.mark.long
 def test_what_reading_raises_is_raised_in_its_place(folder: Path) -> None:
     """With its words; one of the user's own tells where it was raised, one that cannot be sent what it said."""
     data = Failing(f"{folder}/*.h5", **WORDS)
@@ -128,6 +130,7 @@ def test_what_reading_raises_is_raised_in_its_place(folder: Path) -> None:
     loader.close()
 
 
+@pytest.mark.long
 def test_the_other_process_reads_alike(folder: Path) -> None:
     """With as many threads a read, past the page cache or not, and keeping as much, as this one when it began."""
     data = Telling(f"{folder}/*.h5", fields={"x": "full"}, axes="DHWC")
@@ -145,6 +148,7 @@ def test_the_other_process_reads_alike(folder: Path) -> None:
     loader.close()
 
 
+@pytest.mark.long
 def test_samples_that_do_not_fit_are_read_here(tmp_path: Path) -> None:
     """Others than the first one's shape, and batches larger than a slot."""
     rng = np.random.default_rng(3)
@@ -169,6 +173,7 @@ def test_samples_that_do_not_fit_are_read_here(tmp_path: Path) -> None:
     large.close()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_leaks")
 def test_a_killed_process_is_begun_again_once(folder: Path, tmp_path: Path) -> None:
     """What it was reading is read all the same, and the loop is warned; the second loss names the process."""
@@ -235,6 +240,7 @@ def test_who_waits_when_the_loader_is_closed_is_told(folder: Path, tmp_path: Pat
     data.close()
 
 
+@pytest.mark.long
 def test_a_data_set_that_no_other_process_can_have_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that cannot be pickled at once; one of a module that is nowhere as soon as the process knows."""
     data = voxload.VolumeDataset(f"{folder}/*.h5", **WORDS)

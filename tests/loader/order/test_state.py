@@ -30,6 +30,7 @@ from tests.loader.order.state_cases import (
 )
 
 
+@pytest.mark.long
 @settings(max_examples=150)
 @example(case="stateful", epoch=1, share=0.0, seed=0)  # nothing drawn yet, and no two epochs alike
 @given(case=st.sampled_from(sorted(CASES)), epoch=st.integers(0, 2), share=st.floats(0, 1), seed=st.integers(0, 9))
@@ -181,6 +182,7 @@ def test_an_empty_state_forgets() -> None:
     assert len(take(loader)) == 8
 
 
+@pytest.mark.long
 def test_a_batch_that_raised_counts() -> None:
     """The iterator goes on behind a batch that could not be loaded, and so does who resumes."""
     for workers in (0, 2):
@@ -275,6 +277,7 @@ def test_a_stateful_sampler_draws_nothing_again() -> None:
     assert len(flat(take(resumed))) == sampler.drawn == SAMPLES - 15
 
 
+@pytest.mark.long
 def test_saving_takes_no_time() -> None:
     """A state takes as many calls, and few bytes, whatever the length of the data set and the place in it."""
     calls = set()

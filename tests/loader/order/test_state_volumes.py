@@ -76,6 +76,7 @@ def ranks(folder: Path) -> Callable[..., Recording]:
     return of
 
 
+@pytest.mark.long
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     groups=st.tuples(*[st.integers(1, 3)] * 3),
@@ -146,6 +147,7 @@ def test_any_number_of_groups_goes_on(  # noqa: PLR0917 - what a job may change 
         assert order == drawn.tolist()
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("groups", [1, 2])
 def test_nothing_is_read_for_what_was_delivered(folder: Path, groups: int) -> None:
     """A resumed epoch reads what is left and, beyond it, at most what the next epoch begins with."""
@@ -205,6 +207,7 @@ def test_what_is_dropped_is_less_than_a_round(
     assert SAMPLES - len(order) < groups[1] * batch[1]
 
 
+@pytest.mark.long
 def test_epochs_behind_a_resumed_one_are_the_same(folder: Path) -> None:
     """Without set_epoch the epochs go on counting, on one group and on several, as without the break."""
     for groups in (1, 3):
@@ -284,6 +287,7 @@ def test_a_cache_goes_on_too(folder: Path, tmp_path: Path, groups: int, is_seede
     data.close()
 
 
+@pytest.mark.long
 def test_the_number_of_an_epoch_reaches_the_reader(folder: Path) -> None:
     """The sampler's own number, else the count, which a state restores, else what set_epoch says."""
     for groups in (1, 2):

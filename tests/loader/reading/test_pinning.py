@@ -81,6 +81,7 @@ def test_without_a_lock_nothing_is_locked() -> None:
     assert page_lock(torch.device("cpu")) is None
 
 
+@pytest.mark.long
 def test_a_ring_locks_its_slots_once_and_within_the_budget() -> None:
     """Slots are locked when the ring is made, a replaced one too, and unlocked with the ring; budgets count pages."""
     lock, before = KernelLock(), _locked()

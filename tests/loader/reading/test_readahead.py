@@ -138,6 +138,7 @@ def _run(loader: TorchLoader[Any], plan: Sequence[tuple[int, int]]) -> list[Any]
 PLANS = st.lists(st.tuples(st.sampled_from([0, 1, 2, 3, 30]), st.integers(-1, 3)), min_size=1, max_size=5)
 
 
+@pytest.mark.long
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])  # the data do not change
 @given(name=st.sampled_from(sorted(ARGUMENTS)), batch_size=st.integers(1, 4), seed=st.integers(0, 9), plan=PLANS)
 @pytest.mark.usefixtures("fixed_ring")

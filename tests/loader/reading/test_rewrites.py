@@ -209,6 +209,7 @@ def world(starter: Jobs, tmp_path: Path) -> Iterator[World]:
         yield World(starter, folder, server)
 
 
+@pytest.mark.long
 def test_the_next_job_gives_what_is_stored_then(world: World) -> None:
     """Whatever way the files were written anew, with their sizes and times kept; what is as it was, comes from disk."""
     for kind in STORAGES:
@@ -230,6 +231,7 @@ def test_the_next_job_gives_what_is_stored_then(world: World) -> None:
     assert not any(one.warned for one in found.values())
 
 
+@pytest.mark.long
 def test_an_assignment_is_seen(world: World) -> None:
     """Voxels that the data's own library writes, and an array that grew, are seen by the next job."""
     places = [world.add(kind, kind, _in_place) for kind in ("hdf5-chunks", "zarr-v2", "zarr-chunks", "zarr-shards")]
@@ -276,6 +278,7 @@ def test_a_block_is_known_by_all_chunks_of_its_halo_and_by_no_others(world: Worl
     assert np.array_equal(found["periodic"].block[:, 1:-1, 1:-1], voxels[np.r_[15, :9]])
 
 
+@pytest.mark.long
 def test_without_a_strong_tag_nothing_is_kept_on_disk(world: World) -> None:
     """Each job reads such objects again, and says once that it does; so it does arrays of very many objects."""
     world.server.tag = 'W/"{}"'
@@ -290,6 +293,7 @@ def test_without_a_strong_tag_nothing_is_kept_on_disk(world: World) -> None:
             place.write_anew()
 
 
+@pytest.mark.long
 def test_of_too_many_objects_nothing_is_kept_on_disk(world: World) -> None:
     """To ask for their entity tags would take as many requests as to read them."""
     zarr.create_array(world.folder / "x.zarr", name="x", data=OLD, chunks=(2, 2, 2))

@@ -28,6 +28,7 @@ def test_iterators_are_independent(both: Any, workers: int, same: Callable[..., 
     same(check, both)
 
 
+@pytest.mark.long
 def test_an_iterator_stays_with_its_workers(both: Any, same: Callable[..., None]) -> None:
     """With persistent workers there is one iterator, which begins again; the loader knows it."""
 

@@ -68,6 +68,7 @@ CASES: list[Any] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
 @pytest.mark.parametrize(("make", "channels", "extent", "layers"), CASES)
 @pytest.mark.parametrize("spatial", [(2, 1, 2), pytest.param((2, 2, 2), marks=pytest.mark.long)], ids=str)

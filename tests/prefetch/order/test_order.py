@@ -161,6 +161,7 @@ def test_orders_are_torchs(case: Case) -> None:
     _check(case.loader(TorchLoader, data), case.loader(TorchLoader, data), case.samples)
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)  # the files do not change
 @given(case=cases, workers=st.integers(0, 2), is_persistent=st.booleans())
 def test_orders_are_voxloads(files: list[str], case: Case, workers: int, is_persistent: bool) -> None:

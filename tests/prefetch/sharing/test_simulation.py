@@ -77,6 +77,7 @@ def test_room_for_few_units(seed: int) -> None:
     assert found.storage_bytes <= 1.15 * SIZE * int(reads_of_optimum(found.accesses, room).sum())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share_of_set", [0.5, 0.75, 1.0])
 def test_a_disk(share_of_set: float) -> None:
     """It is of as much use as memory of its size, to the storage; a set that fits there is read once."""
@@ -94,6 +95,7 @@ def test_every_use_comes_once() -> None:
     assert sorted(found.accesses.tolist()) == sorted(expected.tolist())
 
 
+@pytest.mark.long
 def test_a_job_that_is_stopped_keeps_nobody_out() -> None:
     """What it would use next goes when others need the room: they read little more than without it."""
     stopped = SharedJob(order(9, epochs=1), 1e5)

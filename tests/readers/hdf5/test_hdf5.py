@@ -129,6 +129,7 @@ def test_what_plugins_wrote_keeps_the_laws(laws: ModuleType, tmp_path: Path, nam
     reader.close()
 
 
+@pytest.mark.long
 def test_filter_plugins_are_loaded_when_they_are_needed(laws: ModuleType, tmp_path: Path) -> None:
     """A process that never imported hdf5plugin reads blosc, zstd and bitshuffle once the package is installed."""
     hdf5plugin = pytest.importorskip("hdf5plugin")

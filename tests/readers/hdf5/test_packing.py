@@ -248,6 +248,7 @@ def test_targets_are_decoded_without_libhdf5(tmp_path: Path) -> None:
         read_vector(str(tmp_path / "x.h5"), "t")
 
 
+@pytest.mark.long
 def test_bzip2_gives_no_more_than_it_may() -> None:
     """A stream of very many zeros stops behind the size that is wanted, and few bytes hold no chunk of terabytes."""
     bomb = np.frombuffer(bz2.compress(bytes(2**26)), np.uint8)

@@ -351,6 +351,7 @@ def test_a_remote_file_is_a_file(in_memory: str) -> None:
     law()
 
 
+@pytest.mark.long
 def test_a_remote_file_reads_ahead_and_forgets(in_memory: str) -> None:
     """Blocks that follow on each other come by ever longer requests; what is kept has a bound."""
     count = 2 * KEPT_BYTES // BLOCK_BYTES

@@ -208,6 +208,7 @@ class _Nothing(BaseHTTPRequestHandler):
         """Write no log."""
 
 
+@pytest.mark.long
 def test_requests_in_flight_reach_their_bound_and_keep_to_it(laws: ModuleType, server: Any) -> None:
     """A server that answers nobody before one too many have asked sees as many as may ask, and never that one."""
     stored = publish(server, laws, UNSHARDED["raw"])
@@ -348,6 +349,7 @@ def _run(folder: Path, script: str, *arguments: str) -> list[str]:
     return printed_by_ranks(folder / "run.py", *arguments, ranks=1).splitlines()
 
 
+@pytest.mark.long
 def test_a_forked_child_is_told_to_start_otherwise(laws: ModuleType, server: Any, tmp_path: Path) -> None:
     """The threads of obstore stay behind in the parent: the child says so at once, and its parent is not disturbed."""
     publish(server, laws, SHARDED["raw"])
@@ -357,6 +359,7 @@ def test_a_forked_child_is_told_to_start_otherwise(laws: ModuleType, server: Any
     assert last == "parent reads on"
 
 
+@pytest.mark.long
 def test_without_the_extra_a_url_names_the_remedy(tmp_path: Path) -> None:
     """A plain installation has no obstore; the error says which one has."""
     lines = _run(tmp_path, WITHOUT_THE_EXTRA)

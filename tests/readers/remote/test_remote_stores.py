@@ -81,6 +81,7 @@ def upload(folder: Path, url: str) -> None:
             put(f"{url}/{path.relative_to(folder)}", path.read_bytes())
 
 
+@pytest.mark.long
 def test_s3_is_read_in_two_requests_a_shard(tmp_path: Path, laws: ModuleType, endpoint: str, bucket: str) -> None:
     """A group in a bucket is listed and read; an octant takes an index and a range a shard, as the server counts."""
     root = zarr.create_group(tmp_path / "x.zarr")

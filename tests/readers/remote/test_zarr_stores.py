@@ -93,6 +93,7 @@ STORES: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")  # codecs of numcodecs, which VirtualiZarr names
 @pytest.mark.filterwarnings("ignore:The codec:UserWarning")
 @pytest.mark.parametrize("kind", STORES)
@@ -111,6 +112,7 @@ def test_a_store_keeps_the_laws(tmp_path: Path, kind: str, name: str) -> None:
             assert (traffic.counts() - before).bytes <= reader.cost(box).stored_bytes
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("kind", ["local", "icechunk", "memory"])
 def test_a_data_set_of_a_store(tmp_path: Path, kind: str) -> None:
     """The store itself, one of its groups or an array; with tiers, and with readers of a process of its own."""
@@ -128,6 +130,7 @@ def test_a_data_set_of_a_store(tmp_path: Path, kind: str) -> None:
         data.close()
 
 
+@pytest.mark.long
 def test_workers_of_torch_have_the_store(tmp_path: Path) -> None:
     """A data set travels with its store."""
     data = voxload.VolumeDataset(_local(tmp_path), fields={"x": "plain"}, axes="CDHW")

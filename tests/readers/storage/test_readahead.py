@@ -158,6 +158,7 @@ for turn in range(8):
 CORE = ("hdf5 gzip", "zarr raw", "zarr zstd", "zarr sharded zstd")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 @pytest.mark.parametrize("kind", CORE)
 def test_the_core_announces_cold_chunks_alone(tmp_path: Path, kind: str) -> None:

@@ -77,6 +77,7 @@ def shared() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.long
 def test_no_permission_is_the_storages_fault(shared: Path) -> None:
     """A file that may not be read is neither damaged nor missing."""
     with h5py.File(shared / "x.h5", "w") as file:

@@ -205,6 +205,7 @@ def test_every_type(laws: ModuleType, tmp_path: Path, zarr_format: int, kind: in
     assert reader.describe().dtype == dtype
 
 
+@pytest.mark.long
 def test_every_axis_order(laws: ModuleType, tmp_path: Path) -> None:
     """Each of the 30 axis orders is transposed, never reshaped; dimension names say which it is."""
     for axes in laws.AXES:

@@ -170,6 +170,7 @@ def test_a_closed_reader_reads_no_more(tmp_path: Path) -> None:
         reader.read_into(Box((0, 0, 0), (8, 8, 8)), np.empty((1, 8, 8, 8), "<i2"))
 
 
+@pytest.mark.long
 def test_few_open_shards_serve_many_threads(tmp_path: Path) -> None:
     """Threads that need more shards than stay open take them from each other, and never one that is in use."""
     path = tmp_path / "x.zarr"

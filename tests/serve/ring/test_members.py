@@ -82,11 +82,13 @@ def meets(one: Meeting, other: Meeting) -> None:
         assert dict(one.heard()) == {"a": "second"}
 
 
+@pytest.mark.long
 def test_a_store_of_torch(store: str) -> None:
     """As a launcher's rendezvous has one."""
     meets(meeting_at(store), meeting_at(store))
 
 
+@pytest.mark.long
 def test_a_scheduler_of_dask(scheduler: str) -> None:
     """As a site's standing cluster has one."""
     meets(meeting_at(scheduler), meeting_at(scheduler))

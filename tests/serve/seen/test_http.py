@@ -112,6 +112,7 @@ def test_strangers_are_told_whether_all_is_well(seen: Seen) -> None:
             assert refused.value.code == 405
 
 
+@pytest.mark.long
 def test_metrics_are_what_happened(seen: Seen, samples: Path) -> None:
     """As Prometheus's own parser reads them."""
     loader = loaded(seen, samples)
@@ -158,6 +159,7 @@ def test_a_unix_socket_asks_for_no_token(path: Path, tmp_path: Path) -> None:
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 def test_the_page_in_a_real_browser(seen: Seen, samples: Path, tmp_path: Path) -> None:
     """With nothing from elsewhere, and all pictures drawn."""

@@ -190,6 +190,7 @@ THERE = [["there", one] for one in SUMS]
 REFUSED = [["unavailable", None]] * 8
 
 
+@pytest.mark.long
 def test_what_all_may_read_is_read_once(node: Node, given: Give) -> None:
     """And given to who shows that they may, too."""
     volume = given(ALICE, 0o644)
