@@ -242,7 +242,7 @@ DRAWN = ("sample", "path", "dataset", "axes")
 """What a picture's words are made from."""
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == CATALOG_SHORT else pytest.mark.long) for n in NAMES])
 @pytest.mark.parametrize(
     "column", [pytest.param(n, marks=[] if n in COLUMNS_SHORT else pytest.mark.long) for n in COLUMNS]

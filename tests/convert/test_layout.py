@@ -51,7 +51,7 @@ def test_a_halo_costs_little(boundary: Boundary) -> None:
     assert _amplification(layout, (2, 2, 2), 1, boundary) <= limit
 
 
-@pytest.mark.few_cases(3)
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("ratio", [1.0, 2.5, 4.0])
 @pytest.mark.parametrize("extent", [256, 512, 1024, 2048])
 @pytest.mark.parametrize("readers", [None, Readers((2, 2, 2), Halo.parse(1)), Readers((4, 4, 2), Halo.parse(0))])

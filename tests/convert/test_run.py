@@ -44,7 +44,7 @@ SHAPE = (3, 12, 10, 18)
 CHUNKS = (4, 5, 8)
 
 
-@pytest.mark.few_cases(3)
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize(
     ("axes", "stored"),
     [

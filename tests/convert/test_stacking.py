@@ -174,6 +174,7 @@ LAYOUTS: dict[str, tuple[str, str]] = {
 """Where files of one variable are, and what their samples are then called."""
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("variables", [VELOCITY, ("x", "velocity_x", "velocity_y")])
 def test_a_file_a_variable(tmp_path: Path, layout: str, variables: tuple[str, ...]) -> None:

@@ -104,6 +104,7 @@ def is_near(found: torch.Tensor, wanted: npt.NDArray[np.float64]) -> bool:
     )
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("store", ["nc", "zarr"])
 @pytest.mark.parametrize("kind", CASES)
 def test_items_and_batches_are_what_is_meant(tmp_path: Path, store: str, kind: str) -> None:

@@ -321,6 +321,7 @@ def test_a_batch_that_fails_counts_once(tmp_path: Path, calls: list[int]) -> Non
     assert calls[-1] == 1
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("kind", ["zarr", "zarr raw"])
 @pytest.mark.parametrize("harm", ["empty", "cut short", "gone", "a folder"])
 def test_a_chunk_that_is_damaged_is_the_error_it_always_was(tmp_path: Path, kind: str, harm: str) -> None:

@@ -122,6 +122,7 @@ LOADED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("loaded", LOADED)
 @pytest.mark.parametrize("made", MADE)
 def test_batches_are_those_of_torchs_loader(catalog: Path, made: str, loaded: str) -> None:

@@ -229,7 +229,7 @@ def test_what_differs_from_rank_to_rank_is_refused_by_name(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
-@pytest.mark.few_cases(3)
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("spatial", [(2, 1, 2), (1, 3, 1)], ids=str)
 @pytest.mark.parametrize("name", RUN)
 def test_what_no_trace_keeps_runs_as_it_is(name: str, spatial: tuple[int, int, int]) -> None:

@@ -50,7 +50,7 @@ def messages() -> dict[str, str]:
     return {}
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_fault_names_file_chunk_and_remedy(tmp_path: Path, row: Row, messages: dict[str, str]) -> None:
     """A fault is an error of the data's owner, in one line: which file, which chunk, and one thing to do."""

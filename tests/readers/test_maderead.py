@@ -130,6 +130,7 @@ def test_any_block_is_made_again_bit_for_bit(reader: Reader) -> None:
     law()
 
 
+@pytest.mark.few_cases(4)
 def test_any_read_of_chunks_is_made_at_another_place(reader: Reader) -> None:
     """Wherever it fits, and nowhere else; shards that were not looked at yet are not read."""
     whole, names = to_volume(STORED, "CDHW"), st.sampled_from((np.dtype(np.int16), *CASTS))
@@ -166,6 +167,7 @@ def test_any_read_of_chunks_is_made_at_another_place(reader: Reader) -> None:
     law()
 
 
+@pytest.mark.few_cases(6)
 def test_it_outlives_its_reader_and_holds_no_file(location: Location, tmp_path: Path) -> None:
     """The reader may be closed and gone; nothing is open between two reads."""
     opened, out = open_reader(location), np.zeros(SHAPE, np.int16)
@@ -224,6 +226,7 @@ HARM: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("harm", HARM)
 def test_of_another_file_nothing_is_made(location: Location, harm: str) -> None:
     """A file that is not what it was, or not there, leaves the read undone."""
@@ -237,6 +240,7 @@ def test_of_another_file_nothing_is_made(location: Location, harm: str) -> None:
     assert not _again(made, out)
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("harm", HARM)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("zarr")])
 def test_of_another_chunk(tmp_path: Path, kind: str, harm: str) -> None:

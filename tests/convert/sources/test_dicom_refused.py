@@ -221,8 +221,7 @@ def _peak(folder: Path) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.few_cases(2)
-@pytest.mark.parametrize("element", ["<HH2sHI", "<HH2sH"])
+@pytest.mark.parametrize("element", ["<HH2sHI", pytest.param("<HH2sH", marks=pytest.mark.long)])
 def test_an_element_of_any_length(tmp_path: Path, element: str) -> None:
     """A length of 4 GiB in a file of as many bytes, all of them holes, is not read."""
     path = Study(tmp_path).write("a.dcm", VOLUME[0], 0)

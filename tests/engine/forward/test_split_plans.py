@@ -45,7 +45,7 @@ def _volume(channels: int = 2) -> Tensor:
 
 
 @pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
-@settings(max_examples=30, phases=[Phase.generate])
+@settings(max_examples=16, phases=[Phase.generate])
 @given(plans(LAYERS), st.sampled_from(GRIDS))
 def test_any_plan_gives_what_one_process_gives(layers: dict[str, str], spatial: Any) -> None:
     """Results, all gradients and running statistics; what cannot be dealt out is refused by name."""

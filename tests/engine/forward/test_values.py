@@ -88,6 +88,7 @@ class One(nn.Module):
         return self.operation(self, self.first(x) * x.shape[2])
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.filterwarnings("ignore:.*whole on every rank:RuntimeWarning")
 @pytest.mark.parametrize("name", KINDS)
 def test_every_rank_is_told_and_nothing_is_sent(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ REFUSED = {"exact type": "another way for a block", "class name": "another way f
 """What the network's own forward on blocks would not do either."""
 
 
-@pytest.mark.few_cases(4)
+@pytest.mark.few_cases(12)
 @pytest.mark.parametrize("name", BRANCHES)
 def test_its_own_forward_runs_instead(name: str) -> None:
     """It takes the branch that the network takes in one process, or is refused too."""

@@ -66,7 +66,7 @@ def test_the_stream_is_that_without_a_cache(
     assert are_same(streams[1], streams[0])
 
 
-@pytest.mark.few_cases(4)
+@pytest.mark.few_cases(13)
 @pytest.mark.parametrize("kind", KINDS)
 def test_little_room_changes_nothing(folder: Path, kind: str) -> None:
     """Pieces are dropped, and kept again while their batch, which has but a part of each, takes them from there."""
@@ -80,7 +80,7 @@ def test_little_room_changes_nothing(folder: Path, kind: str) -> None:
     assert are_same(streams[1], streams[0])
 
 
-@pytest.mark.few_cases(4)
+@pytest.mark.few_cases(13)
 @pytest.mark.parametrize("kind", KINDS)
 def test_storage_is_read_once_when_it_fits(folder: Path, kind: str) -> None:
     """Every voxel that any epoch needs is asked of the storage once: the least that is possible."""

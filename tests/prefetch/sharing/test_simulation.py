@@ -49,6 +49,7 @@ def test_a_set_that_fits_is_read_once(apart: float) -> None:
     assert max(together.stalls) <= alone.stalls[0] + first_steps
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("foresight", [None, 2 * UNITS // BATCH])
 @pytest.mark.parametrize("share_of_set", [0.25, 0.5, 0.75])
 def test_a_set_that_does_not_fit(share_of_set: float, foresight: int | None) -> None:

@@ -147,6 +147,7 @@ def test_sound_data_are_read(stored: Stored, laws: ModuleType, no_leaks: None) -
         reader.close()
 
 
+@pytest.mark.few_cases(3)
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_flipped_bit_is_an_error(stored: Stored, data: st.DataObject) -> None:

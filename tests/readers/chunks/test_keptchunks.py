@@ -158,6 +158,7 @@ def test_room_is_what_was_asked_for(tmp_path: Path, kind: str) -> None:
         set_kept_chunks(KEPT_BYTES)
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("room", range(4, 20))
 def test_the_budget_holds_while_many_threads_read(tmp_path: Path, room: int) -> None:
     """Whatever sixteen threads read, no more bytes are kept than the budget, and every voxel is right."""

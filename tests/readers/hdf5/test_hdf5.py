@@ -62,7 +62,7 @@ def write(
         file.create_dataset("x", data=stored, dtype=stored.dtype, **options)
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize(
     ("layout", "is_native", "dtype"),
     [

@@ -211,6 +211,7 @@ def virtual(folder: Path, data: str) -> Path:
 HEADERS = {"nrrd": nrrd, "metaimage": meta, "external": external, "virtual": virtual}
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("place", ["absolute", "up", "link"])
 @pytest.mark.parametrize("kind", HEADERS)
 def test_a_header_copies_nothing_from_outside(

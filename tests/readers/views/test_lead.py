@@ -71,7 +71,7 @@ def opened(location: Location, store: str) -> Reader:
     return open_reader(location)
 
 
-@pytest.mark.few_cases(8)
+@pytest.mark.few_cases(5)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("axes", ORDERS)
 def test_arrays_of_many_keep_the_laws(laws: ModuleType, tmp_path: Path, store: str, axes: str) -> None:
@@ -81,6 +81,7 @@ def test_arrays_of_many_keep_the_laws(laws: ModuleType, tmp_path: Path, store: s
         laws.check_reader(reader, laws.to_volume(stored, axes))
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("axes", [axes for axes in ORDERS if "N" in axes or "T" in axes])
 @pytest.mark.parametrize("store", ["npy", "gzip", "sharded"])
 def test_one_sample_and_any_steps_are_what_numpy_picks(laws: ModuleType, tmp_path: Path, store: str, axes: str) -> None:
