@@ -38,11 +38,11 @@ def _longest(choices: Choices, done: set[int]) -> list[int]:
         sources = [each for each in into[number] if each in length]
         before[number] = max(sources, key=length.__getitem__, default=None)
         length[number] = 1 + max((length[each] for each in sources), default=0)
-    number: int | None = max(length, key=length.__getitem__)
+    last: int | None = max(length, key=length.__getitem__)
     path: list[int] = []
-    while number is not None:
-        path.append(number)
-        number = before[number]
+    while last is not None:
+        path.append(last)
+        last = before[last]
     return path[::-1]
 
 
