@@ -87,6 +87,14 @@ def refused(call: Any) -> str:
     return "nothing"
 
 
+def differentiated(network: nn.Module, grid: ProcessGrid) -> None:
+    """Ask for gradients of parts that can be differentiated again."""
+    x, _ = samples(grid.group)
+    own: Any = (..., *grid.block(SHAPE).slices)
+    loss = network(x[own]).square().sum()
+    torch.autograd.grad(loss, [each for _, each in _parts(network)], create_graph=True)
+
+
 def split(model: nn.Module, grid: ProcessGrid, **options: Any) -> nn.Module:
     """Return a copy of a model, split by the plan."""
     return shard(copy.deepcopy(model), grid, shape=SHAPE, plan=PLAN, shard_weights=True, **options)
@@ -135,6 +143,7 @@ def main(rank: int, ranks: int, folder: Path) -> None:
         refused(lambda: shard(model, grid, shape=SHAPE, shard_weights=True)),
         refused(lambda: shard(model, grid, plan=PLAN, shard_weights=True)),
         refused(lambda: split(tied, grid)),
+        refused(lambda: differentiated(split(model, grid), grid)),
     ]
     (folder / f"report-{rank}.json").write_text(json.dumps(report))
     dist.destroy_process_group()

@@ -23,8 +23,9 @@ def test_parts_train_like_the_whole(launch: Callable[..., Any]) -> None:
         assert report["moments"] == {"second.weight": [24, 12, 3, 3, 3], "first.weight": [12, 2, 3, 3, 3]}
         assert max(report["ddp"], report["fsdp"]) <= TOLERANCE, report
         assert report["loaded"] == 0
-        uneven, unplanned, shapeless, tied = report["refused"]
+        uneven, unplanned, shapeless, tied, twice = report["refused"]
         assert "layer 'last': found 3 features to cut, expected a multiple of 2" in uneven
         assert "give plan= and shape=" in unplanned
         assert "give plan= and shape=" in shapeless
         assert "layer 'wide': found a weight that other layers have, too" in tied
+        assert "gradients of them that are differentiated" in twice

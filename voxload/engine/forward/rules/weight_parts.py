@@ -66,6 +66,13 @@ class _MeanOfGradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:
+        if torch.is_grad_enabled():  # create_graph: DTensor and the sum would drop out of the derivative in silence
+            raise UsageError(
+                "a second derivative of a split network",
+                found="weights of which each rank has a part alone, and gradients of them that are differentiated",
+                expected="gradients of other tensors",
+                remedy="leave shard_weights away",
+            )
         total = grads[0].contiguous().clone()
         dist.all_reduce(total, group=ctx.group)
         return total / dist.get_world_size(), None
