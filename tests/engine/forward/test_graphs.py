@@ -14,8 +14,9 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from tests.engine.forward.onblocks_world import SHAPE, TOLERANCE, Net, World, evaluated, volume
+from tests.engine.forward.split_plan_nets import Deep
 from tests.support.splitting.functional import FunctionalUNet
-from voxload.engine import NoExchange, shard
+from voxload.engine import NoExchange, SplitPlan, shard
 from voxload.engine.comparison import differences
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.rules.randomness import normal, uniform
@@ -50,11 +51,11 @@ def alone(model: nn.Module, **options: Any) -> Any:
     return split
 
 
-def error(model: nn.Module, x: Tensor) -> float:
+def error(model: nn.Module, x: Tensor, **options: Any) -> float:
     """Return the worst difference of results, gradients and buffers of compiled ranks from those of one process."""
 
     def split(twin: nn.Module, grid: ProcessGrid, exchange: Exchange) -> nn.Module:
-        net = shard(twin, grid, shape=tuple(x.shape[2:]), exchange=exchange)
+        net = shard(twin, grid, shape=tuple(x.shape[2:]), exchange=exchange, **options)
         net.compile(fullgraph=True, backend="aot_eager")
         return net
 
@@ -67,6 +68,13 @@ def error(model: nn.Module, x: Tensor) -> float:
 def test_it_is_what_one_process_gives() -> None:
     """Computed weights, replicated borders, resizing, gates by means of the whole, and skips that are concatenated."""
     assert error(FunctionalUNet(1, 2, (2, 4)), volume(shape=(8, 6, 10))) < TOLERANCE
+
+
+@pytest.mark.long
+def test_filters_and_channels_are_cut_in_graphs() -> None:
+    """What moves between cuts of volumes and of weights is a part of the graph."""
+    plan = SplitPlan.of({"second": "filter", "third": "channel", "up": "channel", "wide": "filter"})
+    assert error(Deep(), volume(2, (8, 8, 8)), plan=plan, min_width=0) < TOLERANCE
 
 
 @pytest.mark.long

@@ -204,7 +204,8 @@ class _Planner:
             else:
                 ruling = self._ruling(met, cuts, wishes)
             if not is_planned:  # what a plan asks for is no surprise
-                self._watch(met, cuts, ruling)
+                has_plan = wishes.split is not None and met.function in WEIGHTED
+                self._watch(met, cuts, ruling, is_told=not has_plan)
             pairs = zip(cuts, ruling.inputs, strict=True)
             moves = tuple(None if cut == taken else plan_move(cut, taken) for cut, taken in pairs)
             made_whole = self.fallbacks[-1] if len(self.fallbacks) > known else None
@@ -250,8 +251,8 @@ class _Planner:
                 raise not_split(call, wishes.split, str(error)) from error
             return self._fallback(call, cuts, str(error))
 
-    def _watch(self, call: Call, cuts: tuple[Sharding, ...], ruling: Ruling) -> None:
-        """Count what a call with a split form takes whole along an axis that was cut."""
+    def _watch(self, call: Call, cuts: tuple[Sharding, ...], ruling: Ruling, *, is_told: bool) -> None:
+        """Count what a call with a split form takes whole along an axis that was cut; warn of it where `is_told`."""
         nbytes = ruling.nbytes
         for value, cut, taken in zip(call.taken, cuts, ruling.inputs, strict=True):
             if not cut.axes() <= taken.axes():
@@ -259,6 +260,8 @@ class _Planner:
                 nbytes += prod(value.shape) * value.dtype.itemsize // blocks
         if nbytes and not (self.fallbacks and self.fallbacks[-1].call is call):
             self._admit(call, "it takes a cut axis whole", nbytes)
+            if not is_told:  # the layer before it was cut by a plan
+                self.fallbacks.pop()
 
     def _fallback(self, call: Call, cuts: tuple[Sharding, ...], reason: str) -> Ruling:
         """Return the ruling by which a call runs on whole tensors."""
