@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +15,16 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
+from tests.engine.rank_start import meet, refused
 from voxload.engine.device_mesh import from_dtensor, grid_of, mesh_of, to_dtensor
-from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
 SHAPE = (4, 5, 6)
 
 
-def refused(call: Any) -> str:
-    """Return what a call is refused with."""
-    try:
-        call()
-    except UsageError as error:
-        return str(error)
-    return "nothing"
-
-
 def main(rank: int, ranks: int, folder: Path) -> None:
     """Check everything on one rank."""
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder / 'meeting'}",
-        rank=rank,
-        world_size=ranks,
-        timeout=timedelta(seconds=300),
-    )
+    meet(rank, ranks, folder)
     grid = ProcessGrid((1, 1, 2), ranks, rank)
     mesh = mesh_of(grid, "cpu")
     report: dict[str, Any] = {"round": grid_of(mesh) == grid}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import json
 import sys
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.engine.rank_start import meet, refused
 from voxload.engine.pipeline import pipeline_stage
-from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
 SHAPE = (8, 8, 8)
@@ -94,20 +93,9 @@ def run(grid: ProcessGrid, schedule: Any, *, late: bool = False) -> dict[str, fl
     return report
 
 
-def refused(call: Any) -> str:
-    """Return what a call is refused with."""
-    try:
-        call()
-    except UsageError as error:
-        return str(error)
-    return "nothing"
-
-
 def main(rank: int, ranks: int, folder: Path) -> None:
     """Check everything on one rank."""
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=ranks, timeout=timedelta(seconds=300)
-    )
+    meet(rank, ranks, folder)
     split, apart = ProcessGrid((1, 1, 2), ranks, rank), ProcessGrid((1, 1, 1), ranks, rank)
     report: dict[str, Any] = {
         "split": run(split, ScheduleGPipe),

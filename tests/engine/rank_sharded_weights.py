@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import json
 import sys
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.engine.forward.split_plan_nets import Deep
+from tests.engine.rank_start import meet, refused
 from voxload.engine import SplitPlan, shard, sharded_parameters
-from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 
 SHAPE = (8, 8, 8)
@@ -78,15 +77,6 @@ def worst(found: dict[str, Any], wanted: nn.Module) -> float:
     return max(float((found[name] - others[name].detach()).abs().max()) for name in others)
 
 
-def refused(call: Any) -> str:
-    """Return what a call is refused with."""
-    try:
-        call()
-    except UsageError as error:
-        return str(error)
-    return "nothing"
-
-
 def differentiated(network: nn.Module, grid: ProcessGrid) -> None:
     """Ask for gradients of parts that can be differentiated again."""
     x, _ = samples(grid.group)
@@ -102,9 +92,7 @@ def split(model: nn.Module, grid: ProcessGrid, **options: Any) -> nn.Module:
 
 def main(rank: int, ranks: int, folder: Path) -> None:
     """Check everything on one rank."""
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=ranks, timeout=timedelta(seconds=300)
-    )
+    meet(rank, ranks, folder)
     grid = ProcessGrid((1, 1, 2), ranks, rank)
     model = Deep().double()
     whole = trained_whole(copy.deepcopy(model), grid.groups)
@@ -124,7 +112,7 @@ def main(rank: int, ranks: int, folder: Path) -> None:
         name: tuple(moments[name]["momentum_buffer"].shape) for name in ("second.weight", "first.weight")
     }
 
-    again = split(model, grid)
+    again = split(model, grid, verify=True)
     set_model_state_dict(again, whole.state_dict(), options=WHOLE)
     report["loaded"] = worst(get_model_state_dict(again, options=WHOLE), whole)
 

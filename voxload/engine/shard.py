@@ -130,10 +130,10 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
                 + (f"; no trace keeps it either: {refusal}" if refusal is not None else ""),
             )
         split = on_blocks(model, plans, exchange or exchange_of(grid), chooser=chooser)
-    if shard_weights:
-        _shard_weights(split, None if uses is None or whole is None else plans.ahead(split, whole), grid)
     if verify:
         _verify(model, grid, whole, {"join": join, "columns": columns, "plan": plan, "gather_limit": gather_limit})
+    if shard_weights:  # last: the model's own layers have parts from here on
+        _shard_weights(split, None if uses is None or whole is None else plans.ahead(split, whole), grid)
     return split
 
 

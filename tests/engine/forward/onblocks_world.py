@@ -42,6 +42,21 @@ class World:
         blocks = [[self.block(rank, x) for x in volumes] for rank in self.ranks]
         return self.loop.run(lambda rank: self.nets[rank](*blocks[rank], **others))
 
+    def autocast(self, x: Tensor) -> tuple[list[Any], Any]:
+        """Return what every rank gets of its block under autocast to bfloat16, and what one process does."""
+        x = x.float()
+        for net in (self.whole, *self.nets):
+            net.float()
+        blocks = [self.block(rank, x) for rank in self.ranks]
+
+        def work(rank: int) -> Any:
+            with torch.autocast("cpu", torch.bfloat16):
+                return self.nets[rank](blocks[rank])
+
+        with torch.autocast("cpu", torch.bfloat16):
+            wanted = self.whole(x)
+        return self.loop.run(work), wanted
+
     def equals(self, found: list[Any], wanted: Tensor) -> bool:
         """Tell whether every rank has its block of a volume, or all of it."""
         own = [one if one.shape == wanted.shape else self.block(rank, wanted) for rank, one in enumerate(found)]

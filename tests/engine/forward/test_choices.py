@@ -19,7 +19,6 @@ from voxload.engine.forward.plan_cache import PlanCache, SplitOptions
 from voxload.engine.forward.rules.channels import Columns
 from voxload.engine.run import overlap
 from voxload.engine.run.join import ROUNDS, Join
-from voxload.grid import ProcessGrid
 
 
 class Convolutions(nn.Module):
@@ -126,18 +125,9 @@ def test_columns_spare_the_gather_of_the_volume() -> None:
 
 def test_columns_under_autocast() -> None:
     """Products are in the type that one process has."""
-    world, x = World(Head(), ProcessGrid(SPATIAL, prod(SPATIAL)).spatial, shape=SHAPE, columns=True), volume().float()
-    for net in (world.whole, *world.nets):
-        net.float()
-    blocks = [world.block(rank, x) for rank in world.ranks]
-
-    def work(rank: int) -> Any:
-        with torch.autocast("cpu", torch.bfloat16):
-            return world.nets[rank](blocks[rank])
-
-    with torch.autocast("cpu", torch.bfloat16):
-        wanted = world.whole(x)
-    for found in world.loop.run(work):
+    world = World(Head(), SPATIAL, shape=SHAPE, columns=True)
+    every, wanted = world.autocast(volume())
+    for found in every:
         for one, other in zip(found, wanted, strict=True):
             assert one.dtype == other.dtype == torch.bfloat16
             torch.testing.assert_close(one, other, rtol=0.05, atol=0.2)

@@ -158,18 +158,8 @@ def test_under_autocast() -> None:
         plan=SplitPlan.of({"": "filter", "third": "channel", "last": "whole"}),
         min_width=0,
     )
-    for net in (world.whole, *world.nets):
-        net.float()
-    x = _volume().float()
-    blocks = [world.block(rank, x) for rank in world.ranks]
-
-    def work(rank: int) -> Any:
-        with torch.autocast("cpu", torch.bfloat16):
-            return world.nets[rank](blocks[rank])
-
-    with torch.autocast("cpu", torch.bfloat16):
-        wanted = world.whole(x)
-    for found in world.loop.run(work):
+    every, wanted = world.autocast(_volume())
+    for found in every:
         assert found.dtype == wanted.dtype
         torch.testing.assert_close(found, wanted, rtol=0.1, atol=0.2)
 

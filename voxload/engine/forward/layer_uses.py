@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
 
 from voxload.engine.arithmetic.split_plan import IN_SPACE, SplitPlan, Use
 from voxload.engine.forward.recording import Call, Recording, name_of
@@ -48,6 +46,7 @@ class LayerUses:
     def __init__(self, recording: Recording, split: PlannedSplit, min_width: int) -> None:
         plan = split.plan
         self._calls, self._plan, self._mesh, self._min_width = recording.calls, plan, split.mesh, min_width
+        self._users = recording.users()
         met = {plan.found(call.path)[0] for call in recording.calls if call.function in WEIGHTED}
         if unmet := [path for path, uses in plan.layers if path not in met and uses != IN_SPACE]:
             layers = dict.fromkeys(call.path for call in recording.calls if call.function in WEIGHTED)
@@ -69,7 +68,7 @@ class LayerUses:
         waiting = [value.number for value in self._calls[index].made]
         seen = set(waiting)
         while waiting:
-            for user in self._users[waiting.pop(0)]:
+            for user in self._users.get(waiting.pop(0), ()):
                 call = self._calls[user]
                 if user <= index:
                     continue
@@ -79,14 +78,6 @@ class LayerUses:
                 waiting += fresh
                 seen.update(fresh)
         return IN_SPACE
-
-    @cached_property
-    def _users(self) -> defaultdict[int, list[int]]:
-        found = defaultdict[int, list[int]](list)
-        for index, call in enumerate(self._calls):
-            for value in call.taken:
-                found[value.number].append(index)
-        return found
 
 
 def not_split(call: Call, split: LayerSplit, reason: str) -> UsageError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -162,10 +162,7 @@ class _Planner:
         self._calls, self._plain, self._limit = recording.calls, wishes, limit
         self.uses: LayerUses | None = None
         """What layers use the axes for; then what is whole is followed too, for layers that may cut it."""
-        self._users: defaultdict[int, list[int]] = defaultdict(list)
-        for index, call in enumerate(recording.calls):
-            for value in call.taken:
-                self._users[value.number].append(index)
+        self._users = recording.users()
         self._writes = Writes(recording)
         self._kept = modes_kept(recording)
         self._copies: set[Any] = set()
@@ -300,7 +297,7 @@ class _Planner:
         seen = set(waiting)
         while waiting:
             number = waiting.pop(0)
-            for user in self._users[number]:
+            for user in self._users.get(number, ()):
                 if user <= index:
                     continue
                 call = self._calls[user]

@@ -7,7 +7,8 @@ memory. So control flow on types, extents, attributes and training modes goes th
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -129,6 +130,14 @@ class Recording:
     """In order."""
     result: Any
     """What it returned, with Value in the places of tensors."""
+
+    def users(self) -> Mapping[int, Sequence[int]]:
+        """Return the places of the calls that take each value, by its number; none of values that nobody takes."""
+        found = defaultdict[int, list[int]](list)
+        for index, call in enumerate(self.calls):
+            for value in call.taken:
+                found[value.number].append(index)
+        return found
 
     def described(self) -> str:
         """Return it as text, the same in every process."""

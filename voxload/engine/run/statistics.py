@@ -51,9 +51,11 @@ class Pool:
 
     def spread(self, shared: Tensor, channels: int) -> Tensor:
         """Return what `mean` gave for every row, as ``(B or 1, channels, 1, 1, 1)``."""
-        first, own, count = self.channels or (0, channels, channels)
-        rows = shared.repeat_interleave(count // self.groups, -1) if self.groups else shared
-        return rows.narrow(-1, first, own)[..., None, None, None]
+        every = channels if self.channels is None else self.channels[2]
+        rows = shared.repeat_interleave(every // self.groups, -1) if self.groups else shared
+        if self.channels is not None:
+            rows = rows.narrow(-1, *self.channels[:2])
+        return rows[..., None, None, None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
