@@ -50,9 +50,11 @@ def test_what_the_package_data_name_is_there(project: dict[str, Any]) -> None:
     data = {
         "voxload": ["py.typed"],
         "voxload.benchmark.dlio": ["workload/*.yaml"],
+        "voxload.plan.platform": ["machines/*.toml"],
         "voxload.prefetch.machines": ["*.toml"],
     }
     assert project["tool"]["setuptools"]["package-data"] == data
     assert (ROOT / "voxload" / "py.typed").is_file()
     assert list((ROOT / "voxload" / "prefetch" / "machines").glob("*.toml"))
+    assert list((ROOT / "voxload" / "plan" / "platform").glob("machines/*.toml"))
     assert list((ROOT / "voxload" / "benchmark" / "dlio").glob("workload/*.yaml"))

@@ -47,11 +47,19 @@ class Group:
     commands: Mapping[str, Command]
     own: Command | None = None
     """What it does itself, where none of its commands is named."""
+    word: str = ""
+    """What the first word is that it takes itself, where it takes any: a word that names no command is one."""
 
     def add(self, app: typer.Typer, name: str, *, load: str | None) -> None:
         """Add the group to a program with the command of the name `load`; the others can be listed, not called."""
         own = self.own if load is not None and load not in self.commands else None
-        group = typer.Typer(name=name, no_args_is_help=True, help=self.summary)
+        if self.word and own is not None and load:
+            own.add(app, name, load=True)
+            return
+        if self.word:
+            own = None
+        more = f"\n\nvoxload {name} {self.word} --help tells of {self.word}." if self.word else ""
+        group = typer.Typer(name=name, no_args_is_help=True, help=self.summary + more)
         if own is not None:
             module = own.load()
             group.callback(invoke_without_command=True, epilog=module.EPILOG)(getattr(module, own.function))
@@ -115,6 +123,32 @@ GROUPS: Mapping[str, Group] = {
                 "Draw results: throughput, latencies, stalls over time, bytes by tier, read amplification and epochs.",
             ),
         },
+    ),
+    "plan": Group(
+        "Say how to split training over ranks, whether it fits, and what a step takes.",
+        {
+            "calibrate": Command(
+                "voxload.cli.planning.calibrate",
+                "calibrate_machine",
+                "Measure operations, messages and sums of this machine, and write a file that plans are made with.",
+            ),
+            "validate": Command(
+                "voxload.cli.planning.validate",
+                "validate_plans",
+                "Train steps on this machine, and print their time and memory beside what was said of them.",
+            ),
+            "diff": Command(
+                "voxload.cli.planning.diff",
+                "diff",
+                "Say what differs between two plans, and what they were said to take.",
+            ),
+        },
+        Command(
+            "voxload.cli.planning.run",
+            "plan",
+            "Say how to split training over ranks, whether it fits, and what a step takes.",
+        ),
+        word="MODEL",
     ),
     "serve": Group(
         "Keep blocks in this node's memory for all jobs of this user: each is read once, whoever wants it.",

@@ -12,6 +12,7 @@ from voxload.engine.arithmetic.blocks import Blocks
 from voxload.engine.arithmetic.split_plan import SplitPlan
 from voxload.engine.checked import checked
 from voxload.engine.exchange.distributed import exchange_of
+from voxload.engine.exchange.in_process import NoExchange
 from voxload.engine.exchange.protocol import Exchange
 from voxload.engine.forward.onblocks import OnBlocks, on_blocks
 from voxload.engine.forward.plan_cache import PlanCache, PlannedPass, SplitOptions
@@ -135,6 +136,29 @@ def shard(  # noqa: PLR0913 - each is a choice of the caller's
     if shard_weights:  # last: the model's own layers have parts from here on
         _shard_weights(split, None if uses is None or whole is None else plans.ahead(split, whole), grid)
     return split
+
+
+def shard_on_shapes(
+    model: nn.Module, grid: ProcessGrid, shape: Sequence[int], *, min_width: int = MIN_WIDTH
+) -> nn.Module:
+    """Return `model` split as `shard` would split it, to be run on tensors without data; nothing is sent.
+
+    Whether a trace does what the network's ``forward`` does is not looked at: that takes longer than all the rest, and
+    changes what comes out, hardly what runs.
+
+    Raises
+    ------
+    UsageError
+        As `shard` does.
+    """
+    source = TracedModel(model, tuple(count > 1 for count in grid.spatial))
+    carrier = NoExchange(grid)
+    try:
+        source.trust()
+        plan_network(source.program().program, Blocks.of(grid, shape), min_width=min_width)
+    except UsageError:
+        return shard(model, grid, shape=shape, min_width=min_width, exchange=carrier)
+    return Sharded(source, (grid, Blocks.of(grid, shape), min_width), carrier, chooser=FixedJoin(Join.PAD))
 
 
 def _shard_weights(network: nn.Module, planned: PlannedPass | None, grid: ProcessGrid) -> None:

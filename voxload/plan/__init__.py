@@ -1,5 +1,11 @@
-"""The oracle: what a training step will take on a number of ranks, before any of them runs.
+"""The oracle: which parallelism, on how many ranks, and what a training step will take, before any of them runs.
 
 `trace` runs the engine's own step of one rank on tensors without data, and has every operation, message and allocation
-of it.
+of it; `costs` says what these take on a machine, `platform` what a machine is, `calibration` measures one; `forecast`
+puts setups of ranks in order, `search` chooses for every layer, and `validation` runs what was foretold. What was
+chosen is a `Plan`, which `load` reads.
 """
+
+from voxload.plan.document import Plan, load
+
+__all__ = ["Plan", "load"]

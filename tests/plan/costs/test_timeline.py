@@ -52,8 +52,8 @@ def test_messages_are_waited_for() -> None:
 def test_one_link_of_a_node_is_shared_by_those_who_cross() -> None:
     """Of a line over two nodes, the two in the middle do, each alone on its node."""
     messages = Messages(2, (10,), (10,))
-    assert FABRIC.exchange(messages, ProcessGrid((1, 1, 8), 8, 3)) == pytest.approx(2.0 + 10 * 1.0)
-    assert FABRIC.exchange(messages, ProcessGrid((1, 1, 8), 16, 12)) == pytest.approx(2.0 + 10 * 1.0)
+    assert FABRIC.along(2, ProcessGrid((1, 1, 8), 8, 3)).exchange(messages) == pytest.approx(2.0 + 10 * 1.0)
+    assert FABRIC.along(2, ProcessGrid((1, 1, 8), 16, 12)).exchange(messages) == pytest.approx(2.0 + 10 * 1.0)
 
 
 def test_gradients_travel_behind_the_backward_pass() -> None:

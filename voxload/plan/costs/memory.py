@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from itertools import accumulate
 
 from voxload.errors import UsageError
+from voxload.plan.costs.workspace import workspace_of
 from voxload.plan.trace.operation import Allocation, Phase, StepTrace
 from voxload.units import format_bytes
 
@@ -66,7 +67,7 @@ class MemoryPeak:
         )
 
 
-def memory_peak(trace: StepTrace, *, replicas: int = 1, staging: int = 0) -> MemoryPeak:
+def memory_peak(trace: StepTrace, *, replicas: int = 1, staging: int = 0, device: str = "") -> MemoryPeak:
     """Return the most memory that a rank has at once in a step.
 
     Parameters
@@ -77,6 +78,8 @@ def memory_peak(trace: StepTrace, *, replicas: int = 1, staging: int = 0) -> Mem
         Ranks over which DDP averages gradients; with one there are no buckets.
     staging
         Bytes of blocks that wait to be used, and of the one that is used.
+    device
+        Type of the device, of whose kernels' own memory something may be known.
     """
     count = len(trace.operations)
     phases = [each.phase for each in trace.operations]
@@ -88,7 +91,8 @@ def memory_peak(trace: StepTrace, *, replicas: int = 1, staging: int = 0) -> Mem
     for each in others:
         changes[each.made] += each.nbytes
         changes[min(each.freed, count) + 1] -= each.nbytes
-    sizes = list(accumulate(changes))
+    own = [workspace_of(each, device) if device else 0 for each in trace.operations]
+    sizes = [size + more for size, more in zip(accumulate(changes), [*own, 0, 0], strict=True)]
     at = max(range(count), key=sizes.__getitem__, default=0)
     held = sorted((each for each in others if each.made <= at <= each.freed), key=lambda each: -each.nbytes)
     gradients = _sum(each for each in held if each.freed >= count and _phase(phases, each) is Phase.BACKWARD)
@@ -100,7 +104,7 @@ def memory_peak(trace: StepTrace, *, replicas: int = 1, staging: int = 0) -> Mem
         gradients=gradients,
         buckets=sum(each.nbytes for each in trace.gradients) if replicas > 1 else 0,
         kept=kept,
-        working=_sum(held) - gradients - kept,
+        working=_sum(held) - gradients - kept + (own[at] if own else 0),
         staging=staging,
     )
     work = trace.operations[at] if count else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from voxload.engine.observe import Messages
@@ -15,7 +16,7 @@ class Kernels(Protocol):
     """Says how long operations take on one rank while its neighbours are as busy."""
 
     def seconds(self, operation: Operation, /) -> float:
-        """Return how long an operation takes; 0 for one that only other ranks take part in."""
+        """Return how long an operation takes, beside what its messages do."""
         ...
 
 
@@ -35,8 +36,8 @@ class Roofline:
 
     def seconds(self, operation: Operation) -> float:
         """See Kernels."""
-        if operation.exchanged is not None:  # its copies are messages' own
-            return 0.0
+        if operation.exchanged is not None:  # a block is copied to be joined with its halos; sums are small
+            return operation.moved / self.bandwidth if isinstance(operation.exchanged, Messages) else 0.0
         return self.launch + max(operation.flops / self.flops, operation.moved / self.bandwidth)
 
 
@@ -50,6 +51,21 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Path:
+    """A link, and how many ranks of a node use it at once."""
+
+    link: Link
+    sharing: int
+
+    def exchange(self, messages: Messages) -> float:
+        """Return how long messages take; both directions run together."""
+        if not messages.sent and not messages.received:
+            return 0.0
+        nbytes = max(sum(messages.sent), sum(messages.received))
+        return self.link.latency + nbytes * self.link.seconds_per_byte * self.sharing
+
+
+@dataclass(frozen=True, slots=True)
 class Fabric:
     """What connects ranks: one kind of link within a node, and another one between nodes.
 
@@ -59,24 +75,27 @@ class Fabric:
     ranks_per_node: int
     within: Link
     between: Link
+    sums: Mapping[int, Sequence[tuple[int, float]]] = field(default_factory=dict)
+    """Bytes and seconds of sums that were measured within a node, by the number of ranks."""
 
-    def exchange(self, messages: Messages, grid: ProcessGrid) -> float:
-        """Return how long messages take that all ranks of a line send at once; both directions run together.
+    def along(self, axis: int, grid: ProcessGrid) -> Path:
+        """Return the way of messages along an axis that all ranks of a line send at once.
 
-        `grid` is seen from the rank that sends these.
+        `grid` is seen from the rank that sends them.
         """
-        if not messages.sent and not messages.received:
-            return 0.0
-        line = grid.axis_ranks(messages.axis)
-        link, share = (self.within, 1) if self._is_near(line) else (self.between, self._crossing(grid, messages.axis))
-        return link.latency + max(sum(messages.sent), sum(messages.received)) * link.seconds_per_byte * share
+        if self._is_near(grid.axis_ranks(axis)):
+            return Path(self.within, 1)
+        return Path(self.between, self._crossing(grid, axis))
 
     def all_reduce(self, nbytes: int, ranks: Sequence[int]) -> float:
         """Return how long a sum takes over ranks in a ring (Thakur et al. 2005): ``2 (p - 1) (a + n / p * b)``."""
         count = len(ranks)
         if count < 2:
             return 0.0
-        link = self.within if self._is_near(ranks) else self.between
+        is_near = self._is_near(ranks)
+        if is_near and count in self.sums:
+            return _between(self.sums[count], nbytes)
+        link = self.within if is_near else self.between
         return 2 * (count - 1) * (link.latency + nbytes / count * link.seconds_per_byte)
 
     def _is_near(self, ranks: Sequence[int]) -> bool:
@@ -92,3 +111,14 @@ class Fabric:
             place = line.index(rank)
             count += not self._is_near(line[max(place - 1, 0) : place + 2])
         return max(count, 1)
+
+
+def _between(points: Sequence[tuple[int, float]], nbytes: int) -> float:
+    """Return the seconds of a sum between those that were measured; beyond the largest, as many a byte as it took."""
+    place = bisect_left(points, (nbytes, 0.0))
+    if place == 0:
+        return points[0][1]
+    if place == len(points):
+        return points[-1][1] * nbytes / points[-1][0]
+    (low, before), (high, after) = points[place - 1], points[place]
+    return before + (after - before) * (nbytes - low) / (high - low)

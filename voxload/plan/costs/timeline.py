@@ -8,7 +8,7 @@ before it has ended.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from voxload.engine.observe import Messages
 from voxload.grid import ProcessGrid
@@ -37,11 +37,13 @@ class StepTime:
     """What the step waits for gradients behind the backward pass."""
     hidden: float
     """What gradients travel while the backward pass goes on; no part of the whole."""
+    until_backward: float
+    """From the beginning of the step until the backward pass begins, messages included; no part of the whole either."""
 
     @property
     def total(self) -> float:
         """Of the whole step."""
-        return float(sum(getattr(self, each.name) for each in fields(self) if each.name != "hidden"))
+        return self.forward + self.backward + self.update + self.halos + self.sums + self.gradients
 
 
 def step_time(trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: ProcessGrid) -> StepTime:
@@ -60,12 +62,13 @@ def step_time(trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: ProcessG
     halos = sums = 0.0
     clock, ends = 0.0, [0.0]  # by the number of operations that have ended, without the wait for gradients
     world = range(grid.world_size)
+    paths = {axis: fabric.along(axis, grid) for axis, count in enumerate(grid.spatial) if count > 1}
     for each in trace.operations:
         seconds = kernels.seconds(each)
         computing[each.phase] += seconds
         waited = 0.0
         if isinstance(each.exchanged, Messages):
-            waited = fabric.exchange(each.exchanged, grid)
+            waited = paths[each.exchanged.axis].exchange(each.exchanged) if each.exchanged.axis in paths else 0.0
             halos += waited
         elif each.exchanged is not None:
             ranks: Sequence[int] = world if each.exchanged.is_world else grid.group_ranks
@@ -74,6 +77,7 @@ def step_time(trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: ProcessG
         clock += seconds + waited
         ends.append(clock)
     last = max((number for number, each in enumerate(trace.operations, 1) if each.phase is not Phase.UPDATE), default=0)
+    turn = max((number for number, each in enumerate(trace.operations, 1) if each.phase is Phase.FORWARD), default=0)
     free = busy = 0.0
     for nbytes, ready in buckets(trace.gradients):
         seconds = fabric.all_reduce(nbytes, world)
@@ -87,6 +91,7 @@ def step_time(trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: ProcessG
         sums,
         exposed,
         busy - exposed,
+        ends[turn],
     )
 
 

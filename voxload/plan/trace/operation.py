@@ -33,7 +33,7 @@ class Operation:
     dtype: str
     """Of the first tensor that it takes, or gives."""
     settings: tuple[object, ...]
-    """Arguments that are no tensors, such as strides."""
+    """Arguments that are no tensors, such as strides, in the order of the operator's schema; lists as tuples."""
     flops: int
     """Floating-point operations of convolutions and products of matrices; 0 for all others."""
     moved: int

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from voxload.engine import NoExchange, SplitPlan, shard
-from voxload.engine.shard import MIN_WIDTH
+from voxload.engine.shard import MIN_WIDTH, shard_on_shapes
 from voxload.grid import ProcessGrid
 from voxload.plan.trace.operation import Phase, StepTrace
 from voxload.plan.trace.tracer import Tracer
+from voxload.plan.trace.volume import BATCH, VolumeTrace
 
 Loss = Callable[[Any], Tensor]
 """Returns a scalar of what the network gives; its cost is that of a few operations on the network's own result."""
@@ -58,9 +59,30 @@ def trace_step(  # noqa: PLR0913 - each is a choice of who trains
     UsageError
         When the network or the shape cannot be split, as `voxload.engine.shard` would.
     """
-    carrier = NoExchange(grid)
-    network = shard(model, grid, shape=shape, exchange=carrier, plan=plan, min_width=min_width)
+    network = shard(model, grid, shape=shape, exchange=NoExchange(grid), plan=plan, min_width=min_width)
     x = torch.empty(batch, channels, *grid.block(tuple(shape)).shape, device="meta")
+    return _traced(model, network, x, optimizer, loss or _squares)
+
+
+def trace_volume(
+    model: nn.Module,
+    shape: Sequence[int],
+    *,
+    channels: int,
+    optimizer: Optimizer | None = None,
+    loss: Loss | None = None,
+) -> VolumeTrace:
+    """Return what a step takes of one rank that has whole volumes, from which steps on blocks follow in no time.
+
+    Parameters and errors are those of `trace_step`.
+    """
+    alone = ProcessGrid((1, 1, 1), 1)
+    network = shard_on_shapes(model, alone, shape)
+    x = torch.empty(BATCH, channels, *shape, device="meta")
+    return VolumeTrace(_traced(model, network, x, optimizer, loss or _squares), tuple(shape), channels)
+
+
+def _traced(model: nn.Module, network: nn.Module, x: Tensor, optimizer: Optimizer | None, loss: Loss) -> StepTrace:
     weights = [*network.parameters(), *network.buffers()]
     updates = None if optimizer is None else optimizer(list(network.parameters()))
     before = [(weight, weight.grad) for weight in network.parameters()]
@@ -71,7 +93,7 @@ def trace_step(  # noqa: PLR0913 - each is a choice of who trains
     tracer = Tracer(model, network)
     try:
         with tracer:
-            (loss or _squares)(network(x)).backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
+            loss(network(x)).backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
             tracer.phase = Phase.UPDATE
             if updates is not None:
                 updates.step()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from voxload.engine.observe import exchanged, runs_layer
 from voxload.plan.trace.operation import Allocation, Gradient, Operation, Phase
 
 _PLAIN = (int, float, bool, str, torch.dtype, torch.memory_format)
+_LISTS = (list, tuple)
 
 
 class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it untyped
@@ -26,10 +27,15 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
     ----------
     model, network
         The model whose modules' paths are told, and the same split: some of its layers are others.
+    clock
+        Returns seconds, once the device has done all that it was given; None where there is nothing to measure.
     """
 
-    def __init__(self, model: nn.Module, network: nn.Module) -> None:
+    def __init__(self, model: nn.Module, network: nn.Module, clock: Callable[[], float] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # as above
+        self._clock = clock
+        self.seconds: list[float] = []
+        """What each operation took, where there is a clock."""
         self.phase: Phase | None = None
         """What is done now; None for forward or backward, as autograd says."""
         self.operations: list[Operation] = []
@@ -60,7 +66,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
         kwargs = kwargs or {}
         node = torch._C._current_autograd_node()  # noqa: SLF001 - torch has no public way to ask
         path = self._path(node)
+        begin = self._clock() if self._clock else 0.0
         result = func(*args, **kwargs)
+        end = self._clock() if self._clock else 0.0
         taken = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
         given = [each for each in tree_leaves(result) if isinstance(each, Tensor)]
         known = {_key(each) for each in taken}
@@ -71,7 +79,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
         for each in fresh:
             self._hold(each, path, name)
         written = fresh or given[:1]
-        settings = tuple(each for each in tree_leaves((args, kwargs)) if isinstance(each, _PLAIN))
+        self.seconds.append(end - begin)
         self.operations.append(
             Operation(
                 name,
@@ -80,7 +88,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
                 tuple(tuple(each.shape) for each in taken),
                 tuple(tuple(each.shape) for each in given),
                 str((taken or given)[0].dtype).removeprefix("torch.") if taken or given else "",
-                settings,
+                tuple(_settings(func, args, kwargs)),
                 _flops(func, args, kwargs, result),
                 sum(map(_nbytes, _distinct(taken))) + sum(map(_nbytes, written)),
                 exchanged(name, args),
@@ -130,6 +138,16 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
             self.gradients.append(Gradient(name, _nbytes(weight), len(self.operations)))
 
         return ready
+
+
+def _settings(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[object]:
+    """Yield the arguments that are no tensors, in the order of the operator's schema; those left out as it has them."""
+    for place, each in enumerate(func._schema.arguments):  # noqa: SLF001 - torch has no public way to ask
+        value = args[place] if place < len(args) else kwargs.get(each.name, each.default_value)
+        if isinstance(value, _PLAIN):
+            yield value
+        elif isinstance(value, _LISTS) and all(isinstance(one, _PLAIN) for one in value):
+            yield tuple(value)
 
 
 def _key(tensor: Tensor) -> int:

@@ -1,0 +1,83 @@
+"""``voxload plan``: tables, figures, plans and pictures, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from voxload.cli.main import run
+from voxload.plan import load
+
+PLAN = ["plan", "cosmoflow", "--sample", "4,32,32,32", "--batch", "8", "--machine", "lassen", "--ranks", "1..8"]
+
+
+def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 80 columns; best first, with why it is best and how sure that is, and layers where they are asked for."""
+    assert run([*PLAN, "--explain", "features.0"]) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "Best by time:" in printed
+    assert "published figures" in printed
+    assert "features.0.0" in printed
+    assert "features.1.0" not in printed
+
+
+def test_figures_plan_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The plan is the first of the setups, and no setup of the Pareto table beats another."""
+    plan, picture = tmp_path / "plan.json", tmp_path / "plan.png"
+    assert run([*PLAN, "--json", "--goal", "cost", "--output", str(plan), "--plot", str(picture)]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    best, found = figures["setups"][0], load(plan)
+    assert (list(found.spatial), found.groups, found.samples) == (best["spatial"], best["groups"], best["samples"])
+    assert found.predicted["step_seconds"] == best["step_seconds"]
+    assert best["ranks"] * best["step_seconds"] == min(
+        each["ranks"] * each["step_seconds"] for each in figures["setups"]
+    )
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert {each["ranks"] for each in figures["setups"]} == {1, 2, 4, 8}
+    assert best["memory_bytes"]["total"] == sum(
+        value for name, value in best["memory_bytes"].items() if name != "total"
+    )
+
+
+def test_two_plans_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What differs is listed; a plan does not differ from itself; what is none is refused."""
+    for name, goal in (("a", "time"), ("b", "ranks")):
+        assert run([*PLAN, "--goal", goal, "--output", str(tmp_path / f"{name}.json")]) == 0
+    capsys.readouterr()
+    assert run(["plan", "diff", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
+    printed = capsys.readouterr().out
+    assert "ranks" in printed
+    assert "optimizer" not in printed
+    assert run(["plan", "diff", str(tmp_path / "a.json"), str(tmp_path / "a.json")]) == 0
+    assert "equal" in capsys.readouterr().out
+    (tmp_path / "c.json").write_text('{"format": "voxload plan 9"}')
+    assert run(["plan", "diff", str(tmp_path / "a.json"), str(tmp_path / "c.json")]) == 1
+    assert "plan again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--memory", "10MiB"], "memory of a rank.*the largest tensor is.*split each sample"),
+        (["--ranks", "0..8"], "--ranks"),
+        (["--ranks", "eight"], "--ranks"),
+        (["--sample", "32,32,32"], "--sample"),
+        (["--sample", "4,32,32,16"], "cubes"),
+        (["--goal", "fame"], "--goal"),
+        (["--amp", "bf16"], "autocast"),
+        (["--optimizer", "lion"], "optimiser"),
+        (["--machine", "summit"], "neither a name nor a file"),
+        (["--explain", "nothing"], "features.0.0"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line that says what to do."""
+    assert run([*PLAN, *arguments]) != 0
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert all(part in error for part in message.split(".*"))

@@ -1,0 +1,53 @@
+"""``voxload plan calibrate``: measure this machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from voxload.cli.options import check_file
+from voxload.cli.terminal import Screen, count_bar
+from voxload.launch.devices import DEVICES, HOST
+from voxload.plan.calibration.run import calibrate
+from voxload.plan.platform import files
+
+EPILOG = "Example: voxload plan calibrate --output node.toml"
+"""Shown at the end of the command's help."""
+
+
+def calibrate_machine(
+    *,
+    output: Annotated[Path, typer.Option(help="File of the machine.")] = Path("machine.toml"),
+    ranks: Annotated[
+        int, typer.Option(help="Ranks that a node is to have.", min=0, show_default="its cores, or its GPUs")
+    ] = 0,
+    seconds: Annotated[float, typer.Option(help="Seconds for operations; messages take some besides.", min=5.0)] = 80.0,
+    device: Annotated[str, typer.Option(help=f"What each rank computes on: {' or '.join(DEVICES)}.")] = HOST,
+    name: Annotated[str, typer.Option(help="Name of the machine.", show_default="that of the host")] = "",
+) -> None:
+    """Measure operations, messages and sums of this machine, and write a file that plans are made with.
+
+    All of its cores or GPUs are busy meanwhile: ranks are to be as slow as they are among their neighbours.
+    """
+    check_file("--output", output)
+    with count_bar("measuring", total=int(seconds), unit="s") as bar:
+
+        def show(spent: float) -> None:
+            bar.update(max(0, int(spent) - bar.n))
+
+        found = calibrate(ranks=ranks, seconds=seconds, device=device, hear=show)
+    files.write(found, output, name=name or platform.node() or os.name, day=datetime.now(UTC).date())
+    console = Screen()
+    points = sum(len(each.points) for each in found.kernels)
+    console.print(f"{output}: {points} operations of {len(found.kernels)} kinds, {found.ranks} ranks at once")
+    for link in found.links:
+        speed = 1e-6 / max(link.seconds_per_byte, 1e-15)
+        console.print(
+            f"messages among {link.ranks} ranks: {1e6 * link.latency:.0f} us and {speed:.0f} MB/s, "
+            f"off by {link.error:.0%} in the median"
+        )

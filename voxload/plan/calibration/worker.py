@@ -1,0 +1,161 @@
+"""Ranks of a calibration, started here or by a launcher: ``python -m voxload.plan.calibration.worker PLAN``.
+
+All ranks measure the same at the same time: each is to be as slow as it will be among its neighbours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import random
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from voxload.engine import NoExchange, shard
+from voxload.grid import ProcessGrid, launched_as
+from voxload.launch.collectives import all_gathered
+from voxload.launch.devices import check_own, rank_device
+from voxload.launch.processes import emit, run_rank
+from voxload.launch.rendezvous import process_group
+from voxload.launch.wire import decode, encode
+from voxload.plan.calibration.measuring import (
+    MessagePoint,
+    Timed,
+    clock_of,
+    gathered,
+    kernel_points,
+    overheads,
+    time_step,
+)
+from voxload.plan.calibration.networks import Case, Convolution, cases, convolutions, volumes
+from voxload.plan.calibration.plan import CalibrationPlan, RankFindings, SumPoint
+from voxload.plan.trace.operation import Phase
+
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+LARGEST_WORK, LARGEST_FLOPS = 10**7, 4e9
+"""Of a network (`Case.work`) and of a convolution (`Convolution.work`) on the host: some tenths of a second a step."""
+LARGEST_VOLUME = 2**24
+"""Elements of volumes: 64 MiB in float32."""
+_CONVOLUTIONS = 5
+"""As many to one network."""
+_SEED = 7
+"""Of the order in which networks are taken, so that those measured in any time are of all sizes."""
+_SUMS = tuple(4**power * 4 for power in range(12))
+"""Bytes of sums: 4 to 16 MiB."""
+_MESSAGES = ((1, 4, 4), (1, 16, 4), (4, 16, 8), (4, 32, 8), (8, 32, 32), (8, 64, 8), (16, 64, 16), (32, 64, 8))
+"""Channels, extents of the face and depth of blocks whose halos are sent."""
+_REPEATS = 7
+Tell = Callable[[dict[str, Any]], None]
+
+
+def calibrate_rank(plan: CalibrationPlan, tell: Tell) -> list[RankFindings]:
+    """Measure as the rank of the job that the launcher made of this process; rank 0 returns what all found."""
+    rank, world_size = launched_as(os.environ)
+    device = rank_device(plan.device)
+    with process_group(rank, world_size, timeout=COLLECTIVE_TIMEOUT, kind=device.type):
+        check_own(device)
+        hear = tell if rank == 0 else _hush
+        steps = list(_steps(plan, device, world_size, hear))
+        found = RankFindings(
+            kernel_points(steps, device.type),
+            tuple(overheads(steps)[phase] for phase in Phase) if steps else (),
+            tuple(_messages(ProcessGrid((world_size, 1, 1), world_size, rank), device)) if world_size > 1 else (),
+            tuple(_sums(device)) if world_size > 1 else (),
+            _memory(device),
+            _name(device),
+        )
+        return all_gathered(found, RankFindings) if world_size > 1 else [found]
+
+
+def _steps(plan: CalibrationPlan, device: torch.device, world_size: int, tell: Tell) -> Iterator[Timed]:
+    """Yield steps of convolutions and networks in turns until the time is over, the same on all ranks."""
+    scale = 1 if device.type == "cpu" else 50
+    networks = cases(LARGEST_WORK * scale)
+    random.Random(_SEED).shuffle(networks)  # noqa: S311 - an order needs no secrecy
+    turns = iter([*volumes(LARGEST_VOLUME * scale), *networks])
+    begin = perf_counter()
+    for number, convolution in enumerate(convolutions(LARGEST_FLOPS * scale, _SEED)):
+        spent = torch.tensor([perf_counter() - begin], device=device)
+        if world_size > 1:
+            dist.broadcast(spent, 0)
+        if spent.item() >= plan.seconds:
+            return
+        yield _convolution(convolution, device)
+        network = next(turns, None) if number % _CONVOLUTIONS == 0 else None
+        if network is not None:
+            yield _network(network, device)
+        tell({"event": "measured", "seconds": float(spent.item())})
+
+
+def _convolution(case: Convolution, device: torch.device) -> Timed:
+    model = case.make().to(device)
+    x = torch.randn(case.batch, case.channels, *case.extents, device=device, requires_grad=not case.is_first)
+    return time_step(model, x, torch.optim.SGD(model.parameters()), model)
+
+
+def _network(case: Case, device: torch.device) -> Timed:
+    torch.manual_seed(0)
+    grid = ProcessGrid((1, 1, 1), 1)
+    model = case.make().to(device)
+    network = shard(model, grid, shape=case.extents, exchange=NoExchange(grid))
+    x = torch.randn(case.batch, case.channels, *case.extents, device=device)
+    rounds = 1 if x.numel() > 2**20 else 0
+    return time_step(network, x, torch.optim.Adam(network.parameters()), model, rounds=rounds)
+
+
+def _messages(grid: ProcessGrid, device: torch.device) -> Iterator[MessagePoint]:
+    """Yield what halos take along a line of all ranks, as the engine sends them."""
+    for channels, face, depth in _MESSAGES:
+        shape = (depth * grid.world_size, face, face)
+        model = nn.Conv3d(channels, channels, 3, padding=1, groups=channels, device=device)
+        network = shard(model, grid, shape=shape)
+        x = torch.randn(1, channels, depth, face, face, device=device, requires_grad=True)
+        step = time_step(network, x, torch.optim.SGD(network.parameters()), model, rounds=_REPEATS)
+        yield from gathered(step.operations)
+
+
+def _sums(device: torch.device) -> Iterator[SumPoint]:
+    clock = clock_of(device)
+    for nbytes in _SUMS:
+        tensor = torch.ones(nbytes // 4, device=device)
+        found = []
+        for _ in range(_REPEATS):
+            dist.barrier()
+            begin = clock()
+            dist.all_reduce(tensor)
+            found.append(clock() - begin)
+        yield SumPoint(nbytes, median(found))
+
+
+def _memory(device: torch.device) -> int:
+    if device.type == "cpu":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(torch.cuda.get_device_properties(device).total_memory)
+
+
+def _name(device: torch.device) -> str:
+    return platform.processor() or platform.machine() if device.type == "cpu" else torch.cuda.get_device_name(device)
+
+
+def _hush(event: dict[str, Any]) -> None:
+    """Say nothing: one rank speaks for all."""
+
+
+def work(text: str) -> None:
+    """Measure as one rank of the job, by a plan as JSON; rank 0 tells what all found."""
+    found = calibrate_rank(decode(text.encode(), CalibrationPlan), emit)
+    if int(os.environ.get("RANK", "0")) == 0:
+        emit({"event": "findings", "ranks": [json.loads(encode(each)) for each in found]})
+
+
+if __name__ == "__main__":
+    sys.exit(run_rank("voxload.plan.calibration.worker", sys.argv[1:], work))

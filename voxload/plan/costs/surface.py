@@ -1,0 +1,102 @@
+"""Surface: a value between points where it was measured, how far off that is, and where nothing was measured; pure.
+
+Two parts: a sum of terms that the caller knows, such as operations and bytes, none of which can be negative; and what
+is left over, in logarithms, by a Gaussian process (Rasmussen and Williams, Gaussian Processes for Machine Learning,
+2006, chapter 2). Its width is the one by which points are best told by all others, in closed form (the same, section
+5.4.2), and so is the error that is stated. Far from all points the terms are what remains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from voxload.errors import UsageError
+
+Floats = npt.NDArray[np.float64]
+Terms = Callable[[Floats], Floats]
+"""Returns the terms of points: (points, terms) for (points, numbers), none negative, the first one always positive."""
+
+_WIDTHS, _NOISES = (0.5, 1.0, 2.0, 4.0), (0.03, 0.1, 0.3)
+"""Of the process, in standard deviations of the points; and of what was measured, in logarithms."""
+MARGIN = 0.7
+"""How far outside of all points, in logarithms, a value still counts as measured: a factor of two."""
+
+
+class Surface:
+    """A function of positive numbers that was measured at some; immutable.
+
+    Parameters
+    ----------
+    points
+        Where, each with as many positive numbers.
+    values
+        What was measured there, positive.
+    terms
+        What it is made of.
+
+    Raises
+    ------
+    UsageError
+        Where there is nothing, or anything that is not positive.
+    """
+
+    def __init__(self, points: Sequence[Sequence[float]], values: Sequence[float], terms: Terms) -> None:
+        at, y = np.asarray(points, np.float64), np.asarray(values, np.float64)
+        if at.ndim != 2 or not len(at) or len(at) != len(y) or not (at > 0).all() or not (y > 0).all():
+            raise UsageError("measured points", found=f"{len(y)} of shape {at.shape}", expected="positive numbers")
+        x = np.log(at)
+        self._terms = terms
+        self._low, self._high = x.min(0), x.max(0)
+        self._middle, self._scale = x.mean(0), np.where(x.std(0) > 1e-6, x.std(0), 1.0)
+        self._x = (x - self._middle) / self._scale
+        self._shares = not_negative(terms(at), y)
+        rest = np.log(y) - np.log(terms(at) @ self._shares)
+        fits = (_fitted(self._x, rest, width, noise) for width in _WIDTHS for noise in _NOISES)
+        self._width, self._weights, self.error = min(fits, key=lambda each: each[2])
+        """`error` is the mean of how far off a point is that all others tell, as a share of it."""
+
+    def at(self, point: Sequence[float]) -> float:
+        """Return the value at positive numbers."""
+        numbers = np.asarray(point, np.float64)
+        x = (np.log(numbers) - self._middle) / self._scale
+        near = np.exp(-0.5 * ((self._x - x) ** 2).sum(1) / self._width**2)
+        return float(self._terms(numbers[None])[0] @ self._shares * np.exp(near @ self._weights))
+
+    def is_measured(self, point: Sequence[float]) -> bool:
+        """Tell whether a point lies within, or close to, what was measured."""
+        x = np.log(np.asarray(point, np.float64))
+        return bool((x >= self._low - MARGIN).all() and (x <= self._high + MARGIN).all())
+
+
+def not_negative(rows: Floats, values: Floats) -> Floats:
+    """Return what each column counts for, none below 0, so that the relative errors of sums are least in squares.
+
+    All choices of columns are tried: there are few.
+    """
+    scaled = rows / values[:, None]
+    count = rows.shape[1]
+    best, least = np.zeros(count), np.inf
+    for size in range(1, count + 1):
+        for chosen in map(list, combinations(range(count), size)):
+            answer = np.zeros(count)
+            answer[chosen] = np.linalg.lstsq(scaled[:, chosen], np.ones(len(values)), rcond=None)[0]
+            rest = float(((scaled @ answer - 1) ** 2).sum())
+            if (answer >= 0).all() and (rows @ answer > 0).all() and rest < least:
+                best, least = answer, rest
+    return best
+
+
+def _fitted(x: Floats, rest: Floats, width: float, noise: float) -> Any:
+    """Return width, the weight of each point, and the mean error of points that others tell."""
+    distances = ((x[:, None] - x[None]) ** 2).sum(2)
+    height = max(float(rest.var()), 1e-4)
+    kernel = np.exp(-0.5 * distances / width**2) + noise**2 / height * np.eye(len(x))
+    inverse = np.linalg.inv(kernel)
+    weights = inverse @ rest
+    errors = weights / np.diagonal(inverse)
+    return width, weights, float(np.mean(np.abs(np.expm1(errors))))

@@ -1,0 +1,95 @@
+"""Plan: a setup that was chosen, as a file that commands and programs load.
+
+``voxload plan --output`` writes it; ``voxload train --plan`` and ``voxload convert --plan`` take it, and so does
+whoever calls `load`: ``shard(model, plan.grid(rank), plan=plan.split)``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from voxload.engine import SplitPlan
+from voxload.errors import DataError, UsageError
+from voxload.files.atomic import replacing
+from voxload.files.regular import read_text
+from voxload.grid import ProcessGrid
+from voxload.launch.wire import decode
+
+FORMAT = "voxload plan 1"
+"""What a file of this kind begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one network is trained on a number of ranks, and what that was said to take."""
+
+    model: str
+    """Name of the network, as ``voxload plan`` takes it."""
+    sample: tuple[int, int, int, int]
+    """Channels and extents (C, D, H, W)."""
+    machine: str
+    """Name of the machine."""
+    spatial: tuple[int, int, int]
+    """Blocks along (D, H, W)."""
+    groups: int
+    """Sample groups."""
+    samples: int
+    """Of one group's batch."""
+    optimizer: str = "adam"
+    dtype: str = "float32"
+    layers: dict[str, str] = field(default_factory=dict)
+    """What layers use the axes of the grid for, as `voxload.engine.SplitPlan.of` takes it; those left out, space."""
+    prefetch: int = 2
+    """Batches that lie ready."""
+    predicted: dict[str, float] = field(default_factory=dict)
+    """Seconds of a step and its parts, and bytes of memory."""
+
+    def __post_init__(self) -> None:
+        counts = (*self.spatial, self.groups, self.samples, *self.sample)
+        if min(counts) < 1:
+            raise UsageError("plan", found=f"{self.spatial}, {self.groups} groups", expected="counts of 1 or more")
+
+    @property
+    def ranks(self) -> int:
+        """All of them."""
+        return self.groups * prod(self.spatial)
+
+    @property
+    def split(self) -> SplitPlan | None:
+        """What layers use the grid for; None where all cut volumes in space."""
+        return SplitPlan.of(self.layers) if self.layers else None
+
+    def grid(self, rank: int = 0) -> ProcessGrid:
+        """Return the grid of a rank."""
+        return ProcessGrid(self.spatial, self.ranks, rank)
+
+    def write(self, path: str | Path) -> None:
+        """Write the plan; the file appears whole or not at all."""
+        text = json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
+        with replacing(Path(path)) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def load(path: str | Path) -> Plan:
+    """Return the plan of a file.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such file.
+    DataError
+        When it is no plan, or one of another version.
+    """
+    text = read_text(Path(path))
+    try:
+        values: dict[str, Any] = json.loads(text)
+        form = values.pop("format")
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise DataError(f"plan {path}", found=str(error), expected="a file that voxload plan --output wrote") from error
+    if form != FORMAT:
+        raise DataError(f"plan {path}", found=f"format {form!r}", expected=FORMAT, remedy="plan again")
+    return decode(json.dumps(values).encode(), Plan)

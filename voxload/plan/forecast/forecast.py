@@ -1,0 +1,165 @@
+"""Forecast: what a step takes in one setup, in time, memory and bytes; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from voxload.errors import UsageError
+from voxload.plan.costs.memory import MemoryPeak, memory_peak
+from voxload.plan.costs.speeds import Fabric, Kernels
+from voxload.plan.costs.timeline import StepTime, step_time
+from voxload.plan.forecast.reading import DataSet, Reading, reading
+from voxload.plan.forecast.setups import Setup
+from voxload.plan.forecast.training import Training
+from voxload.plan.platform.platform import Platform
+from voxload.plan.trace.operation import StepTrace
+from voxload.plan.trace.volume import VolumeTrace
+
+SLOTS = 2
+"""Batches that lie ready on a device beside the one that is used, as the loader has them unless told otherwise."""
+GOALS = ("time", "cost", "ranks", "memory")
+"""What a plan is to have least of."""
+_ITEM = {"float64": 8, "float32": 4, "tf32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What one setup takes."""
+
+    setup: Setup
+    time: StepTime
+    """Of a step, without waiting for data."""
+    memory: MemoryPeak
+    limit: int
+    """Bytes of memory that a rank has."""
+    reading: Reading | None = None
+    """What is read, where the data are known."""
+
+    @property
+    def step(self) -> float:
+        """Seconds of a step, waiting for data included as far as that is known."""
+        stall = self.reading.stall if self.reading is not None else None
+        return self.time.total + (stall or 0.0)
+
+    @property
+    def fits(self) -> bool:
+        """Whether a rank's memory suffices."""
+        return self.memory.use.total <= self.limit
+
+    @property
+    def cost(self) -> float:
+        """Rank seconds of a step."""
+        return self.step * self.setup.ranks
+
+
+class Oracle:
+    """Says what setups of one training take on one machine; used by one thread.
+
+    Parameters
+    ----------
+    training
+        What is trained.
+    platform
+        What it runs on.
+    nodes
+        How many there are; 0 for as many as ranks need.
+    limit
+        Bytes of memory of a rank; 0 for what its device has.
+    trace
+        Of a step on whole samples, where it is there already.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        platform: Platform,
+        *,
+        nodes: int = 0,
+        limit: int = 0,
+        trace: VolumeTrace | None = None,
+    ) -> None:
+        self.training, self.platform = training, platform
+        self._nodes, self._limit = nodes, limit or platform.device.memory
+        self._trace = trace
+        self._speeds: dict[int, tuple[Kernels, Fabric]] = {}
+
+    def trace_of(self, setup: Setup) -> StepTrace:
+        """Return the step of a rank in the middle."""
+        if self._trace is None:
+            self._trace = self.training.trace()
+        return self._trace.on_blocks(setup.spatial, batch=setup.samples)
+
+    def forecast(self, setup: Setup, trace: StepTrace | None = None) -> Forecast:
+        """Return what a setup takes; raises UsageError where the machine has no place for it.
+
+        `trace` is the engine's own of such a rank, where it is there.
+        """
+        step = trace or self.trace_of(setup)
+        kernels, fabric = self.speeds(setup)
+        staging = (SLOTS + 1) * setup.samples * self._block_bytes(setup)
+        return Forecast(
+            setup,
+            step_time(step, kernels, fabric, setup.grid),
+            memory_peak(step, replicas=setup.ranks, staging=staging, device=self.platform.kind),
+            self._limit,
+        )
+
+    def with_reading(self, forecast: Forecast, data: DataSet) -> Forecast:
+        """Return a forecast with what is read of a data set; raises UsageError where samples are of another shape."""
+        if data.shape != self.training.sample:
+            raise UsageError(
+                "--sample",
+                found=f"{self.training.sample}",
+                expected=f"{data.shape}, as the data are",
+                remedy="leave it out",
+            )
+        found = reading(data, forecast.setup, self.platform.storage, forecast.time.total)
+        return replace(forecast, reading=found)
+
+    def speeds(self, setup: Setup) -> tuple[Kernels, Fabric]:
+        """Return how fast operations and messages of a setup are."""
+        near = self._ranks_on_node(setup.ranks)
+        if near not in self._speeds:
+            self._speeds[near] = self.platform.kernels(self.training.dtype, near), self.platform.fabric(near)
+        return self._speeds[near]
+
+    def forecasts(self, setups: Iterable[Setup]) -> Iterator[Forecast]:
+        """Yield what each setup takes."""
+        return map(self.forecast, setups)
+
+    def _ranks_on_node(self, ranks: int) -> int:
+        return -(-ranks // self._nodes) if self._nodes else min(ranks, self.platform.ranks_per_node)
+
+    def _block_bytes(self, setup: Setup) -> int:
+        extents = (-(-extent // count) for extent, count in zip(self.training.shape, setup.spatial, strict=True))
+        return self.training.sample[0] * prod(extents) * _ITEM[self.training.dtype]
+
+
+def ranked(forecasts: Iterable[Forecast], goal: str = "time") -> list[Forecast]:
+    """Return forecasts, those that fit and have least of what is to be least first; raises UsageError for no goal."""
+    if goal not in GOALS:
+        raise UsageError("--goal", found=repr(goal), expected=", ".join(GOALS))
+    keys = {
+        "time": lambda each: (each.step, each.setup.ranks),
+        "cost": lambda each: (each.cost, each.step),
+        "ranks": lambda each: (each.setup.ranks, each.step),
+        "memory": lambda each: (each.memory.use.total, each.step),
+    }
+    return sorted(forecasts, key=lambda each: (not each.fits, *keys[goal](each)))
+
+
+def pareto(forecasts: Sequence[Forecast]) -> list[Forecast]:
+    """Return those of which no other is as good in ranks, time and memory, and better in one; fewest ranks first."""
+    kept = [
+        one
+        for one in forecasts
+        if one.fits and not any(_beats(other, one) for other in forecasts if other is not one and other.fits)
+    ]
+    return sorted(kept, key=lambda each: (each.setup.ranks, each.step))
+
+
+def _beats(one: Forecast, other: Forecast) -> bool:
+    mine, others = ((each.setup.ranks, each.step, each.memory.use.total) for each in (one, other))
+    return mine != others and all(a <= b for a, b in zip(mine, others, strict=True))

@@ -1,0 +1,132 @@
+"""search: the setups of a training in order, the best of them traced as the engine will run it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from voxload.errors import UsageError
+from voxload.plan.costs.kernels import Measured
+from voxload.plan.document import Plan
+from voxload.plan.forecast.exact import exact
+from voxload.plan.forecast.forecast import SLOTS, Forecast, Oracle, ranked
+from voxload.plan.forecast.layers import LayerCost, layer_costs
+from voxload.plan.forecast.reading import DataSet
+from voxload.plan.forecast.setups import setups
+from voxload.plan.trace.operation import StepTrace
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Setups of one training on one machine, best first."""
+
+    oracle: Oracle
+    goal: str
+    setups: tuple[Forecast, ...]
+    trace: StepTrace
+    """Of the best, as the engine runs it."""
+
+    @property
+    def best(self) -> Forecast:
+        """The first."""
+        return self.setups[0]
+
+    def by_ranks(self) -> list[Forecast]:
+        """Return the best of each number of ranks that fits."""
+        found = dict[int, Forecast]()
+        for each in self.setups:
+            if each.fits:
+                found.setdefault(each.setup.ranks, each)
+        return [found[ranks] for ranks in sorted(found)]
+
+    def layers(self, prefix: str = "") -> list[LayerCost]:
+        """Return what layers of the best take whose path begins so; raises UsageError where there are none."""
+        setup = self.best.setup
+        costs = layer_costs(self.trace, *self.oracle.speeds(setup), setup.grid)
+        chosen = [each for each in costs if each.path.startswith(prefix)]
+        if not chosen:
+            paths = ", ".join(each.path for each in costs if each.path)
+            raise UsageError("layer", found=repr(prefix), expected=f"the beginning of one of {paths}")
+        return chosen
+
+    def notes(self) -> list[str]:
+        """Return in sentences how sure the figures of the best are."""
+        kernels, _ = self.oracle.speeds(self.best.setup)
+        if not isinstance(kernels, Measured):
+            return ["Speeds are published figures, not measured ones: voxload plan calibrate measures them."]
+        kernels.unknown.clear()
+        for each in self.trace.operations:
+            kernels.seconds(each)
+        notes = [f"One operation is off by {kernels.error:.0%} on average, of those that were measured."]
+        if kernels.unknown:
+            share = sum(kernels.unknown.values()) / max(self.best.time.total, 1e-12)
+            most = ", ".join(sorted(kernels.unknown, key=kernels.unknown.__getitem__, reverse=True)[:3])
+            notes.append(f"Never measured at such a size, and told from others: {share:.1%} of the step, of {most}.")
+        return notes
+
+    def plan(self, machine: str) -> Plan:
+        """Return the best as a plan; `machine` is what the machine was called."""
+        training, setup, time = self.oracle.training, self.best.setup, self.best.time
+        parts = ("forward", "backward", "update", "halos", "sums", "gradients")
+        return Plan(
+            training.model,
+            training.sample,
+            machine,
+            setup.spatial,
+            setup.groups,
+            setup.samples,
+            training.optimizer,
+            training.dtype,
+            prefetch=SLOTS,
+            predicted={
+                "step_seconds": self.best.step,
+                **{f"{name}_seconds": getattr(time, name) for name in parts},
+                "memory_bytes": float(self.best.memory.use.total),
+            },
+        )
+
+
+def search(
+    oracle: Oracle, ranks: Sequence[int], *, goal: str = "time", data: DataSet | None = None, simulated: int = 12
+) -> Found:
+    """Return the setups of numbers of ranks.
+
+    Parameters
+    ----------
+    oracle
+        Says what each takes.
+    ranks
+        Numbers of ranks.
+    goal
+        What is to be least.
+    data
+        What is read, where it is known.
+    simulated
+        Setups, the best ones without reading, for which reading is simulated.
+
+    Raises
+    ------
+    UsageError
+        When the batch and the samples cannot be dealt out to any of these numbers, or no setup fits: then the memory of
+        the one that needs least is told.
+    """
+    training = oracle.training
+    found = list(oracle.forecasts(setups(training.shape, training.batch, ranks)))
+    if not found:
+        raise UsageError(
+            "--ranks",
+            found=f"{list(ranks)} for batches of {training.batch} samples of {training.shape} voxels",
+            expected="ranks that divide into blocks of samples and groups of as many samples each",
+            remedy="choose numbers that the batch and the extents share factors with",
+        )
+    ordered = ranked(found, goal)
+    if not ordered[0].fits:
+        least = min(ordered, key=lambda each: each.memory.use.total)
+        least.memory.require(least.limit)
+    if data is not None:
+        shown = [oracle.with_reading(each, data) for each in ordered[:simulated]]
+        ordered = [*ranked(shown, goal), *ordered[simulated:]]
+    best = ordered[0].setup
+    traced, trace = exact(oracle, best)
+    traced = traced if data is None else oracle.with_reading(traced, data)
+    return Found(oracle, goal, (traced, *ordered[1:]), trace)

@@ -1,0 +1,182 @@
+"""Files of machines: TOML that says what a plan needs; those that are shipped, and those that a calibration writes.
+
+``template.toml`` of `voxload.prefetch.machines` explains every entry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import date
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from voxload.errors import UsageError
+from voxload.files.atomic import replacing
+from voxload.plan.costs.kernels import KernelPoints
+from voxload.plan.costs.speeds import Link
+from voxload.plan.platform.calibration import Calibration, LinkFit
+from voxload.plan.platform.platform import Device, Platform
+from voxload.plan.trace.operation import Phase
+from voxload.prefetch import machines
+from voxload.prefetch.machines.entries import Entries
+
+_STORAGE = ("compute", "storage", "network", "memory", "staging")
+_REMEDY = "calibrate it with voxload plan calibrate, or add [device] and [links] as in template.toml"
+
+
+@cache
+def _own() -> Mapping[str, str]:
+    """Return the texts of machines of which nothing is known that ``voxload simulate`` could use."""
+    folder = files("voxload.plan.platform") / "machines"
+    found = [each for each in folder.iterdir() if each.name.endswith(".toml")]
+    return MappingProxyType({each.name.removesuffix(".toml"): each.read_text(encoding="utf-8") for each in found})
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of the machines that voxload ships and that say enough for a plan."""
+    shipped = (name for name in machines.names() if "[device]" in machines.text_of(name) and name != "template")
+    return tuple(sorted({*_own(), *shipped}))
+
+
+def load(name: str) -> Platform:
+    """Return a machine, by name or by the path of its file.
+
+    Raises
+    ------
+    NotFoundError
+        When there is neither.
+    UsageError
+        When the file is no TOML, says nothing of devices and links, or an entry is missing, unknown or wrong.
+    """
+    text = machines.text_of(name, _own())
+    top = machines.entries_of(text, name)
+    if not top.has("device"):
+        raise UsageError(
+            f"machine {name}", found="nothing about devices", expected=f"one of {', '.join(names())}", remedy=_REMEDY
+        )
+    storage = machines.parse(text, name) if all(map(top.has, _STORAGE)) else None
+    calibration = _calibration(top.part("calibration"), top) if top.has("calibration") else None
+    node = top.part("node")
+    links = top.part("links")
+    within, between = (_link(links.part(each)) for each in ("within", "between"))
+    device = _device(top.part("device"), is_measured=calibration is not None)
+    found = Platform(
+        top.text("name"), top.text("source"), node.count("ranks"), device, within, between, storage, calibration
+    )
+    for each in (*_STORAGE, "disk"):
+        top.pass_over(each)
+    for part in (top, node, links):
+        part.check_all_used()
+    return found
+
+
+def _device(part: Entries, *, is_measured: bool) -> Device:
+    flops: dict[str, float] = {}
+    if not is_measured:
+        types = part.part("flops")
+        share = part.positive("share") if part.has("share") else 1.0
+        flops = {each: share * types.positive(each) for each in types.names()}
+    part.pass_over("kind")
+    found = Device(
+        part.text("name"),
+        part.size("memory"),
+        MappingProxyType(flops),
+        0.0 if is_measured else part.rate("bandwidth"),
+        0.0 if is_measured else part.seconds("launch"),
+        part.positive("watts") if part.has("watts") else 0.0,
+    )
+    part.check_all_used()
+    return found
+
+
+def _link(part: Entries) -> Link:
+    found = Link(part.seconds("latency"), 1 / part.rate("bytes_per_second"))
+    part.check_all_used()
+    return found
+
+
+def _calibration(part: Entries, top: Entries) -> Calibration:
+    device = top.part("device")
+    kernels = tuple(_points(each) for each in part.tables("kernels"))
+    links = tuple(_fit(each) for each in part.tables("links"))
+    overheads = part.numbers("overheads")
+    if len(overheads) != len(Phase) or not kernels:
+        raise UsageError(
+            "[calibration]",
+            found=f"{len(overheads)} overheads, {len(kernels)} kinds of operations",
+            expected=f"{len(Phase)}, and one or more",
+            remedy="calibrate again",
+        )
+    for each in ("when", "torch", "threads"):
+        part.pass_over(each)
+    found = Calibration(
+        part.count("ranks"), device.text("kind"), device.text("name"), device.size("memory"), overheads, kernels, links
+    )
+    part.check_all_used()
+    return found
+
+
+def _points(part: Entries) -> KernelPoints:
+    rows = part.rows("points")
+    part_kind = part.text("kind")
+    part.check_all_used()
+    return KernelPoints(part_kind, tuple(row[:-1] for row in rows), tuple(row[-1] for row in rows))
+
+
+def _fit(part: Entries) -> LinkFit:
+    sums = tuple((int(nbytes), seconds) for nbytes, seconds in part.rows("sums"))
+    latency, per_byte, copying, error = map(part.seconds, ("latency", "seconds_per_byte", "copying", "error"))
+    found = LinkFit(part.count("ranks"), latency, per_byte, copying, error, sums)
+    part.check_all_used()
+    return found
+
+
+def write(calibration: Calibration, path: Path, *, name: str, day: date) -> None:
+    """Write what was measured as the file of a machine; it appears whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text("\n".join(_lines(calibration, name, day)) + "\n", encoding="utf-8")
+
+
+def _lines(found: Calibration, name: str, day: date) -> Iterator[str]:
+    link = next(iter(found.links), None)
+    yield f"name = {_text(name)}"
+    yield f"source = {_text(f'Measured by voxload plan calibrate on {day.isoformat()}.')}"
+    yield from ("", "[node]", f"ranks = {found.ranks}", "", "[device]")
+    yield f"kind = {_text(found.device)}"
+    yield f"name = {_text(found.name)}"
+    yield f"memory = {found.memory}"
+    for each in ("within", "between"):
+        latency, speed = (link.latency, int(1 / max(link.seconds_per_byte, 1e-15))) if link else (0.0, 10**9)
+        yield from ("", f"[links.{each}]")
+        if each == "between":
+            yield "# Not measured: one node was there. Put in what the network between your nodes does."
+        yield f"latency = {latency:.6g}"
+        yield f"bytes_per_second = {speed}"
+    yield from ("", "[calibration]", f"when = {_text(day.isoformat())}", f"torch = {_text(torch.__version__)}")
+    yield f"ranks = {found.ranks}"
+    yield f"overheads = {_numbers(found.overheads)}"
+    for fit in found.links:
+        yield from ("", "[[calibration.links]]", f"ranks = {fit.ranks}", f"latency = {fit.latency:.6g}")
+        yield f"seconds_per_byte = {fit.seconds_per_byte:.6g}"
+        yield from (f"copying = {fit.copying:.6g}", f"error = {fit.error:.4g}", f"sums = {_rows(fit.sums)}")
+    for points in found.kernels:
+        yield from ("", "[[calibration.kernels]]", f"kind = {_text(points.kind)}")
+        yield f"points = {_rows([(*point, s) for point, s in zip(points.points, points.seconds, strict=True)])}"
+
+
+def _text(value: str) -> str:
+    return json.dumps(value)  # what JSON writes of text is a basic string of TOML
+
+
+def _numbers(values: Any) -> str:
+    return f"[{', '.join(str(each) if isinstance(each, int) else f'{each:.6g}' for each in values)}]"
+
+
+def _rows(rows: Any) -> str:
+    return "[\n" + "".join(f"    {_numbers(row)},\n" for row in rows) + "]"

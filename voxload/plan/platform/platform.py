@@ -1,0 +1,114 @@
+"""Platform: what a rank computes on, how ranks talk, and what they read from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from voxload.errors import UsageError
+from voxload.plan.costs.kernels import measured
+from voxload.plan.costs.speeds import Fabric, Kernels, Link, Roofline
+from voxload.plan.platform.calibration import Calibration
+from voxload.plan.trace.operation import Phase
+from voxload.prefetch.simulate import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What one rank computes on, by its published figures."""
+
+    name: str
+    memory: int
+    """Bytes."""
+    flops: Mapping[str, float]
+    """Floating-point operations a second that convolutions reach, by type such as ``float32``; empty where operations
+    were measured."""
+    bandwidth: float
+    """Bytes a second of its memory."""
+    launch: float
+    """Seconds of an operation however small it is."""
+    watts: float
+    """That it and its share of the node take while it trains; 0 where nobody said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """A machine, as a plan needs to know it."""
+
+    name: str
+    source: str
+    """Where the figures come from."""
+    ranks_per_node: int
+    device: Device
+    within: Link
+    """Between ranks of a node."""
+    between: Link
+    """Of a node to others: its ranks share it."""
+    storage: Machine | None
+    """What ranks read from and keep blocks in; None where nothing is known of it."""
+    calibration: Calibration | None
+    """What was measured; None where figures were published."""
+
+    @property
+    def kind(self) -> str:
+        """Type of the devices, such as ``cpu``; those of published figures are GPUs."""
+        return self.calibration.device if self.calibration is not None else "cuda"
+
+    def kernels(self, dtype: str, ranks: int) -> Kernels:
+        """Return how fast operations are.
+
+        Parameters
+        ----------
+        dtype
+            What is computed in.
+        ranks
+            On one node; more than were there when operations were measured share its cores.
+
+        Raises
+        ------
+        UsageError
+            When nothing is known of that type, or there are more ranks than devices.
+        """
+        found = self.calibration
+        if found is None:
+            self._check(dtype, ranks)
+            return Roofline(self.device.flops[dtype], self.device.bandwidth, self.device.launch)
+        if dtype != "float32":
+            raise UsageError(
+                f"machine {self.name}", found=f"operations in float32, not {dtype}", expected="a measured type"
+            )
+        if found.device != "cpu":
+            self._check_room(ranks)
+        copying = next((each.copying for each in reversed(found.links) if each.ranks <= max(ranks, 2)), 0.0)
+        kernels = measured(found.kernels, dict(zip(Phase, found.overheads, strict=True)), found.device)
+        kernels.copying, kernels.slowdown = copying, max(1.0, ranks / found.ranks)
+        return kernels
+
+    def fabric(self, ranks: int) -> Fabric:
+        """Return how fast messages are where a node has so many ranks."""
+        links = self.calibration.links if self.calibration is not None else ()
+        if not links:
+            return Fabric(ranks, self.within, self.between)
+        near = min(links, key=lambda each: (each.ranks < ranks, abs(each.ranks - ranks)))
+        sums = {each.ranks: each.sums for each in links if each.sums}
+        return Fabric(ranks, Link(near.latency, near.seconds_per_byte), self.between, MappingProxyType(sums))
+
+    def _check(self, dtype: str, ranks: int) -> None:
+        self._check_room(ranks)
+        if dtype not in self.device.flops:
+            raise UsageError(
+                f"machine {self.name}",
+                found=f"no speed for {dtype}",
+                expected=f"one of {', '.join(self.device.flops)}",
+                remedy="choose another --amp, or add the type to [device.flops] of a file of your own",
+            )
+
+    def _check_room(self, ranks: int) -> None:
+        if ranks > self.ranks_per_node:
+            raise UsageError(
+                f"machine {self.name}",
+                found=f"{ranks} ranks on a node",
+                expected=f"at most {self.ranks_per_node}, one on each device",
+                remedy="take more nodes, or fewer ranks",
+            )

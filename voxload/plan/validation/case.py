@@ -1,0 +1,53 @@
+"""ValidationCase: a setup that is run, as plain values that travel to ranks; and what was measured of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationCase:
+    """One network on one grid."""
+
+    model: str
+    """As `voxload.plan.forecast.training.make_network` takes it."""
+    sample: tuple[int, int, int, int]
+    spatial: tuple[int, int, int]
+    groups: int
+    samples: int
+    """Of one group's batch."""
+    optimizer: str = "adam"
+    layers: dict[str, str] = field(default_factory=dict)
+    """What layers use the axes of the grid for; those left out, space."""
+    rounds: int = 5
+    """Steps of which the median counts."""
+
+    @property
+    def ranks(self) -> int:
+        """All of them."""
+        return self.groups * prod(self.spatial)
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationPlan:
+    """Cases of as many ranks, one after the other."""
+
+    cases: tuple[ValidationCase, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStep:
+    """What a step took."""
+
+    forward: float
+    """Seconds, of the rank that took longest; messages included."""
+    backward: float
+    """The same, gradients included."""
+    update: float
+    total: float
+    """Of the whole step."""
+    spread: float
+    """Half of what lies between the quartiles of steps, as a share of the median."""
+    memory: int
+    """Bytes that a rank in the middle had at most, as torch's allocator counts; blocks that wait not among them."""
