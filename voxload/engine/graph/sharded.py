@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from voxload.engine.run.handshake import Greeting, agree, agreed, ticket_of
 from voxload.engine.run.join import Chooser
 from voxload.engine.run.tensors import autocast_type
 from voxload.engine.run.torch_compile import require_whole_graph
-from voxload.errors import UsageError
+from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 
 _SEEDS = 2**62
@@ -123,7 +124,8 @@ class Sharded(nn.Module):
     """A network that runs on blocks; made by `shard`.
 
     Its module tree is the model's own, except that layers with a split form have left what lies beyond a block to the
-    engine. Parameters and buffers are the model's very objects.
+    engine. Parameters and buffers are the model's very objects. What is its own has names that begin with _voxload:
+    a model's layers may have any other, such as blocks.
     """
 
     def __init__(
@@ -135,9 +137,9 @@ class Sharded(nn.Module):
         chooser: Chooser,
     ) -> None:
         super().__init__()
-        self._chooser = chooser
+        self._voxload_chooser = chooser
         model = source.model
-        self.grid, self.blocks, self._min_width = cut
+        self._voxload_grid, self._voxload_blocks, self._voxload_min_width = cut
         programs = list(source.programs.values())
         layers = {model.get_submodule(path): layer for each in programs for path, layer in each.program.layers.items()}
         called = {model.get_submodule(path) for each in programs for path in each.regions.modules}
@@ -148,43 +150,46 @@ class Sharded(nn.Module):
         for child, module in model.__dict__["_modules"].items():
             self.add_module(child, _twin(module, layers, called, twins))
         self.training = model.training
-        self._source = source
-        self._exchange = exchange
-        self._plans: dict[tuple[tuple[bool, ...], Blocks], tuple[NetworkPlan, LocalPlan]] = {}
-        self._local: dict[tuple[bool, ...], LocalPlan] = {}
+        self._voxload_source = source
+        self._voxload_exchange = exchange
+        self._voxload_plans: dict[tuple[tuple[bool, ...], Blocks], tuple[NetworkPlan, LocalPlan]] = {}
+        self._voxload_local: dict[tuple[bool, ...], LocalPlan] = {}
         # In the order of the model's own modules; a plain list, so that they are not registered twice.
-        self.__dict__["_mirrored"] = [self.get_submodule(name) for name, _ in model.named_modules()]
-        self._unchanged = TraceGuards(model, self._mirrored)
-        self._ticket = ticket_of(self)
-        if self.blocks is not None:
+        self.__dict__["_voxload_mirrored"] = [self.get_submodule(name) for name, _ in model.named_modules()]
+        self._voxload_unchanged = TraceGuards(model, self._voxload_mirrored)
+        self._voxload_agreement = _Agreement(self)
+        if self._voxload_blocks is not None:
             for modes, each in source.programs.items():
-                self._plan(modes, each, self.blocks)
+                self._voxload_plan(modes, each, self._voxload_blocks)
 
-    _mirrored: list[nn.Module]
+    _voxload_mirrored: list[nn.Module]
     """This tree's modules in the order of the model's own."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_voxload_agreement"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call] # torch leaves it untyped
-        self._ticket = ticket_of(self)  # a copy is a network of its own
+        self._voxload_agreement = _Agreement(self)  # a copy is a network of its own
 
     def forward(self, x: Tensor) -> Any:
         """Return the network's result for the samples of which `x` is this rank's block."""
-        modes = tuple(module.training for module in self._mirrored)
+        modes = tuple(module.training for module in self._voxload_mirrored)
         if torch.compiler.is_compiling():
             require_whole_graph()
-            compiled, plan = self._ready(modes)
-            seed = agree(x, self._ticket)
+            compiled, plan = self._voxload_ready(modes)
+            seed = agree(x, self._voxload_agreement.ticket)
         else:
-            changed = self._unchanged.difference()
-            compiled = self._source.programs.get(modes) or self._source.program(modes)
+            changed = self._voxload_unchanged.difference()
+            compiled = self._voxload_source.programs.get(modes) or self._voxload_source.program(modes)
             # All ranks hear of a change on one before any of them sends a voxel.
-            blocks, seed = self.agreed(x, compiled, modes=self._flags(x), refusal=changed)
-            self._source.compare(modes, Sample(x.shape[1], blocks.shape))
-            plan = self._plan(modes, compiled, blocks)[1]
-        forward_pass = ForwardPass(plan, compiled.regions.forwards, self._exchange, self._chooser, seed)
+            blocks, seed = self._voxload_agreed(x, compiled, modes=self._voxload_flags(x), refusal=changed)
+            self._voxload_source.compare(modes, Sample(x.shape[1], blocks.shape))
+            plan = self._voxload_plan(modes, compiled, blocks)[1]
+        forward_pass = ForwardPass(plan, compiled.regions.forwards, self._voxload_exchange, self._voxload_chooser, seed)
         return compiled.regions.forwards[0](self, x, forward_pass)
 
-    def agreed(
+    def _voxload_agreed(
         self, x: Tensor, compiled: CompiledProgram | None = None, *, modes: int = 0, refusal: UsageError | None = None
     ) -> tuple[Blocks, Tensor]:
         """Return the cut of the volume and the seed that the ranks of the group agree on for a pass over `x`.
@@ -192,49 +197,68 @@ class Sharded(nn.Module):
         Raises the same UsageError or InternalError on all of them where they do not fit together; `refusal` on this
         one when the others have heard of it.
         """
-        current = tuple(module.training for module in self._mirrored)
-        compiled = compiled or self._source.program(current)
+        current = tuple(module.training for module in self._voxload_mirrored)
+        compiled = compiled or self._voxload_source.program(current)
         network = zlib.crc32(compiled.program.fingerprint.encode())
-        if self.blocks is not None:
-            network = self._plan(current, compiled, self.blocks)[0].digest
+        if self._voxload_blocks is not None:
+            network = self._voxload_plan(current, compiled, self._voxload_blocks)[0].digest
         seed = int(torch.randint(_SEEDS, ()))
         greeting = Greeting.of(x, network=network, modes=modes, seed=seed, refused=refusal is not None)
-        rows = self._exchange.share(greeting.numbers)
+        rows = self._voxload_exchange.share(greeting.numbers)
         if refusal is not None:
             raise refusal
-        blocks, seed = agreed(rows, self.grid, self.blocks)
+        blocks, seed = agreed(rows, self._voxload_grid, self._voxload_blocks)
         return blocks, torch.tensor(seed, dtype=torch.int64)
 
-    def _ready(self, modes: tuple[bool, ...]) -> tuple[CompiledProgram, LocalPlan]:
+    def _voxload_ready(self, modes: tuple[bool, ...]) -> tuple[CompiledProgram, LocalPlan]:
         """Return program and plan without making any, for a compiler that follows this pass."""
-        if self.blocks is None or modes not in self._source.programs:
+        if self._voxload_blocks is None or modes not in self._voxload_source.programs:
             raise UsageError(
                 "torch.compile of a split network",
-                found="no shape" if self.blocks is None else "a combination of training modes that was never run",
-                remedy="give shape= to voxload.engine.shard" if self.blocks is None else "run it once uncompiled",
+                found="no shape"
+                if self._voxload_blocks is None
+                else "a combination of training modes that was never run",
+                remedy="give shape= to voxload.engine.shard"
+                if self._voxload_blocks is None
+                else "run it once uncompiled",
             )
-        return self._source.programs[modes], self._local[modes]
+        return self._voxload_source.programs[modes], self._voxload_local[modes]
 
-    def _plan(
+    def _voxload_plan(
         self, modes: tuple[bool, ...], compiled: CompiledProgram, blocks: Blocks
     ) -> tuple[NetworkPlan, LocalPlan]:
         """Return the plan for a cut of the volume, made at its first use."""
         key = modes, blocks
-        if key not in self._plans:
-            plan = plan_network(compiled.program, blocks, min_width=self._min_width)
-            self._plans[key] = plan, plan.at(compiled.program, self.grid.coords)
-            if blocks == self.blocks:
-                self._local[modes] = self._plans[key][1]
-        return self._plans[key]
+        if key not in self._voxload_plans:
+            plan = plan_network(compiled.program, blocks, min_width=self._voxload_min_width)
+            self._voxload_plans[key] = plan, plan.at(compiled.program, self._voxload_grid.coords)
+            if blocks == self._voxload_blocks:
+                self._voxload_local[modes] = self._voxload_plans[key][1]
+        return self._voxload_plans[key]
 
-    def _flags(self, x: Tensor) -> int:
+    def _voxload_flags(self, x: Tensor) -> int:
         """Return a number for what decides which messages there will be and what they hold."""
         flags = (torch.is_grad_enabled(), x.requires_grad, *(weight.requires_grad for weight in self.parameters()))
         return zlib.crc32(repr((autocast_type(x.device.type), flags)).encode())
 
     def extra_repr(self) -> str:
         """Return the grid, for ``print``."""
-        return f"spatial={self.grid.spatial}, rank={self.grid.rank}"
+        return f"spatial={self._voxload_grid.spatial}, rank={self._voxload_grid.rank}"
+
+
+class _Agreement:
+    """Finds a network for a compiled pass, as long as the network lives."""
+
+    def __init__(self, network: Sharded) -> None:
+        self._network = weakref.ref(network)
+        self.ticket = ticket_of(self)
+
+    def agreed(self, x: Tensor) -> tuple[Any, Tensor]:
+        """See Agreeing."""
+        network = self._network()
+        if network is None:
+            raise InternalError("a compiled split network", found="a network that is gone")
+        return network._voxload_agreed(x)  # noqa: SLF001 - its own half
 
 
 def _twin(

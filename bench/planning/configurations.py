@@ -1,0 +1,91 @@
+"""Configurations: each network in each strategy that it can be split by, on one to eight ranks."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch import nn
+
+from bench.planning.nets import SAMPLES
+from voxload.errors import UsageError
+from voxload.plan.forecast.exact import exact
+from voxload.plan.forecast.forecast import Oracle
+from voxload.plan.forecast.setups import Setup
+from voxload.plan.forecast.training import Training
+from voxload.plan.platform.platform import Platform
+from voxload.plan.validation.case import ValidationCase
+
+Spatial = tuple[int, int, int]
+_SPLITS: tuple[tuple[str, Spatial, int, int, str], ...] = (
+    ("alone", (1, 1, 1), 1, 1, ""),
+    ("alone", (1, 1, 1), 1, 2, ""),
+    ("data", (1, 1, 1), 2, 1, ""),
+    ("data", (1, 1, 1), 2, 2, ""),
+    ("spatial", (2, 1, 1), 1, 1, ""),
+    ("spatial", (1, 2, 1), 1, 2, ""),
+    ("filter", (2, 1, 1), 1, 1, "filter"),
+    ("channel", (2, 1, 1), 1, 1, "channel"),
+    ("filter and channel", (2, 1, 1), 1, 1, "alternate"),
+    ("data", (1, 1, 1), 4, 1, ""),
+    ("data + spatial", (2, 1, 1), 2, 1, ""),
+    ("spatial", (2, 2, 1), 1, 1, ""),
+    ("data + filter", (2, 1, 1), 2, 1, "filter"),
+    ("data", (1, 1, 1), 8, 1, ""),
+    ("data + spatial", (2, 2, 1), 2, 1, ""),
+    ("spatial", (2, 2, 2), 1, 1, ""),
+)
+"""Strategy, blocks, groups, samples of a group, and what layers use the axes for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One network in one strategy."""
+
+    network: str
+    strategy: str
+    case: ValidationCase
+
+
+def configurations(platform: Platform) -> Iterator[tuple[Configuration, UsageError | None]]:
+    """Yield all configurations, with what the engine says of those that it refuses."""
+    for network, sample in SAMPLES.items():
+        for strategy, spatial, groups, samples, use in _SPLITS:
+            model = f"bench.planning.nets:{network}"
+            layers = _layers(network, prod(spatial), use)
+            case = ValidationCase(model, sample, spatial, groups, samples, layers=layers)
+            yield Configuration(network, strategy, case), _refusal(case, platform)
+
+
+def _layers(network: str, ranks: int, use: str) -> dict[str, str]:
+    """Return what the layers of a network use the only axis for whose filters, or channels, ranks divide."""
+    if not use:
+        return {}
+    with torch.device("meta"):
+        model: nn.Module = getattr(importlib.import_module("bench.planning.nets"), network)()
+    found: dict[str, str] = {}
+    turn = "filter"
+    for path, module in model.named_modules():
+        if not isinstance(module, nn.Conv3d) or module.groups > 1:
+            continue
+        wanted = turn if use == "alternate" else use
+        count = module.out_channels if wanted == "filter" else module.in_channels
+        if count % ranks == 0 and count >= 4 * ranks:
+            found[path] = f"{wanted},space,space"
+            turn = "channel" if turn == "filter" else "filter"
+    return found
+
+
+def _refusal(case: ValidationCase, platform: Platform) -> UsageError | None:
+    training = Training(case.model, case.sample, case.groups * case.samples, case.optimizer)
+    setup = Setup(case.spatial, case.groups, case.samples)
+    split: Any = importlib.import_module("voxload.engine").SplitPlan.of(case.layers) if case.layers else None
+    try:
+        exact(Oracle(training, platform, nodes=1), setup, split)
+    except UsageError as refusal:
+        return refusal
+    return None
