@@ -34,7 +34,9 @@ from bench.harness.script import finish, names, parser
 from bench.planning.configurations import Configuration, configurations
 from bench.planning.nets import SAMPLES
 from voxload.catalog.table import Catalog, Entry
+from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
+from voxload.plan.forecast.forecast import Forecast
 from voxload.plan.forecast.reading import DataSet, reading
 from voxload.plan.forecast.setups import Setup
 from voxload.plan.platform import files
@@ -68,22 +70,20 @@ def main() -> int:
     words.add_argument("--networks", type=names(*SAMPLES), default=tuple(SAMPLES), help="of the five, with commas")
     given = words.parse_args()
     platform = files.load(given.machine)
-    chosen, refused = [], list[Row]()
-    for each, refusal in configurations(platform):
-        if each.network not in given.networks:
-            continue
-        if refusal is None:
-            chosen.append(each)
+    chosen, refused = list[tuple[Configuration, Forecast]](), list[Row]()
+    for each, said in configurations(platform, given.networks):
+        if isinstance(said, UsageError):
+            refused.append(_row(each, None, note=f"refused: {said}"[:90]))
         else:
-            refused.append(_row(each, None, note=f"refused: {refusal}"[:90]))
-    by_case = {id(each.case): each for each in chosen}
+            chosen.append((each, said))
+    by_case = {id(each.case): each for each, _ in chosen}
     found: list[Row] = []
 
     def hear(compared: Compared) -> None:
         found.append(_row(by_case[id(compared.case)], compared))
         print(found[-1], file=sys.stderr, flush=True)
 
-    validate([each.case for each in chosen], platform, hear=hear)
+    validate([(each.case, said) for each, said in chosen], hear=hear)
     rows = [*sorted(found, key=lambda row: row.accuracy), *refused, *_means(found), *_bytes()]
     return finish(given, rows, _is_right)
 

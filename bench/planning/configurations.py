@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import torch
 from torch import nn
 
 from bench.planning.nets import SAMPLES
 from voxload.errors import UsageError
-from voxload.plan.forecast.exact import exact
-from voxload.plan.forecast.forecast import Oracle
-from voxload.plan.forecast.setups import Setup
-from voxload.plan.forecast.training import Training
+from voxload.plan.forecast.forecast import Forecast
 from voxload.plan.platform.platform import Platform
-from voxload.plan.validation.case import ValidationCase
+from voxload.plan.validation.run import ValidationCase, predict
 
 Spatial = tuple[int, int, int]
 _SPLITS: tuple[tuple[str, Spatial, int, int, str], ...] = (
@@ -51,14 +47,17 @@ class Configuration:
     case: ValidationCase
 
 
-def configurations(platform: Platform) -> Iterator[tuple[Configuration, UsageError | None]]:
-    """Yield all configurations, with what the engine says of those that it refuses."""
-    for network, sample in SAMPLES.items():
+def configurations(
+    platform: Platform, networks: Sequence[str]
+) -> Iterator[tuple[Configuration, Forecast | UsageError]]:
+    """Yield all configurations, each with what is said of it, or with the words by which the engine refuses it."""
+    for network in networks:
+        sample = SAMPLES[network]
         for strategy, spatial, groups, samples, use in _SPLITS:
             model = f"bench.planning.nets:{network}"
             layers = _layers(network, prod(spatial), use)
             case = ValidationCase(model, sample, spatial, groups, samples, layers=layers)
-            yield Configuration(network, strategy, case), _refusal(case, platform)
+            yield Configuration(network, strategy, case), _forecast(case, platform)
 
 
 def _layers(network: str, ranks: int, use: str) -> dict[str, str]:
@@ -80,12 +79,8 @@ def _layers(network: str, ranks: int, use: str) -> dict[str, str]:
     return found
 
 
-def _refusal(case: ValidationCase, platform: Platform) -> UsageError | None:
-    training = Training(case.model, case.sample, case.groups * case.samples, case.optimizer)
-    setup = Setup(case.spatial, case.groups, case.samples)
-    split: Any = importlib.import_module("voxload.engine").SplitPlan.of(case.layers) if case.layers else None
+def _forecast(case: ValidationCase, platform: Platform) -> Forecast | UsageError:
     try:
-        exact(Oracle(training, platform, nodes=1), setup, split)
+        return predict(case, platform)
     except UsageError as refusal:
         return refusal
-    return None

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
+from voxload.catalog.table import Catalog, Entry
 from voxload.cli.main import run
-from voxload.plan import load
+from voxload.cli.planning.applied import training_choice
+from voxload.errors import UsageError
+from voxload.plan import Plan, load
 
 PLAN = ["plan", "cosmoflow", "--sample", "4,32,32,32", "--batch", "8", "--machine", "lassen", "--ranks", "1..8"]
 
@@ -81,3 +86,61 @@ def test_what_cannot_be_planned_is_refused(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert all(part in error for part in message.split(".*"))
+
+
+def _written(folder: Path) -> Path:
+    path = folder / "plan.json"
+    Plan("cosmoflow", (1, 32, 32, 32), "lassen", (2, 1, 1), 1, 2).write(path)
+    return path
+
+
+def test_training_takes_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Network, blocks, batch and ranks are the plan's; other ranks, or a stranger's network, are refused."""
+    monkeypatch.delenv("RANK", raising=False)
+    chosen = training_choice(_written(tmp_path), 1)
+    assert (chosen.model, chosen.variant, chosen.spatial) == ("cosmoflow", "", (2, 1, 1))
+    assert (chosen.batch_size, chosen.processes, chosen.layers) == (2, 2, {})
+    with pytest.raises(UsageError, match="found 4 ranks, expected 2"):
+        training_choice(_written(tmp_path), 4)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert training_choice(_written(tmp_path), 1).processes == 1
+    Plan("os:getcwd", (1, 32, 32, 32), "lassen", (2, 1, 1), 1, 2).write(tmp_path / "plan.json")
+    with pytest.raises(UsageError, match=r"script of your own: shard"):
+        training_choice(tmp_path / "plan.json", 1)
+
+
+def _catalog(folder: Path) -> Path:
+    """Write a few small volumes with targets, and their catalogue."""
+    rng, entries = np.random.default_rng(0), []
+    for number in range(8):
+        path = folder / f"{number}.h5"
+        with h5py.File(path, "w") as file:
+            file["x"] = rng.poisson(3.0, (1, 32, 32, 32)).astype("i2")
+        targets = {"mean": float(number)}
+        entries.append(Entry(str(number), path.name, "x", (1, 32, 32, 32), "<i2", "CDHW", 65536, targets))
+    Catalog.from_entries(entries, folder).write(folder / "catalog.parquet")
+    return folder
+
+
+@pytest.mark.long
+def test_a_plan_is_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By two processes, which each read half of every sample."""
+    plan, output = _written(tmp_path), tmp_path / "run"
+    catalog = str(_catalog(tmp_path))
+    assert run(["train", catalog, "--plan", str(plan), "--epochs", "1", "--output", str(output), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert len(result["ranks"]) == 2
+    assert json.loads((output / "result.json").read_text())["epochs"]
+
+
+def test_a_conversion_cuts_chunks_for_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """For the ranks that will read; its grid and another one at once are refused."""
+    plan, raw = _written(tmp_path), tmp_path / "raw.npy"
+    np.save(raw, np.zeros((64, 64, 64), "i2"))
+    for more in (["--plan", str(plan)], ["--spatial", "2,1,1"]):
+        assert run(["convert", str(raw), str(tmp_path / "out"), "--dry-run", "--json", *more]) == 0
+    planned, asked = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert planned | {"seconds_estimated": 0} == asked | {"seconds_estimated": 0}
+    assert run(["convert", str(raw), str(tmp_path / "out"), "--plan", str(plan), "--spatial", "2,1,1"]) == 2
+    assert "beside --plan" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,6 +85,9 @@ def convert(
         Path | None, typer.Option(help="Table of targets beside the sources: CSV, text, YAML, JSON or Parquet.")
     ] = None,
     spatial: Annotated[str, typer.Option(help="Grid d,h,w of the ranks that will read; 2,2,2 if not given.")] = "",
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", help="That grid as voxload plan says.", show_default=False)
+    ] = None,
     halo: Annotated[int, typer.Option(help="Voxels that each rank will read around its block.", min=0)] = 0,
     boundary: Annotated[Boundary, typer.Option(help="What lies outside a sample.")] = Boundary.ZERO,
     chunks: Annotated[str, typer.Option(help="Chunk extents d,h,w, instead of those that suit the grid.")] = "",
@@ -124,7 +128,7 @@ def convert(
         stack=_stacks(stack or []),
         targets=targets,
         chunks=parse_triple("--chunks", chunks) if chunks else None,
-        readers=_readers(spatial, halo, boundary),
+        readers=_readers(_planned(plan_file, spatial), halo, boundary),
         split=_split(split),
         pack=pack,
         compression=compression,
@@ -168,6 +172,15 @@ def _number(option: str, text: str) -> int:
 
 def _types(text: str) -> tuple[int, ...]:
     return parse_extents("--particle-types", text) if text else ()
+
+
+def _planned(path: Path | None, spatial: str) -> str:
+    """Return the grid of a plan, where there is one; plans know of networks, whose libraries take seconds to load."""
+    if path is None:
+        return spatial
+    if spatial:
+        raise UsageError("--spatial", found=f"{spatial} beside --plan", expected="one of the two")
+    return ",".join(map(str, import_module("voxload.plan").load(path).spatial))
 
 
 def _readers(spatial: str, halo: int, boundary: Boundary) -> Readers | None:

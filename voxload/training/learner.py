@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from voxload.engine import shard
+from voxload.engine import SplitPlan, shard
 from voxload.errors import DataError
 from voxload.grid import ProcessGrid
 from voxload.training.plan import Optimisation
@@ -29,6 +30,7 @@ def rate_factor(step: int, steps: int) -> float:
     return min((step + 1) / WARM_UP_STEPS, 1.0) * max(1 - step / steps, _LAST)
 
 
+_IN_SPACE: Mapping[str, str] = MappingProxyType({})
 _OVER_BATCHES = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
@@ -47,14 +49,24 @@ class Learner:
         How the weights are found.
     steps
         Steps of the whole run.
+    layers
+        What layers use the axes of the grid for; those left out, space.
     """
 
     def __init__(
-        self, network: nn.Module, grid: ProcessGrid, *, shape: Sequence[int], recipe: Optimisation, steps: int
+        self,
+        network: nn.Module,
+        grid: ProcessGrid,
+        *,
+        shape: Sequence[int],
+        recipe: Optimisation,
+        steps: int,
+        layers: Mapping[str, str] = _IN_SPACE,
     ) -> None:
         self.dtype: torch.dtype = getattr(torch, recipe.dtype)
         self.network = network.to(self.dtype)
-        sharded = shard(self.network, grid, shape=shape)
+        split = SplitPlan.of(layers) if layers else None
+        sharded = shard(self.network, grid, shape=shape, plan=split)
         self.model: nn.Module = _averaging(sharded) if grid.world_size > 1 else sharded
         self._optimiser = torch.optim.Adam(self.network.parameters(), lr=recipe.learning_rate)
         self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimiser, lambda step: rate_factor(step, steps))

@@ -101,6 +101,8 @@ class TrainingPlan:
     """Patches of each sample in an epoch, at random places; those held out are all of a grid."""
     around_classes: bool = False
     """Whether patches lie around voxels of a class, each class as often; else anywhere."""
+    layers: dict[str, str] = field(default_factory=dict)
+    """What layers use the axes of the grid for, as `voxload.engine.SplitPlan.of` takes it; those left out, space."""
 
     def __post_init__(self) -> None:
         check_device(self.device)

@@ -69,7 +69,8 @@ class Run:
         torch.manual_seed(recipe.seed)
         steps = recipe.epochs * len(self.data.loader)
         network = self.task.network().to(device)
-        self.learner = Learner(network, grid, shape=self.data.shape, recipe=recipe, steps=steps)
+        layers = plan.layers
+        self.learner = Learner(network, grid, shape=self.data.shape, recipe=recipe, steps=steps, layers=layers)
         self.progress = Progress()
         self._marks = torch.zeros(0)
         self._device = device

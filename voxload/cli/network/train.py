@@ -18,6 +18,7 @@ from voxload.cli.options import (
     parse_names,
     parse_triple,
 )
+from voxload.cli.planning.applied import training_choice
 from voxload.cli.terminal import Screen
 from voxload.errors import UsageError
 from voxload.launch.devices import DEVICES, HOST
@@ -43,6 +44,10 @@ def train(
     widths: Annotated[
         str, typer.Option(help="Channels of the U-Net's levels, such as 8,16,32.", show_default="the variant's")
     ] = "",
+    plan_file: Annotated[
+        Path | None,
+        typer.Option("--plan", help="Network, blocks, batch and ranks as voxload plan says.", show_default=False),
+    ] = None,
     spatial: Annotated[str, typer.Option(help="Blocks d,h,w that each sample is cut into.")] = "1,1,1",
     nproc: Annotated[
         int, typer.Option(help="Processes to start here, a multiple of the blocks; 1 under a launcher.", min=1)
@@ -137,6 +142,11 @@ def train(
         check_tensorboard()
     if model == UNET3D and dropout:
         raise UsageError("--dropout", found=f"{dropout} for {UNET3D}", expected="none: it has no such layer")
+    blocks, layers = parse_triple("--spatial", spatial), dict[str, str]()
+    if plan_file is not None:
+        chosen = training_choice(plan_file, nproc)
+        model, variant, blocks, layers = chosen.model, chosen.variant, chosen.spatial, chosen.layers
+        batch_size, nproc = chosen.batch_size, chosen.processes
     words = {"memory": memory, "disk": disk and os.fspath(disk), "disk_size": disk_size}
     words |= {"codec": codec, "peers": peers, "policy": policy}
     given: dict[str, Any] = {name: value for name, value in words.items() if value}
@@ -150,7 +160,8 @@ def train(
         labels=labels,
         classes=classes,
         targets=parse_names(targets),
-        spatial=parse_triple("--spatial", spatial),
+        spatial=blocks,
+        layers=layers,
         device=device,
         validation=validation,
         log1p=log1p,

@@ -85,7 +85,7 @@ def plan(
         return
     console = Screen()
     console.print(forecast_table(f"{_title(oracle)}; least {goal} first", found.setups[:rows]))
-    console.print(why(found.best, found.setups, goal))
+    console.print(why(found))
     for note in found.notes():
         console.print(note)
     if layers:

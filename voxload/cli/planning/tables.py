@@ -13,6 +13,7 @@ from voxload.files.pictures import blank, write_png
 from voxload.plan import Plan
 from voxload.plan.forecast.forecast import Forecast
 from voxload.plan.forecast.layers import LayerCost
+from voxload.plan.forecast.search import Found
 from voxload.units import format_bytes
 
 _PARTS = (
@@ -77,8 +78,9 @@ def seconds(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def why(best: Forecast, others: Sequence[Forecast], goal: str) -> str:
+def why(found: Found) -> str:
     """Return in a sentence or two why the best is best, and what limits it."""
+    best, goal = found.best, found.goal
     time = best.time
     parts = {
         "computing": time.forward + time.backward,
@@ -97,8 +99,9 @@ def why(best: Forecast, others: Sequence[Forecast], goal: str) -> str:
         text += f", and {seconds(time.hidden)} s of gradients travel behind the backward pass"
     use = best.memory.use
     text += f". A rank has most memory, {format_bytes(use.total)}, in {best.memory.operation} of {best.memory.path!r}."
-    unfit = sum(not each.fits for each in others)
-    return text + (f" {unfit} of {len(others)} setups do not fit." if unfit else "")
+    unfit = found.unlikely + sum(not each.fits for each in found.setups)
+    count = found.unlikely + len(found.setups)
+    return text + (f" {unfit} of {count} setups do not fit." if unfit else "")
 
 
 def layer_table(title: str, costs: Sequence[LayerCost]) -> Table:

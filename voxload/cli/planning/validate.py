@@ -19,7 +19,7 @@ from voxload.errors import UsageError
 from voxload.plan import load
 from voxload.plan.forecast.training import NETWORKS, OPTIMIZERS
 from voxload.plan.platform import files
-from voxload.plan.validation.run import Compared, ValidationCase, kendall, validate
+from voxload.plan.validation.run import Compared, ValidationCase, kendall, predict, validate
 from voxload.units import format_bytes
 
 EPILOG = "Example: voxload plan validate unet3d --sample 1,64,64,64 --machine node.toml --ranks 1,2"
@@ -51,7 +51,8 @@ def validate_plans(
         def show(_found: Compared) -> None:
             bar.update(1)
 
-        found = validate(cases, files.load(machine), hear=show)
+        platform = files.load(machine)
+        found = validate([(each, predict(each, platform)) for each in cases], hear=show)
     accuracy = fmean(each.accuracy for each in found)
     memory = fmean(abs(each.memory_error) for each in found)
     tau = kendall([(each.predicted.time.total, each.measured.total) for each in found])

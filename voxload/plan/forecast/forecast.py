@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -83,6 +83,7 @@ class Oracle:
         self.training, self.platform = training, platform
         self._nodes, self._limit = nodes, limit or platform.device.memory
         self._trace = trace
+        self._kept: int | None = None
         self._speeds: dict[int, tuple[Kernels, Fabric]] = {}
 
     def trace_of(self, setup: Setup) -> StepTrace:
@@ -125,9 +126,17 @@ class Oracle:
             self._speeds[near] = self.platform.kernels(self.training.dtype, near), self.platform.fabric(near)
         return self._speeds[near]
 
-    def forecasts(self, setups: Iterable[Setup]) -> Iterator[Forecast]:
-        """Yield what each setup takes."""
-        return map(self.forecast, setups)
+    def least_memory(self, setup: Setup) -> int:
+        """Return bytes below which no rank of a setup stays: half of its share of what one rank keeps of a sample."""
+        if self._kept is None:
+            self._kept = memory_peak(self.trace_of(Setup((1, 1, 1), 1, 1))).use.kept
+        return self._kept * setup.samples // (2 * prod(setup.spatial))
+
+    def forecasts(self, setups: Iterable[Setup]) -> list[Forecast]:
+        """Return what each setup takes that may fit; of none, that of the one that needs least."""
+        given = list(setups)
+        likely = [each for each in given if self.least_memory(each) <= self._limit]
+        return [self.forecast(each) for each in likely or sorted(given, key=self.least_memory)[:1]]
 
     def _ranks_on_node(self, ranks: int) -> int:
         return -(-ranks // self._nodes) if self._nodes else min(ranks, self.platform.ranks_per_node)

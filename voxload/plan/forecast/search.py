@@ -25,6 +25,8 @@ class Found:
     setups: tuple[Forecast, ...]
     trace: StepTrace
     """Of the best, as the engine runs it."""
+    unlikely: int
+    """Setups that were not looked at: no rank could have the memory."""
 
     @property
     def best(self) -> Forecast:
@@ -111,7 +113,8 @@ def search(
         the one that needs least is told.
     """
     training = oracle.training
-    found = list(oracle.forecasts(setups(training.shape, training.batch, ranks)))
+    given = list(setups(training.shape, training.batch, ranks))
+    found = oracle.forecasts(given)
     if not found:
         raise UsageError(
             "--ranks",
@@ -129,4 +132,4 @@ def search(
     best = ordered[0].setup
     traced, trace = exact(oracle, best)
     traced = traced if data is None else oracle.with_reading(traced, data)
-    return Found(oracle, goal, (traced, *ordered[1:]), trace)
+    return Found(oracle, goal, (traced, *ordered[1:]), trace, len(given) - len(found))

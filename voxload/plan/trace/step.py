@@ -61,6 +61,8 @@ def trace_step(  # noqa: PLR0913 - each is a choice of who trains
     """
     network = shard(model, grid, shape=shape, exchange=NoExchange(grid), plan=plan, min_width=min_width)
     x = torch.empty(batch, channels, *grid.block(tuple(shape)).shape, device="meta")
+    with torch.no_grad():
+        network(x)  # what is looked at once, in the first pass
     return _traced(model, network, x, optimizer, loss or _squares)
 
 
@@ -88,8 +90,6 @@ def _traced(model: nn.Module, network: nn.Module, x: Tensor, optimizer: Optimize
     before = [(weight, weight.grad) for weight in network.parameters()]
     for weight in network.parameters():
         weight.grad = None
-    with torch.no_grad():
-        network(x)  # what is looked at once, in the first pass
     tracer = Tracer(model, network)
     try:
         with tracer:

@@ -52,18 +52,18 @@ def predict(case: ValidationCase, platform: Platform) -> Forecast:
 
 
 def validate(
-    cases: Iterable[ValidationCase], platform: Platform, *, hear: Callable[[Compared], None] | None = None
+    told: Iterable[tuple[ValidationCase, Forecast]], *, hear: Callable[[Compared], None] | None = None
 ) -> list[Compared]:
     """Run cases on local processes, those of as many ranks in one job, and return what was said beside what it took.
 
-    Raises what `voxload.launch.processes.launch_ranks` raises, and UsageError where a case cannot be split.
+    Raises what `voxload.launch.processes.launch_ranks` raises.
     """
     found: list[Compared] = []
-    ordered = sorted(cases, key=lambda each: each.ranks)
-    for ranks, group in groupby(ordered, key=lambda each: each.ranks):
-        told = [(each, predict(each, platform)) for each in group]
-        planned = tuple(replace(case, rounds=_rounds(forecast)) for case, forecast in told)
-        steps = iter(told)
+    ordered = sorted(told, key=lambda each: each[0].ranks)
+    for ranks, group in groupby(ordered, key=lambda each: each[0].ranks):
+        together = list(group)
+        planned = tuple(replace(case, rounds=_rounds(forecast)) for case, forecast in together)
+        steps = iter(together)
 
         def listen(event: dict[str, Any], steps: Iterator[tuple[ValidationCase, Forecast]] = steps) -> None:
             values = {name: value for name, value in event.items() if name != "event"}
