@@ -25,6 +25,8 @@ from voxload.engine.sharded_weights import keep_parts
 from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
 
+__all__ = ["MIN_WIDTH", "Sharded", "shard", "shard_on_shapes"]
+
 AUTO = "auto"
 """Name of the choice by measurement."""
 MIN_WIDTH = 4

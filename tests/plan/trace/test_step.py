@@ -24,7 +24,7 @@ from voxload.grid import ProcessGrid
 from voxload.models import CosmoFlow, UNet3D
 from voxload.plan.costs.memory import memory_peak
 from voxload.plan.trace.operation import Phase
-from voxload.plan.trace.step import trace_step
+from voxload.plan.trace.step import trace_step, trace_volume
 
 Sent = list[tuple[int, list[int], list[int]]]
 Kernels = nn.Conv3d | nn.ConvTranspose3d
@@ -125,6 +125,19 @@ def test_layers_have_their_operations() -> None:
     assert traced.weights == sum(each.nbytes for each in [*model.parameters(), *model.buffers()])
     moments = 2 * sum(each.nbytes for each in model.parameters())
     assert traced.state == moments + 4 * len(list(model.parameters()))
+
+
+def test_networks_that_are_planned_as_they_run_are_traced_once() -> None:
+    """Planning runs the forward on shapes too; that is no part of the step."""
+    with torch.device("meta"):
+        model = FunctionalUNet(1, 2, (4, 8))
+    for grid in (ProcessGrid((1, 1, 1), 1), ProcessGrid((2, 1, 1), 2)):
+        step = trace_step(model, grid, (16,) * 3, channels=1)
+        found = [each for each in step.of(Phase.FORWARD) if "convolution" in each.name]
+        assert len(found) == len([each for each in model.modules() if isinstance(each, nn.Conv3d | nn.ConvTranspose3d)])
+        assert all(each.path for each in found)
+    whole = trace_volume(model, (16,) * 3, channels=1).on_blocks((1, 1, 1))
+    assert len([each for each in whole.of(Phase.FORWARD) if "convolution" in each.name]) == len(found)
 
 
 class Saved(nn.Module):

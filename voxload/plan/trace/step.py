@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from voxload.engine import NoExchange, SplitPlan, shard
-from voxload.engine.shard import MIN_WIDTH, shard_on_shapes
+from voxload.engine.shard import MIN_WIDTH, Sharded, shard_on_shapes
 from voxload.grid import ProcessGrid
 from voxload.plan.trace.operation import Phase, StepTrace
 from voxload.plan.trace.tracer import Tracer
@@ -61,8 +61,7 @@ def trace_step(  # noqa: PLR0913 - each is a choice of who trains
     """
     network = shard(model, grid, shape=shape, exchange=NoExchange(grid), plan=plan, min_width=min_width)
     x = torch.empty(batch, channels, *grid.block(tuple(shape)).shape, device="meta")
-    with torch.no_grad():
-        network(x)  # what is looked at once, in the first pass
+    network(x)  # what is looked at once, in a first pass with gradients
     return _traced(model, network, x, optimizer, loss or _squares)
 
 
@@ -81,6 +80,8 @@ def trace_volume(
     alone = ProcessGrid((1, 1, 1), 1)
     network = shard_on_shapes(model, alone, shape)
     x = torch.empty(BATCH, channels, *shape, device="meta")
+    if not isinstance(network, Sharded):
+        network(x)  # as above; programs of traced networks are made before
     return VolumeTrace(_traced(model, network, x, optimizer, loss or _squares), tuple(shape), channels)
 
 
