@@ -48,12 +48,14 @@ class Configuration:
 
 
 def configurations(
-    platform: Platform, networks: Sequence[str]
+    platform: Platform, networks: Sequence[str], most: int
 ) -> Iterator[tuple[Configuration, Forecast | UsageError]]:
     """Yield all configurations, each with what is said of it, or with the words by which the engine refuses it."""
     for network in networks:
         sample = SAMPLES[network]
         for strategy, spatial, groups, samples, use in _SPLITS:
+            if groups * prod(spatial) > most:
+                continue
             model = f"bench.planning.nets:{network}"
             layers = _layers(network, prod(spatial), use)
             case = ValidationCase(model, sample, spatial, groups, samples, layers=layers)

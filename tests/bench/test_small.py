@@ -20,6 +20,8 @@ PRINTED = {
     "dispatch": "--sizes 16 --rounds 1",
     "emulation": "--kinds sleep --durations 2ms --seconds 0.1",
     "generations": "--rounds 1",
+    "paradl": "",
+    "plan": "--machine lassen --networks resnet --most 2",
     "own_bytes": "--size 64 --ranks 0 7",
     "peers": "--rounds 1",
     "placement": "--groups 8 --samples 256 --epochs 2 --policies clairvoyant lru",

@@ -158,6 +158,9 @@ def test_a_step_that_waits_is_longer(tmp_path: Path, oracle: Oracle) -> None:
     assert with_data.reading is not None
     assert with_data.step == pytest.approx(forecast.time.total + (with_data.reading.stall or 0.0))
     assert with_data.step > forecast.step
+    assert with_data.epoch == pytest.approx(with_data.step)  # six samples are less than a step of two groups of four
+    assert forecast.epoch is None
+    assert replace(forecast, watts=100.0).joules == pytest.approx(forecast.step * 2 * 100)
     other = Oracle(Training("cosmoflow", (4, 64, 64, 64), 8), oracle.platform)
     with pytest.raises(UsageError, match="--sample"):
         other.with_reading(forecast, data)

@@ -157,6 +157,8 @@ def _figures(each: Forecast) -> dict[str, Any]:
         "samples": setup.samples,
         "fits": each.fits,
         "step_seconds": each.step,
+        "epoch_seconds": each.epoch,
+        "step_joules": each.joules or None,
         "seconds": time_figures(each),
         "memory_bytes": asdict(each.memory.use) | {"total": each.memory.use.total},
         "memory_at": {"operation": each.memory.operation, "layer": each.memory.path},

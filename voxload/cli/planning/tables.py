@@ -9,6 +9,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from voxload.cli.outcomes import seconds_unit
 from voxload.files.pictures import blank, write_png
 from voxload.plan import Plan
 from voxload.plan.forecast.forecast import Forecast
@@ -97,6 +98,11 @@ def why(found: Found) -> str:
     )
     if time.hidden:
         text += f", and {seconds(time.hidden)} s of gradients travel behind the backward pass"
+    if best.epoch is not None:
+        factor, unit = seconds_unit(best.epoch)
+        text += f". An epoch takes {best.epoch / factor:.3g} {unit}"
+    if best.joules:
+        text += f". A step takes {best.joules / 1e3:.3g} kJ"
     use = best.memory.use
     text += f". A rank has most memory, {format_bytes(use.total)}, in {best.memory.operation} of {best.memory.path!r}."
     unfit = found.unlikely + sum(not each.fits for each in found.setups)

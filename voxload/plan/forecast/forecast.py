@@ -36,6 +36,8 @@ class Forecast:
     """Bytes of memory that a rank has."""
     reading: Reading | None = None
     """What is read, where the data are known."""
+    watts: float = 0.0
+    """Of a rank; 0 where the machine does not say."""
 
     @property
     def step(self) -> float:
@@ -52,6 +54,18 @@ class Forecast:
     def cost(self) -> float:
         """Rank seconds of a step."""
         return self.step * self.setup.ranks
+
+    @property
+    def joules(self) -> float:
+        """Energy of a step; 0 where the machine says nothing of power."""
+        return self.cost * self.watts
+
+    @property
+    def epoch(self) -> float | None:
+        """Seconds of an epoch, where the data are known: steps that are not full count as full."""
+        if self.reading is None:
+            return None
+        return self.step * -(-self.reading.samples // (self.setup.groups * self.setup.samples))
 
 
 class Oracle:
@@ -105,6 +119,7 @@ class Oracle:
             step_time(step, kernels, fabric, setup.grid),
             memory_peak(step, replicas=setup.ranks, staging=staging, device=self.platform.kind),
             self._limit,
+            watts=self.platform.device.watts,
         )
 
     def with_reading(self, forecast: Forecast, data: DataSet) -> Forecast:

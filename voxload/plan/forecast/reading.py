@@ -65,6 +65,8 @@ class DataSet:
 class Reading:
     """What reading takes, per step unless said otherwise."""
 
+    samples: int
+    """Of the data set."""
     stored: int
     """Bytes of the storage that the rank with most reads of its samples."""
     decoded: int
@@ -102,7 +104,7 @@ def reading(data: DataSet, setup: Setup, machine: Machine | None, step: float) -
     amplification = together / max(data.whole.stored_bytes, 1)
     epoch = together * data.samples
     if machine is None:
-        return Reading(stored, decoded, amplification, epoch, epoch, None, "unknown")
+        return Reading(data.samples, stored, decoded, amplification, epoch, epoch, None, "unknown")
     kept = most.decoded_bytes
     line = Line(np.full(data.samples, max(kept, 1), np.int64), (machine.room,) * setup.groups)
     orders = shuffled_orders(data.samples, setup.groups, batch=setup.samples, seed=0, epochs=EPOCHS)
@@ -113,6 +115,7 @@ def reading(data: DataSet, setup: Setup, machine: Machine | None, step: float) -
     first, *later = outcome.epochs
     share = together / max(most.stored_bytes * len(costs), 1)  # not all blocks are as large as the largest
     return Reading(
+        data.samples,
         stored,
         decoded,
         amplification,
