@@ -46,8 +46,9 @@ def calibrate_machine(
     points = sum(len(each.points) for each in found.kernels)
     console.print(f"{output}: {points} operations of {len(found.kernels)} kinds, {found.ranks} ranks at once")
     for link in found.links:
-        speed = 1e-6 / max(link.seconds_per_byte, 1e-15)
+        # What a message takes a byte may be all in what joins it with the block.
+        rate = f"{1e-6 / link.seconds_per_byte:.0f} MB/s" if link.seconds_per_byte > 0 else "as blocks are copied"
         console.print(
-            f"messages among {link.ranks} ranks: {1e6 * link.latency:.0f} us and {speed:.0f} MB/s, "
+            f"messages among {link.ranks} ranks: {1e6 * link.latency:.0f} us and {rate}, "
             f"off by {link.error:.0%} in the median"
         )
