@@ -112,7 +112,7 @@ def _step(strategy: str, gpus: int, batch: int, layers: list[Layer], platform: P
     computing = 3 * batch * sum(layer.work for layer in layers) / rate / gpus
     weights = ITEM * sum(layer.weights for layer in layers)
     if strategy in ("filter", "channel"):
-        link = platform.between
+        link = _between(platform)
         first = layers[0]
         if strategy == "channel":  # three channels cannot be dealt out: every rank computes the first layer
             computing += 3 * batch * first.work / rate * (1 - 1 / gpus)
@@ -121,11 +121,16 @@ def _step(strategy: str, gpus: int, batch: int, layers: list[Layer], platform: P
     groups = gpus // NODE
     own = batch // groups
     if strategy == "data + filter":
-        between = _ring(weights / NODE, groups, platform.between)
+        between = _ring(weights / NODE, groups, _between(platform))
         inside = sum(2 * _gathered(own * layer.taken * ITEM, NODE, platform.within) for layer in layers[1:])
         return computing + inside + between
     halos = sum(2 * _halo(layer, own, platform.within) for layer in layers if layer.window > 1)
-    return computing + halos + _ring(weights, gpus, platform.between)
+    return computing + halos + _ring(weights, gpus, _between(platform))
+
+
+def _between(platform: Platform) -> Link:
+    """Return the link from node to node."""
+    return platform.fabric(NODE, is_alone=False).between
 
 
 def _ring(nbytes: float, ranks: int, link: Link) -> float:
@@ -204,7 +209,7 @@ def _cosmoflow(platform: Platform) -> Iterator[Row]:
         computing = sample * (split / NODE + rest)
         gathering = 2 * _gathered(moved * ITEM, NODE, platform.within)
         weights = ITEM * sum(weight.numel() for weight in model.parameters())
-        step = computing + gathering + _ring(weights, gpus, platform.between)
+        step = computing + gathering + _ring(weights, gpus, _between(platform))
         note = f"{step:.3g} s computing and sending"
         nbytes = 4 * extent**3 * ITEM
         leader, blocks = _reading(nbytes, gpus)

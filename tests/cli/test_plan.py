@@ -64,6 +64,29 @@ def test_two_plans_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "no such file"),
+        ('{"format": "vox', "a file that voxload plan --output wrote"),
+        ('{"format": "voxload plan 1", "model": "unet3d"}', "fields missing"),
+        ("[]", "a file that voxload plan --output wrote"),
+    ],
+)
+def test_what_is_no_plan_is_named(
+    tmp_path: Path, text: str | None, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its path, whatever is wrong with it."""
+    path = tmp_path / "plan.json"
+    if text is not None:
+        path.write_text(text)
+    assert run(["plan", "diff", str(path), str(path)]) == (2 if text is None else 1)
+    error = capsys.readouterr().err
+    assert f"plan {path}" in error
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--memory", "10MiB"], "memory of a rank.*the largest tensor is.*split each sample"),
@@ -100,11 +123,15 @@ def test_training_takes_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     chosen = training_choice(_written(tmp_path), 1)
     assert (chosen.model, chosen.variant, chosen.spatial) == ("cosmoflow", "", (2, 1, 1))
     assert (chosen.batch_size, chosen.processes, chosen.layers) == (2, 2, {})
+    assert run(["train", str(tmp_path), "--plan", str(_written(tmp_path)), "--spatial", "1,2,1"]) == 2
     with pytest.raises(UsageError, match="found 4 ranks, expected 2"):
         training_choice(_written(tmp_path), 4)
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert training_choice(_written(tmp_path), 1).processes == 1
+    Plan("cosmoflow", (1, 32, 32, 32), "lassen", (2, 1, 1), 1, 2, "sgd").write(tmp_path / "plan.json")
+    with pytest.raises(UsageError, match="adam in float32"):
+        training_choice(tmp_path / "plan.json", 1)
     Plan("os:getcwd", (1, 32, 32, 32), "lassen", (2, 1, 1), 1, 2).write(tmp_path / "plan.json")
     with pytest.raises(UsageError, match=r"script of your own: shard"):
         training_choice(tmp_path / "plan.json", 1)

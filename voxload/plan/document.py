@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from voxload.engine import SplitPlan
-from voxload.errors import DataError, UsageError
+from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.files.atomic import replacing
-from voxload.files.regular import read_text
+from voxload.files.regular import check_regular, read_text
 from voxload.grid import ProcessGrid
 from voxload.launch.wire import decode
 
@@ -43,8 +43,8 @@ class Plan:
     dtype: str = "float32"
     layers: dict[str, str] = field(default_factory=dict)
     """What layers use the axes of the grid for, as `voxload.engine.SplitPlan.of` takes it; those left out, space."""
-    prefetch: int = 2
-    """Batches that lie ready."""
+    staging: int = 0
+    """Bytes of the buffers that a loader reads ahead into, as `voxload.DataLoader` takes them; 0 for its own choice."""
     predicted: dict[str, float] = field(default_factory=dict)
     """Seconds of a step and its parts, and bytes of memory."""
 
@@ -84,12 +84,19 @@ def load(path: str | Path) -> Plan:
     DataError
         When it is no plan, or one of another version.
     """
+    check_regular(path)
+    if not Path(path).is_file():
+        raise NotFoundError(f"plan {path}", found="no such file", remedy="write one with voxload plan --output")
     text = read_text(Path(path))
+    wanted = "a file that voxload plan --output wrote"
     try:
         values: dict[str, Any] = json.loads(text)
         form = values.pop("format")
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise DataError(f"plan {path}", found=str(error), expected="a file that voxload plan --output wrote") from error
+        raise DataError(f"plan {path}", found=str(error) or "no format", expected=wanted) from error
     if form != FORMAT:
         raise DataError(f"plan {path}", found=f"format {form!r}", expected=FORMAT, remedy="plan again")
-    return decode(json.dumps(values).encode(), Plan)
+    try:
+        return decode(json.dumps(values).encode(), Plan)
+    except (DataError, UsageError) as error:
+        raise DataError(f"plan {path}", found=str(error), expected=wanted, remedy="plan again") from error

@@ -83,6 +83,14 @@ def test_every_operation_of_a_step_is_timed() -> None:
     assert set(overheads([step])) == set(Phase)
 
 
+def test_one_of_several_processes_calibrates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would start all of them."""
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="without torchrun"):
+        calibrate(seconds=5)
+
+
 @pytest.mark.long
 def test_this_machine_is_measured(tmp_path: Path) -> None:
     """By real processes; its file says enough for a plan, and among how many ranks messages went."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,10 @@ import h5py
 import numpy as np
 import pytest
 
+import voxload
 from voxload.catalog.table import Catalog, Entry
 from voxload.errors import UsageError
+from voxload.grid import ProcessGrid
 from voxload.plan import load
 from voxload.plan.forecast.forecast import Forecast, Oracle, pareto, ranked
 from voxload.plan.forecast.reading import DataSet, reading
@@ -85,6 +88,7 @@ def test_the_plan_is_read_again(found: Found, tmp_path: Path) -> None:
     plan = found.plan("lassen")
     plan.write(tmp_path / "plan.json")
     assert load(tmp_path / "plan.json") == plan
+    assert plan.staging == 3 * 4 * int(np.prod(SAMPLE)) * plan.samples // int(np.prod(plan.spatial))
     assert plan.ranks == found.best.setup.ranks
     assert plan.grid(plan.ranks - 1).spatial == found.best.setup.spatial
     assert plan.predicted["step_seconds"] == pytest.approx(found.best.step)
@@ -113,7 +117,20 @@ def test_names_of_no_network_are_refused(name: str, message: str) -> None:
         make_network(name, SAMPLE)
 
 
-def _data(folder: Path, *, chunks: tuple[int, ...] | None) -> DataSet:
+def test_its_staging_is_what_a_loader_takes(found: Found, tmp_path: Path) -> None:
+    """Enough for every batch to come."""
+    plan = found.plan("lassen")
+    data = _files(tmp_path, chunks=None)
+    grid = ProcessGrid(plan.spatial, int(np.prod(plan.spatial)), 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # one rank of a group reads by itself
+        loader = voxload.DataLoader(
+            voxload.VolumeDataset(data, grid=grid), batch_size=plan.samples, staging=plan.staging
+        )
+        assert len(list(loader)) == -(-6 // plan.samples)
+
+
+def _files(folder: Path, *, chunks: tuple[int, ...] | None) -> Path:
     rng = np.random.default_rng(0)
     entries = []
     for number in range(6):
@@ -131,7 +148,12 @@ def _data(folder: Path, *, chunks: tuple[int, ...] | None) -> DataSet:
                 stored_bytes=path.stat().st_size,
             )
         )
-    return DataSet.of(Catalog.from_entries(entries, folder))
+    Catalog.from_entries(entries, folder).write(folder / "catalog.parquet")
+    return folder / "catalog.parquet"
+
+
+def _data(folder: Path, *, chunks: tuple[int, ...] | None) -> DataSet:
+    return DataSet.of(Catalog.read(_files(folder, chunks=chunks)))
 
 
 def test_reading_is_what_readers_say(tmp_path: Path, oracle: Oracle) -> None:

@@ -41,7 +41,7 @@ def test_shipped_machines_say_where_their_figures_are_from() -> None:
         assert isinstance(kernels, Roofline)
         assert kernels.flops < found.device.flops["float32"] * 1.0001
         assert (found.storage is not None) == (name in machines.names())
-    assert files.load("lassen").fabric(4).between.seconds_per_byte == pytest.approx(1 / 25e9)
+    assert files.load("lassen").fabric(4, is_alone=False).between.seconds_per_byte == pytest.approx(1 / 25e9)
 
 
 def test_the_template_is_a_machine() -> None:
@@ -68,14 +68,38 @@ def test_measured_links_are_those_of_as_many_ranks(tmp_path: Path) -> None:
     path = tmp_path / "machine.toml"
     files.write(CALIBRATION, path, name="box", day=date(2026, 1, 2))
     found = files.load(str(path))
-    assert [found.fabric(ranks).within.latency for ranks in (2, 3, 4, 16)] == [1e-4, 3e-4, 3e-4, 3e-4]
-    fabric = found.fabric(2)
+    assert [found.fabric(ranks, is_alone=True).within.latency for ranks in (2, 3, 4, 16)] == [1e-4, 3e-4, 3e-4, 3e-4]
+    fabric = found.fabric(2, is_alone=True)
     assert fabric.all_reduce(514, [0, 1]) == pytest.approx(1.5e-4)
     assert fabric.all_reduce(2048, [0, 1]) == pytest.approx(4e-4)
     assert fabric.all_reduce(1, [0, 1]) == 1e-4
+    assert [found.stand_in(ranks) for ranks in (1, 2, 3, 4, 16)] == [0, 0, 4, 0, 4]
     slow = found.kernels("float32", 8)
     assert isinstance(slow, Measured)
     assert slow.slowdown == 4.0
+
+
+def test_ranks_that_share_a_host_share_its_memory(tmp_path: Path) -> None:
+    """Those of a GPU have their own."""
+    path = tmp_path / "machine.toml"
+    files.write(CALIBRATION, path, name="box", day=date(2026, 1, 2))
+    found = files.load(str(path))
+    assert [found.memory(ranks) for ranks in (1, 2, 8)] == [2**33, 2**33, 2**31]
+    assert files.load("lassen").memory(4) == 2**34
+
+
+def test_a_network_between_nodes_that_nobody_measured_is_not_made_up(tmp_path: Path) -> None:
+    """A plan on several nodes is refused until the file says what it does."""
+    path = tmp_path / "machine.toml"
+    files.write(CALIBRATION, path, name="box", day=date(2026, 1, 2))
+    with pytest.raises(UsageError, match=r"network between nodes.*links.between"):
+        files.load(str(path)).fabric(2, is_alone=False)
+    text = path.read_text(encoding="utf-8")
+    for line in ("[links.between]", "latency = 0.00002", 'bytes_per_second = "12.5GB"'):
+        assert f"# {line}" in text
+        text = text.replace(f"# {line}", line)
+    path.write_text(text, encoding="utf-8")
+    assert files.load(str(path)).fabric(2, is_alone=False).between.latency == 2e-5
 
 
 def test_what_was_not_measured_is_refused(tmp_path: Path) -> None:

@@ -144,6 +144,15 @@ def train(
         raise UsageError("--dropout", found=f"{dropout} for {UNET3D}", expected="none: it has no such layer")
     blocks, layers = parse_triple("--spatial", spatial), dict[str, str]()
     if plan_file is not None:
+        for option, value, usual in (
+            ("--spatial", spatial, "1,1,1"),
+            ("--batch-size", batch_size, Optimisation().batch_size),
+            ("--model", model, COSMOFLOW),
+            ("--variant", variant, ""),
+            ("--dtype", dtype, Optimisation().dtype),
+        ):
+            if value != usual:
+                raise UsageError(option, found=f"{value} beside --plan", expected="one of the two")
         chosen = training_choice(plan_file, nproc)
         model, variant, blocks, layers = chosen.model, chosen.variant, chosen.spatial, chosen.layers
         batch_size, nproc = chosen.batch_size, chosen.processes

@@ -38,7 +38,7 @@ def training_choice(path: Path, processes: int) -> TrainingChoice:
     Raises
     ------
     UsageError
-        When the plan is of a network that is not ours, or of another number of ranks than there are.
+        When the plan is of what ``voxload train`` does not do, or of another number of ranks than there are.
     """
     plan = load(path)
     if plan.model not in NETWORKS:
@@ -47,6 +47,13 @@ def training_choice(path: Path, processes: int) -> TrainingChoice:
             found=f"a plan of {plan.model}",
             expected=f"one of {', '.join(NETWORKS)}",
             remedy="train it in a script of your own: shard(model, plan.grid(rank), plan=plan.split)",
+        )
+    if (plan.optimizer, plan.dtype) != ("adam", "float32"):
+        raise UsageError(
+            "--plan",
+            found=f"a plan for {plan.optimizer} in {plan.dtype}",
+            expected="adam in float32, which voxload train uses",
+            remedy="plan with --optimizer adam and without --amp",
         )
     base, _, variant = plan.model.partition("-")
     launched = is_launched(os.environ)

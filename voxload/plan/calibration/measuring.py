@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from voxload.engine.observe import Messages
 from voxload.plan.costs.kernels import ANY, KernelPoints, kind_of, point_of
 from voxload.plan.trace.operation import Operation, Phase
+from voxload.plan.trace.step import squares
 from voxload.plan.trace.tracer import Tracer
 
 _FEWEST, _MOST_ROUNDS, _LONG = 2, 10, 0.4
@@ -84,7 +83,7 @@ def time_step(
         tracer = Tracer(model, network, clock)
         try:
             with tracer:
-                _squares(network(x)).backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
+                squares(network(x)).backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
                 tracer.phase = Phase.UPDATE
                 optimizer.step()
         finally:
@@ -119,17 +118,12 @@ def _plain(
     network: nn.Module, x: Tensor, optimizer: torch.optim.Optimizer, clock: Callable[[], float]
 ) -> Iterator[tuple[Phase, float]]:
     begin = clock()
-    loss = _squares(network(x))
+    loss = squares(network(x))
     forward = clock()
     loss.backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
     backward = clock()
     optimizer.step()
     yield from zip(Phase, (forward - begin, backward - forward, clock() - backward), strict=True)
-
-
-def _squares(result: Any) -> Tensor:
-    total: Tensor = sum(each.square().sum() for each in tree_leaves(result) if isinstance(each, Tensor))  # type: ignore[assignment] # there is one
-    return total
 
 
 def kernel_points(steps: Iterable[Timed], device: str) -> tuple[KernelPoints, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from voxload.errors import InternalError, UsageError
+from voxload.grid import is_launched
 from voxload.launch.devices import HOST, check_there
 from voxload.launch.processes import launch_ranks
 from voxload.launch.wire import decode, encode
@@ -42,15 +43,20 @@ def calibrate(*, ranks: int = 0, seconds: float = 80.0, device: str = HOST, hear
     Raises
     ------
     UsageError
-        When there are fewer GPUs.
+        When there are fewer GPUs, or a launcher made this process one of several.
     """
+    if is_launched(os.environ):
+        raise UsageError(
+            "calibration",
+            found="a launcher's variables",
+            expected="one process, which starts the others",
+            remedy="run it once, on one node, without torchrun, srun or mpiexec",
+        )
     own = ranks or _all(device)
     check_there(device, ranks=own)
     counts = [own, 2 * own, 4 * own] if device == HOST else [own]
     found: dict[int, list[RankFindings]] = {}
     for count in counts:
-        if count == 1 and own > 1:
-            continue
         found[count] = _measure(CalibrationPlan(seconds if count == own else 0.0, device), count, hear)
     return merged(found, own, device)
 

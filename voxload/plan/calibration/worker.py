@@ -1,4 +1,4 @@
-"""Ranks of a calibration, started here or by a launcher: ``python -m voxload.plan.calibration.worker PLAN``.
+"""Ranks of a calibration, which `calibrate` starts: ``python -m voxload.plan.calibration.worker PLAN``.
 
 All ranks measure the same at the same time: each is to be as slow as it will be among its neighbours.
 """
@@ -58,7 +58,7 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 def calibrate_rank(plan: CalibrationPlan, tell: Tell) -> list[RankFindings]:
-    """Measure as the rank of the job that the launcher made of this process; rank 0 returns what all found."""
+    """Measure as one rank of the job; returns what all found."""
     rank, world_size = launched_as(os.environ)
     device = rank_device(plan.device)
     with process_group(rank, world_size, timeout=COLLECTIVE_TIMEOUT, kind=device.type):

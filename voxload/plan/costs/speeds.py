@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from voxload.engine.observe import Messages
+from voxload.engine.observe import Messages, Total
 from voxload.grid import ProcessGrid
 from voxload.plan.trace.operation import Operation
 
@@ -87,6 +87,10 @@ class Fabric:
             return Path(self.within, 1)
         return Path(self.between, self._crossing(grid, axis))
 
+    def waits(self, grid: ProcessGrid) -> Waits:
+        """Return how long the rank from which `grid` is seen waits for what operations exchange."""
+        return Waits(self, grid)
+
     def all_reduce(self, nbytes: int, ranks: Sequence[int]) -> float:
         """Return how long a sum takes over ranks in a ring (Thakur et al. 2005): ``2 (p - 1) (a + n / p * b)``."""
         count = len(ranks)
@@ -111,6 +115,29 @@ class Fabric:
             place = line.index(rank)
             count += not self._is_near(line[max(place - 1, 0) : place + 2])
         return max(count, 1)
+
+
+class Waits:
+    """How long one rank of a grid waits for what its operations exchange."""
+
+    def __init__(self, fabric: Fabric, grid: ProcessGrid) -> None:
+        self._fabric, self._grid = fabric, grid
+        self._paths = {axis: fabric.along(axis, grid) for axis, count in enumerate(grid.spatial) if count > 1}
+
+    def halos(self, operation: Operation) -> float:
+        """Return seconds for messages between blocks; 0 for an operation without any."""
+        exchanged = operation.exchanged
+        if not isinstance(exchanged, Messages) or exchanged.axis not in self._paths:
+            return 0.0
+        return self._paths[exchanged.axis].exchange(exchanged)
+
+    def sums(self, operation: Operation) -> float:
+        """Return seconds for sums over ranks; 0 for an operation without any."""
+        exchanged = operation.exchanged
+        if not isinstance(exchanged, Total):
+            return 0.0
+        ranks: Sequence[int] = range(self._grid.world_size) if exchanged.is_world else self._grid.group_ranks
+        return self._fabric.all_reduce(exchanged.nbytes, ranks)
 
 
 def _between(points: Sequence[tuple[int, float]], nbytes: int) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from voxload.engine.observe import Messages
 from voxload.grid import ProcessGrid
 from voxload.plan.costs.speeds import Fabric, Kernels
 from voxload.plan.trace.operation import Gradient, Phase, StepTrace
@@ -62,19 +61,14 @@ def step_time(trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: ProcessG
     halos = sums = 0.0
     clock, ends = 0.0, [0.0]  # by the number of operations that have ended, without the wait for gradients
     world = range(grid.world_size)
-    paths = {axis: fabric.along(axis, grid) for axis, count in enumerate(grid.spatial) if count > 1}
+    waits = fabric.waits(grid)
     for each in trace.operations:
         seconds = kernels.seconds(each)
         computing[each.phase] += seconds
-        waited = 0.0
-        if isinstance(each.exchanged, Messages):
-            waited = paths[each.exchanged.axis].exchange(each.exchanged) if each.exchanged.axis in paths else 0.0
-            halos += waited
-        elif each.exchanged is not None:
-            ranks: Sequence[int] = world if each.exchanged.is_world else grid.group_ranks
-            waited = fabric.all_reduce(each.exchanged.nbytes, ranks)
-            sums += waited
-        clock += seconds + waited
+        if each.exchanged is not None:
+            halo, total = waits.halos(each), waits.sums(each)
+            halos, sums, seconds = halos + halo, sums + total, seconds + halo + total
+        clock += seconds
         ends.append(clock)
     last = max((number for number, each in enumerate(trace.operations, 1) if each.phase is not Phase.UPDATE), default=0)
     turn = max((number for number, each in enumerate(trace.operations, 1) if each.phase is Phase.FORWARD), default=0)

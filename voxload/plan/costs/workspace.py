@@ -9,10 +9,8 @@ from __future__ import annotations
 from math import prod
 
 from voxload.plan.costs.kernels import kind_of
-from voxload.plan.trace.operation import Operation
+from voxload.plan.trace.operation import Operation, itemsize
 from voxload.plan.trace.stencils import CONVOLUTION, CONVOLUTION_BACKWARD
-
-_ITEM = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def workspace_of(operation: Operation, device: str) -> int:
@@ -22,7 +20,7 @@ def workspace_of(operation: Operation, device: str) -> int:
     kind = kind_of(operation, device)
     is_forward = operation.name == CONVOLUTION
     weight = operation.shapes[1 if is_forward else 2]
-    item = _ITEM.get(operation.dtype, 4)
+    item = itemsize(operation.dtype)
     window = prod(weight[2:])
     if "SlowTranspose3d" in kind:
         source = operation.shapes[0] if is_forward else operation.shapes[1]

@@ -14,14 +14,14 @@ from voxload.plan.forecast.reading import DataSet, Reading, reading
 from voxload.plan.forecast.setups import Setup
 from voxload.plan.forecast.training import Training
 from voxload.plan.platform.platform import Platform
-from voxload.plan.trace.operation import StepTrace
+from voxload.plan.trace.operation import StepTrace, itemsize
 from voxload.plan.trace.volume import VolumeTrace
 
-SLOTS = 2
-"""Batches that lie ready on a device beside the one that is used, as the loader has them unless told otherwise."""
+HOST_BATCHES, DEVICE_BATCHES = 3, 2
+"""Batches of a rank that are there at once: one that is used, one ahead and, on the host, one that is read. On a
+device a loader has no more unless told to keep some; on the host as many as `staging` has room for (`Plan.staging`)."""
 GOALS = ("time", "cost", "ranks", "memory")
 """What a plan is to have least of."""
-_ITEM = {"float64": 8, "float32": 4, "tf32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,10 @@ class Oracle:
         trace: VolumeTrace | None = None,
     ) -> None:
         self.training, self.platform = training, platform
-        self._nodes, self._limit = nodes, limit or platform.device.memory
+        self._nodes, self._limit = nodes, limit
         self._trace = trace
         self._kept: int | None = None
-        self._speeds: dict[int, tuple[Kernels, Fabric]] = {}
+        self._speeds: dict[tuple[int, bool], tuple[Kernels, Fabric]] = {}
 
     def trace_of(self, setup: Setup) -> StepTrace:
         """Return the step of a rank in the middle."""
@@ -113,12 +113,13 @@ class Oracle:
         """
         step = trace or self.trace_of(setup)
         kernels, fabric = self.speeds(setup)
-        staging = (SLOTS + 1) * setup.samples * self._block_bytes(setup)
+        batches = HOST_BATCHES if self.platform.kind == "cpu" else DEVICE_BATCHES
+        staging = batches * self.batch_bytes(setup)
         return Forecast(
             setup,
             step_time(step, kernels, fabric, setup.grid),
             memory_peak(step, replicas=setup.ranks, staging=staging, device=self.platform.kind),
-            self._limit,
+            self.limit(setup),
             watts=self.platform.device.watts,
         )
 
@@ -134,12 +135,20 @@ class Oracle:
         found = reading(data, forecast.setup, self.platform.storage, forecast.time.total)
         return replace(forecast, reading=found)
 
+    def limit(self, setup: Setup) -> int:
+        """Return the bytes of memory that a rank of a setup has."""
+        return self._limit or self.platform.memory(self.ranks_on_node(setup.ranks))
+
     def speeds(self, setup: Setup) -> tuple[Kernels, Fabric]:
         """Return how fast operations and messages of a setup are."""
-        near = self._ranks_on_node(setup.ranks)
-        if near not in self._speeds:
-            self._speeds[near] = self.platform.kernels(self.training.dtype, near), self.platform.fabric(near)
-        return self._speeds[near]
+        near = self.ranks_on_node(setup.ranks)
+        key = near, near >= setup.ranks
+        if key not in self._speeds:
+            self._speeds[key] = (
+                self.platform.kernels(self.training.dtype, near),
+                self.platform.fabric(near, is_alone=near >= setup.ranks),
+            )
+        return self._speeds[key]
 
     def least_memory(self, setup: Setup) -> int:
         """Return bytes below which no rank of a setup stays: half of its share of what one rank keeps of a sample."""
@@ -150,15 +159,17 @@ class Oracle:
     def forecasts(self, setups: Iterable[Setup]) -> list[Forecast]:
         """Return what each setup takes that may fit; of none, that of the one that needs least."""
         given = list(setups)
-        likely = [each for each in given if self.least_memory(each) <= self._limit]
+        likely = [each for each in given if self.least_memory(each) <= self.limit(each)]
         return [self.forecast(each) for each in likely or sorted(given, key=self.least_memory)[:1]]
 
-    def _ranks_on_node(self, ranks: int) -> int:
+    def ranks_on_node(self, ranks: int) -> int:
+        """Return how many of so many ranks share a node."""
         return -(-ranks // self._nodes) if self._nodes else min(ranks, self.platform.ranks_per_node)
 
-    def _block_bytes(self, setup: Setup) -> int:
+    def batch_bytes(self, setup: Setup) -> int:
+        """Return the bytes of a rank's blocks of a batch."""
         extents = (-(-extent // count) for extent, count in zip(self.training.shape, setup.spatial, strict=True))
-        return self.training.sample[0] * prod(extents) * _ITEM[self.training.dtype]
+        return setup.samples * self.training.sample[0] * prod(extents) * itemsize(self.training.dtype)
 
 
 def ranked(forecasts: Iterable[Forecast], goal: str = "time") -> list[Forecast]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from voxload.engine.observe import Messages
@@ -38,7 +37,7 @@ class LayerCost:
 def layer_costs(trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: ProcessGrid) -> list[LayerCost]:
     """Return what layers take, in the order in which they run; what belongs to none has an empty path."""
     found = dict[str, LayerCost]()
-    ways = {axis: fabric.along(axis, grid) for axis, count in enumerate(grid.spatial) if count > 1}
+    waits = fabric.waits(grid)
     for each in trace.operations:
         if each.phase is Phase.UPDATE:
             continue
@@ -49,12 +48,10 @@ def layer_costs(trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: Proces
         else:
             layer.backward += seconds
         layer.flops += each.flops
+        layer.halos += waits.halos(each)
+        layer.sums += waits.sums(each)
         if isinstance(each.exchanged, Messages):
-            layer.halos += ways[each.exchanged.axis].exchange(each.exchanged) if each.exchanged.axis in ways else 0.0
             layer.sent += sum(each.exchanged.sent)
-        elif each.exchanged is not None:
-            ranks: Sequence[int] = range(grid.world_size) if each.exchanged.is_world else grid.group_ranks
-            layer.sums += fabric.all_reduce(each.exchanged.nbytes, ranks)
     last = max((place for place, each in enumerate(trace.operations) if each.phase is Phase.FORWARD), default=-1)
     for allocation in trace.allocations:
         if allocation.made <= last < allocation.freed and allocation.path in found:

@@ -9,7 +9,7 @@ from voxload.errors import UsageError
 from voxload.plan.costs.kernels import Measured
 from voxload.plan.document import Plan
 from voxload.plan.forecast.exact import exact
-from voxload.plan.forecast.forecast import SLOTS, Forecast, Oracle, ranked
+from voxload.plan.forecast.forecast import HOST_BATCHES, Forecast, Oracle, ranked
 from voxload.plan.forecast.layers import LayerCost, layer_costs
 from voxload.plan.forecast.reading import DataSet
 from voxload.plan.forecast.setups import setups
@@ -54,12 +54,16 @@ class Found:
     def notes(self) -> list[str]:
         """Return in sentences how sure the figures of the best are."""
         kernels, _ = self.oracle.speeds(self.best.setup)
+        near = self.oracle.ranks_on_node(self.best.setup.ranks)
+        other = self.oracle.platform.stand_in(near)
         if not isinstance(kernels, Measured):
             return ["Speeds are published figures, not measured ones: voxload plan calibrate measures them."]
         kernels.unknown.clear()
         for each in self.trace.operations:
             kernels.seconds(each)
         notes = [f"One operation is off by {kernels.error:.0%} on average, of those that were measured."]
+        if other:
+            notes.append(f"Messages among {near} ranks of a node were never measured: those among {other} stand in.")
         if kernels.unknown:
             share = sum(kernels.unknown.values()) / max(self.best.time.total, 1e-12)
             most = ", ".join(sorted(kernels.unknown, key=kernels.unknown.__getitem__, reverse=True)[:3])
@@ -79,7 +83,7 @@ class Found:
             setup.samples,
             training.optimizer,
             training.dtype,
-            prefetch=SLOTS,
+            staging=HOST_BATCHES * self.oracle.batch_bytes(setup),
             predicted={
                 "step_seconds": self.best.step,
                 **{f"{name}_seconds": getattr(time, name) for name in parts},

@@ -64,7 +64,8 @@ def load(name: str) -> Platform:
     calibration = _calibration(top.part("calibration"), top) if top.has("calibration") else None
     node = top.part("node")
     links = top.part("links")
-    within, between = (_link(links.part(each)) for each in ("within", "between"))
+    within = _link(links.part("within"))
+    between = _link(links.part("between")) if links.has("between") or calibration is None else None
     device = _device(top.part("device"), is_measured=calibration is not None)
     found = Platform(
         top.text("name"), top.text("source"), node.count("ranks"), device, within, between, storage, calibration
@@ -151,13 +152,10 @@ def _lines(found: Calibration, name: str, day: date) -> Iterator[str]:
     yield f"kind = {_text(found.device)}"
     yield f"name = {_text(found.name)}"
     yield f"memory = {found.memory}"
-    for each in ("within", "between"):
-        latency, speed = (link.latency, int(1 / max(link.seconds_per_byte, 1e-15))) if link else (0.0, 10**9)
-        yield from ("", f"[links.{each}]")
-        if each == "between":
-            yield "# Not measured: one node was there. Put in what the network between your nodes does."
-        yield f"latency = {latency:.6g}"
-        yield f"bytes_per_second = {speed}"
+    latency, speed = (link.latency, int(1 / max(link.seconds_per_byte, 1e-15))) if link else (0.0, 10**9)
+    yield from ("", "[links.within]", f"latency = {latency:.6g}", f"bytes_per_second = {speed}")
+    yield from ("", "# One node was there. For plans on several, say what the network between them does:")
+    yield from ("# [links.between]", "# latency = 0.00002", '# bytes_per_second = "12.5GB"')
     yield from ("", "[calibration]", f"when = {_text(day.isoformat())}", f"torch = {_text(torch.__version__)}")
     yield f"ranks = {found.ranks}"
     yield f"overheads = {_numbers(found.overheads)}"

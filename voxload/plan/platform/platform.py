@@ -9,7 +9,7 @@ from types import MappingProxyType
 from voxload.errors import UsageError
 from voxload.plan.costs.kernels import measured
 from voxload.plan.costs.speeds import Fabric, Kernels, Link, Roofline
-from voxload.plan.platform.calibration import Calibration
+from voxload.plan.platform.calibration import Calibration, LinkFit
 from voxload.plan.trace.operation import Phase
 from voxload.prefetch.simulate import Machine
 
@@ -43,8 +43,8 @@ class Platform:
     device: Device
     within: Link
     """Between ranks of a node."""
-    between: Link
-    """Of a node to others: its ranks share it."""
+    between: Link | None
+    """Of a node to others: its ranks share it. None where nobody said, as of a single node that was measured."""
     storage: Machine | None
     """What ranks read from and keep blocks in; None where nothing is known of it."""
     calibration: Calibration | None
@@ -85,14 +85,41 @@ class Platform:
         kernels.copying, kernels.slowdown = copying, max(1.0, ranks / found.ranks)
         return kernels
 
-    def fabric(self, ranks: int) -> Fabric:
-        """Return how fast messages are where a node has so many ranks."""
+    def memory(self, ranks: int) -> int:
+        """Return the bytes of memory that a rank has where a node has so many: on a host they share it."""
+        found = self.calibration
+        if found is None or found.device != "cpu":
+            return self.device.memory
+        return self.device.memory * found.ranks // max(found.ranks, ranks)
+
+    def stand_in(self, ranks: int) -> int:
+        """Return among how many ranks messages were measured that stand in for so many; 0 where there is no need."""
+        links = self.calibration.links if self.calibration is not None else ()
+        return 0 if ranks < 2 or not links or any(each.ranks == ranks for each in links) else self._near(ranks).ranks
+
+    def _near(self, ranks: int) -> LinkFit:
+        links = self.calibration.links if self.calibration is not None else ()
+        return min(links, key=lambda each: (each.ranks < ranks, abs(each.ranks - ranks)))
+
+    def fabric(self, ranks: int, *, is_alone: bool) -> Fabric:
+        """Return how fast messages are where a node has so many ranks.
+
+        Raises UsageError where nodes are to talk, which `is_alone` denies, and nothing is known of how fast they do.
+        """
+        if self.between is None and not is_alone:
+            raise UsageError(
+                f"machine {self.name}",
+                found="nothing about the network between nodes",
+                expected="[links.between] with latency and bytes_per_second",
+                remedy="put it into the machine's file, take fewer ranks, or say --nodes 1 for ranks that share cores",
+            )
+        between = self.between or self.within
         links = self.calibration.links if self.calibration is not None else ()
         if not links:
-            return Fabric(ranks, self.within, self.between)
-        near = min(links, key=lambda each: (each.ranks < ranks, abs(each.ranks - ranks)))
+            return Fabric(ranks, self.within, between)
+        near = self._near(ranks)
         sums = {each.ranks: each.sums for each in links if each.sums}
-        return Fabric(ranks, Link(near.latency, near.seconds_per_byte), self.between, MappingProxyType(sums))
+        return Fabric(ranks, Link(near.latency, near.seconds_per_byte), between, MappingProxyType(sums))
 
     def _check(self, dtype: str, ranks: int) -> None:
         self._check_room(ranks)

@@ -8,6 +8,13 @@ from dataclasses import dataclass
 
 from voxload.engine.observe import Messages, Total
 
+_ITEMSIZES = {"float64": 8, "float32": 4, "tf32": 4, "bfloat16": 2, "float16": 2}
+
+
+def itemsize(dtype: str) -> int:
+    """Return the bytes of a number of a floating-point type; of others, such as indices, 8."""
+    return _ITEMSIZES.get(dtype, 8)
+
 
 class Phase(enum.Enum):
     """Part of a training step."""

@@ -62,7 +62,7 @@ def trace_step(  # noqa: PLR0913 - each is a choice of who trains
     network = shard(model, grid, shape=shape, exchange=NoExchange(grid), plan=plan, min_width=min_width)
     x = torch.empty(batch, channels, *grid.block(tuple(shape)).shape, device="meta")
     network(x)  # what is looked at once, in a first pass with gradients
-    return _traced(model, network, x, optimizer, loss or _squares)
+    return _traced(model, network, x, optimizer, loss or squares)
 
 
 def trace_volume(
@@ -82,7 +82,7 @@ def trace_volume(
     x = torch.empty(BATCH, channels, *shape, device="meta")
     if not isinstance(network, Sharded):
         network(x)  # as above; programs of traced networks are made before
-    return VolumeTrace(_traced(model, network, x, optimizer, loss or _squares), tuple(shape), channels)
+    return VolumeTrace(_traced(model, network, x, optimizer, loss or squares), tuple(shape), channels)
 
 
 def _traced(model: nn.Module, network: nn.Module, x: Tensor, optimizer: Optimizer | None, loss: Loss) -> StepTrace:
@@ -107,7 +107,8 @@ def _traced(model: nn.Module, network: nn.Module, x: Tensor, optimizer: Optimize
     return StepTrace(tuple(tracer.operations), allocations, tuple(tracer.gradients), _nbytes(weights), _nbytes(state))
 
 
-def _squares(result: Any) -> Tensor:
+def squares(result: Any) -> Tensor:
+    """Return the sum of squares of all tensors that a network gives."""
     total: Tensor = sum(each.square().sum() for each in tree_leaves(result) if isinstance(each, Tensor))  # type: ignore[assignment] # there is one
     return total
 

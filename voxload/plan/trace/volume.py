@@ -15,7 +15,7 @@ from math import prod
 
 from voxload.engine.observe import Messages, Total
 from voxload.engine.shard import MIN_WIDTH
-from voxload.plan.trace.operation import Allocation, Gradient, Operation, Phase, StepTrace
+from voxload.plan.trace.operation import Allocation, Gradient, Operation, Phase, StepTrace, itemsize
 from voxload.plan.trace.stencils import Stencil, stencil_of
 
 BATCH = 1009
@@ -23,7 +23,6 @@ BATCH = 1009
 
 Shape = tuple[int, ...]
 _DENSE = frozenset({"aten.addmm", "aten.mm", "aten.linear"})
-_ITEM = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ class _Divider:
             wide = list(block)
             inner = min(whole[2 + axis], -(-whole[2 + axis] // to) + (sum(reach) if to > 1 else 0))
             wide[2 + axis] = inner
-            position = prod(block) // block[2 + axis] * _ITEM.get(operation.dtype, 4)
+            position = prod(block) // block[2 + axis] * itemsize(operation.dtype)
             sizes = tuple(voxels * position for voxels in fetched if voxels)
             messages.append((Messages(axis, sizes, sizes), block, tuple(wide)))
             block = tuple(wide)
@@ -191,7 +190,7 @@ class _Divider:
             self._operations += [_message("voxload.gather", operation, *each) for each in messages]
             self._operations.append(own)
             if messages:
-                nbytes, last = prod(block) * _ITEM.get(operation.dtype, 4), len(self._operations)
+                nbytes, last = prod(block) * itemsize(operation.dtype), len(self._operations)
                 self._copies[operation.path, whole] = _Copy(made + len(messages) - 1, last, nbytes, block)
             self._last = results
             return len(self._operations) - 1
@@ -217,8 +216,8 @@ class _Divider:
                 continue
             before = tuple(block)
             block[2 + axis] = whole[axis]
-            own = prod(before) * _ITEM.get(operation.dtype, 4)
-            missing = (prod(block) - prod(before)) * _ITEM.get(operation.dtype, 4)
+            own = prod(before) * itemsize(operation.dtype)
+            missing = (prod(block) - prod(before)) * itemsize(operation.dtype)
             # The rank that has most sends it to all others of its line.
             sizes = (max(missing, own * (ranks - 1)),)
             self._operations.append(_message("voxload.gather", operation, Messages(axis, sizes, sizes), before, block))
@@ -265,7 +264,7 @@ def _fetched(extent: int, before: int, to: int, reach: tuple[int, int]) -> Itera
 def _message(
     name: str, operation: Operation, messages: Messages, before: Sequence[int], to: Sequence[int]
 ) -> Operation:
-    item = _ITEM.get(operation.dtype, 4)
+    item = itemsize(operation.dtype)
     moved = (prod(before) + prod(to)) * item
     shapes, results = (tuple(before),), (tuple(to),)
     return Operation(name, operation.phase, operation.path, shapes, results, operation.dtype, (), 0, moved, messages)

@@ -13,7 +13,6 @@ from itertools import accumulate
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -29,6 +28,7 @@ from voxload.launch.rendezvous import process_group
 from voxload.launch.wire import decode
 from voxload.plan.forecast.setups import Setup
 from voxload.plan.forecast.training import OPTIMIZERS, make_network
+from voxload.plan.trace.step import squares
 from voxload.plan.validation.case import MeasuredStep, ValidationCase, ValidationPlan
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
@@ -54,7 +54,7 @@ class Trainer:
     def step(self) -> tuple[float, float, float]:
         """Train a step; returns the seconds of its three parts."""
         begin = perf_counter()
-        loss = _squares(self.network(self.x))
+        loss = squares(self.network(self.x))
         forward = perf_counter()
         loss.backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
         backward = perf_counter()
@@ -111,11 +111,6 @@ def measured(plan: ValidationPlan) -> Iterator[MeasuredStep]:
             slowest = max((each for each, _ in found), key=lambda each: each[3])
             forward, backward, update, whole, spread = slowest
             yield MeasuredStep(forward, backward, update, whole, spread, max(memory for _, memory in found))
-
-
-def _squares(result: Any) -> Tensor:
-    total: Tensor = sum(each.square().sum() for each in tree_leaves(result) if isinstance(each, Tensor))  # type: ignore[assignment] # there is one
-    return total
 
 
 def work(text: str) -> None:
