@@ -9,7 +9,7 @@ loader counts); Kendall's tau of the order of all times of a network 0.8; and 2 
 to 1,024 ranks.
 
     voxload plan calibrate --output node.toml
-    python bench/plan.py --machine node.toml [--networks cosmoflow,unet] [--json]
+    python bench/plan.py --machine node.toml [--networks cosmoflow,unet] [--jobs 2] [--json]
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def main() -> int:
     words.add_argument("--machine", required=True, help="file that voxload plan calibrate wrote here")
     words.add_argument("--networks", type=names(*SAMPLES), default=tuple(SAMPLES), help="of the five, with commas")
     words.add_argument("--most", type=number, default=8, help="ranks, at most (default 8)")
+    words.add_argument("--jobs", type=number, default=2, help="that run each, of which the mean counts (default 2)")
     given = words.parse_args()
     platform = files.load(given.machine)
     chosen, refused = list[tuple[Configuration, Forecast]](), list[Row]()
@@ -87,7 +88,7 @@ def main() -> int:
         found.append(_row(by_case[id(compared.case)], compared))
         print(found[-1], file=sys.stderr, flush=True)
 
-    validate([(each.case, said) for each, said in chosen], hear=hear)
+    validate([(each.case, said) for each, said in chosen], jobs=given.jobs, hear=hear)
     rows = [*sorted(found, key=lambda row: row.accuracy), *refused, *_means(found), *_bytes(), *_speed()]
     return finish(given, rows, _is_right)
 

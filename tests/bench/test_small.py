@@ -20,6 +20,7 @@ PRINTED = {
     "dispatch": "--sizes 16 --rounds 1",
     "emulation": "--kinds sleep --durations 2ms --seconds 0.1",
     "generations": "--rounds 1",
+    "layerwise": "--machine lassen --networks resnet --turns 1",
     "paradl": "",
     "plan": "--machine lassen --networks resnet --most 2",
     "own_bytes": "--size 64 --ranks 0 7",

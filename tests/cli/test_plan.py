@@ -47,6 +47,25 @@ def test_figures_plan_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
 
 
+def test_layers_are_chosen_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the best setups with blocks; those that use the grid otherwise are told, and stand in the plan."""
+    path = tmp_path / "plan.json"
+    words = ["plan", "unet3d", "--sample", "1,64,64,64", "--batch", "1", "--machine", "lassen", "--ranks", "4"]
+    assert run([*words, "--layers", "1", "--output", str(path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    with_layers = [each for each in answer["setups"] if each["layers"]]
+    assert with_layers
+    in_space = [each for each in answer["setups"] if not each["layers"]]
+    assert answer["setups"][0]["step_seconds"] <= min(each["step_seconds"] for each in in_space)
+    assert load(path).layers == answer["setups"][0]["layers"]
+    assert run([*words, "--layers", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert f" +{len(with_layers[0]['layers'])}" in printed
+    if answer["setups"][0]["layers"]:
+        assert "do not cut space alone" in printed
+    assert max(map(len, printed.splitlines())) <= 80
+
+
 def test_two_plans_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What differs is listed; a plan does not differ from itself; what is none is refused."""
     for name, goal in (("a", "time"), ("b", "ranks")):
@@ -150,10 +169,22 @@ def _catalog(folder: Path) -> Path:
     return folder
 
 
+def test_a_plan_for_other_samples_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What it says of time and memory would be of something else; the answer says how to plan again."""
+    catalog = str(_catalog(tmp_path))
+    Plan("cosmoflow", (1, 64, 64, 64), "lassen", (2, 1, 1), 1, 2).write(tmp_path / "plan.json")
+    assert run(["train", catalog, "--plan", str(tmp_path / "plan.json"), "--output", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert "found a plan for (1, 64, 64, 64)" in error
+    assert "--sample 1,32,32,32" in error
+
+
 @pytest.mark.long
-def test_a_plan_is_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By two processes, which each read half of every sample."""
-    plan, output = _written(tmp_path), tmp_path / "run"
+@pytest.mark.parametrize("layers", [{}, {"features.1.0": "filter,space,space", "head.1": "channel,space,space"}])
+def test_a_plan_is_trained(layers: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By two processes, which each read half of every sample; whatever layers use the grid for."""
+    plan, output = tmp_path / "plan.json", tmp_path / "run"
+    Plan("cosmoflow", (1, 32, 32, 32), "lassen", (2, 1, 1), 1, 2, layers=layers).write(plan)
     catalog = str(_catalog(tmp_path))
     assert run(["train", catalog, "--plan", str(plan), "--epochs", "1", "--output", str(output), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

@@ -35,6 +35,24 @@ found.append(threads())
 print(json.dumps(found))
 """
 
+IN_A_CYCLE = """
+import json, os, weakref
+from datetime import timedelta
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from voxload.launch.rendezvous import process_group
+
+gone = []
+with process_group(int(os.environ["RANK"]), 2, timeout=timedelta(minutes=10)):
+    network = DistributedDataParallel(nn.Linear(1, 1))
+    network(torch.ones(1, 1)).sum().backward()
+    network.__dict__["itself"] = network
+    weakref.finalize(network, lambda: gone.append(torch.distributed.is_initialized()))
+    del network
+print(json.dumps(gone))
+"""
+
 
 def test_a_group_outlives_the_networks_that_hold_it(tmp_path: Path) -> None:
     """Whoever drops the last reference of a group waits for its threads; only the next group does so without a lock."""
@@ -44,3 +62,10 @@ def test_a_group_outlives_the_networks_that_hold_it(tmp_path: Path) -> None:
         before, within, ended, without_network, after = json.loads(line)
         assert before == after == 0
         assert within == ended == without_network > 0
+
+
+def test_networks_that_only_a_cycle_keeps_go_before_their_group(tmp_path: Path) -> None:
+    """What holds a group until the process's end has its threads ask for an interpreter that is gone: an abort."""
+    script = tmp_path / "rank.py"
+    script.write_text(IN_A_CYCLE)
+    assert [json.loads(line) for line in printed_by_ranks(script, ranks=RANKS).splitlines()] == [[True]] * RANKS

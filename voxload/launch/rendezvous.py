@@ -12,6 +12,7 @@ tells its address by MPI, in numbers and text: nothing is pickled.
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import ipaddress
 import os
@@ -176,6 +177,7 @@ def process_group(
     try:
         yield
     finally:
+        gc.collect()  # of a reducer, that only a cycle of references keeps: it would hold the group until the very end
         if dist.is_initialized():
             _ended.append(dist.group.WORLD)
             dist.destroy_process_group()

@@ -81,7 +81,7 @@ def test_torch_says_which_implementation_runs(batch: int, backend: str) -> None:
     forward, second = (each for each in trace.of(Phase.FORWARD) if each.flops)
     assert kind_of(forward, "cpu") == f"aten.convolution {backend}"
     assert kind_of(forward, "cuda") == "aten.convolution cuda"
-    assert point_of(second) == (6, 4, 27, batch * 512, 8, 1, 1, 2)
+    assert point_of(second) == (6, 4, 27, batch * 512, 8, 1, 1, 2, 4, 4)
     backward = [each for each in trace.of(Phase.BACKWARD) if each.flops]
     assert [point_of(each)[6] for each in backward] == [2, 1]  # the input of the first layer needs no gradient
     assert workspace_of(second, "cpu") == (4 * 27 * 512 * 4 if backend == "Slow3d" else 0)

@@ -12,7 +12,7 @@ from voxload.errors import NotFoundError, UsageError
 from voxload.plan.costs.kernels import ANY, KernelPoints, Measured
 from voxload.plan.costs.speeds import Roofline
 from voxload.plan.platform import files
-from voxload.plan.platform.calibration import Calibration, LinkFit
+from voxload.plan.platform.calibration import Calibration, Company, Sharing
 from voxload.prefetch import machines
 
 TEMPLATE = (resources(machines.__name__) / "template.toml").read_text(encoding="utf-8")
@@ -22,10 +22,11 @@ CALIBRATION = Calibration(
     name='a "quoted" \\ name',
     memory=2**33,
     overheads=(1e-6, -2e-6, 3e-6),
-    kernels=(KernelPoints(ANY, ((100.0, 50.0), (1e6, 5e5)), (1e-5, 1e-3)),),
-    links=(
-        LinkFit(2, 1e-4, 1e-9, 1e-10, 0.2, ((4, 1e-4), (1024, 2e-4))),
-        LinkFit(4, 3e-4, 2e-9, 1e-10, 0.3, ((4, 2e-4), (1024, 4e-4))),
+    kernels=(KernelPoints(ANY, ((100.0, 50.0), (67108864.0, 33554432.0)), (1e-5, 1e-3)),),
+    sharing=(
+        Sharing(1, 0.9),
+        Sharing(2, 1.0, 1.1, 1.2, 1e-4, 1e-9, 1e-10, 2e-4, 3e-9, 5e-3, 0.1),
+        Sharing(4, 2.0, 1.0, 1.5, 3e-4, 2e-9, 1e-10, 6e-4, 4e-9, 9e-3, 0.2),
     ),
 )
 
@@ -58,25 +59,43 @@ def test_what_was_measured_is_read_again(tmp_path: Path) -> None:
     found = files.load(str(path))
     assert found.name == 'my "box"'
     assert "2026-01-02" in found.source
-    assert found.calibration == CALIBRATION
+    assert found.calibration == CALIBRATION  # whole numbers exactly: kernels change at sizes
     assert found.storage is None
     assert isinstance(found.kernels("float32", 2), Measured)
 
 
 def test_measured_links_are_those_of_as_many_ranks(tmp_path: Path) -> None:
-    """Or of the next larger number that was measured; sums are looked up by how many take part."""
+    """Or of the next larger number that was measured; a sum over some of them waits as halos do, or a little longer."""
     path = tmp_path / "machine.toml"
     files.write(CALIBRATION, path, name="box", day=date(2026, 1, 2))
     found = files.load(str(path))
     assert [found.fabric(ranks, is_alone=True).within.latency for ranks in (2, 3, 4, 16)] == [1e-4, 3e-4, 3e-4, 3e-4]
     fabric = found.fabric(2, is_alone=True)
-    assert fabric.all_reduce(514, [0, 1]) == pytest.approx(1.5e-4)
-    assert fabric.all_reduce(2048, [0, 1]) == pytest.approx(4e-4)
-    assert fabric.all_reduce(1, [0, 1]) == 1e-4
+    assert fabric.all_reduce(1000, [0, 1]) == pytest.approx(2e-4 + 3e-6)
+    several = found.fabric(4, is_alone=True)
+    assert several.all_reduce(0, [0, 1]) == pytest.approx(3e-4)
+    assert several.all_reduce(0, [0, 1, 2]) == pytest.approx(4.5e-4)
+    assert several.all_reduce(0, [0, 1, 2, 3]) == pytest.approx(6e-4)
+    assert several.gradients == 9e-3
     assert [found.stand_in(ranks) for ranks in (1, 2, 3, 4, 16)] == [0, 0, 4, 0, 4]
-    slow = found.kernels("float32", 8)
-    assert isinstance(slow, Measured)
-    assert slow.slowdown == 4.0
+
+
+def test_ranks_compute_as_fast_as_their_company_lets_them(tmp_path: Path) -> None:
+    """Alone, beside replicas and beside blocks of one sample; more than were measured share what those had."""
+    path = tmp_path / "machine.toml"
+    files.write(CALIBRATION, path, name="box", day=date(2026, 1, 2))
+    found = files.load(str(path))
+
+    def slowdown(ranks: int, company: Company = Company.APART) -> float:
+        kernels = found.kernels("float32", ranks, company)
+        assert isinstance(kernels, Measured)
+        return kernels.slowdown
+
+    assert slowdown(1) == 0.9
+    assert [slowdown(2, each) for each in (Company.APART, Company.REPLICAS, Company.BLOCKS)] == [1.0, 1.1, 1.2]
+    assert slowdown(4, Company.BLOCKS) == 3.0
+    assert slowdown(3) == 2.0
+    assert slowdown(8) == pytest.approx(4.0)
 
 
 def test_ranks_that_share_a_host_share_its_memory(tmp_path: Path) -> None:

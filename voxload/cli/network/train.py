@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from voxload.catalog.table import Catalog
 from voxload.cli.network.report import report, train_as_rank
 from voxload.cli.options import (
     AllowOutside,
@@ -156,6 +157,10 @@ def train(
         chosen = training_choice(plan_file, nproc)
         model, variant, blocks, layers = chosen.model, chosen.variant, chosen.spatial, chosen.layers
         batch_size, nproc = chosen.batch_size, chosen.processes
+        samples = Catalog.read(catalog_at(catalog), allow_outside=allow_outside)
+        names = [dataset] if dataset else [each for each in samples.datasets if each != labels]
+        extents = parse_triple("--patch", patch) if patch else ()
+        chosen.check_sample(samples, names, extents, allow_outside=allow_outside)
     words = {"memory": memory, "disk": disk and os.fspath(disk), "disk_size": disk_size}
     words |= {"codec": codec, "peers": peers, "policy": policy}
     given: dict[str, Any] = {name: value for name, value in words.items() if value}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from voxload.catalog.table import Catalog
 from voxload.errors import UsageError
 from voxload.grid import is_launched, launched_as
 from voxload.plan import load
+from voxload.plan.forecast.reading import DataSet
 from voxload.plan.forecast.training import NETWORKS
 
 
@@ -23,6 +26,36 @@ class TrainingChoice:
     processes: int
     """To be started here; 1 under a launcher."""
     layers: dict[str, str]
+    sample: tuple[int, int, int, int]
+    """Channels and extents (C, D, H, W) that it is for."""
+
+    def check_sample(
+        self, catalog: Catalog, names: Sequence[str], patch: Sequence[int], *, allow_outside: bool
+    ) -> None:
+        """Raise UsageError where what is trained on has other channels or extents than the plan.
+
+        Parameters
+        ----------
+        catalog
+            Of the samples.
+        names
+            Of the data sets that may be trained on; of several, nothing is looked at.
+        patch
+            Extents of patches; nothing where samples are whole.
+        allow_outside
+            Whether the catalogue's paths may lead out of its folder.
+        """
+        if len(names) != 1:
+            return
+        found = DataSet.of(catalog, names[0], allow_outside=allow_outside).shape
+        found = (*found[:1], *(patch or found[1:]))
+        if found != self.sample:
+            raise UsageError(
+                "--plan",
+                found=f"a plan for {self.sample}",
+                expected=f"one for {found}, as what is trained on",
+                remedy=f"plan again with --sample {','.join(map(str, found))}",
+            )
 
 
 def training_choice(path: Path, processes: int) -> TrainingChoice:
@@ -65,4 +98,5 @@ def training_choice(path: Path, processes: int) -> TrainingChoice:
             expected=f"{plan.ranks}, as the plan has",
             remedy=f"start {plan.ranks}, or plan with --ranks {ranks}",
         )
-    return TrainingChoice(base, variant, plan.spatial, plan.samples, 1 if launched else plan.ranks, dict(plan.layers))
+    processes = 1 if launched else plan.ranks
+    return TrainingChoice(base, variant, plan.spatial, plan.samples, processes, dict(plan.layers), plan.sample)

@@ -45,10 +45,10 @@ def calibrate_machine(
     console = Screen()
     points = sum(len(each.points) for each in found.kernels)
     console.print(f"{output}: {points} operations of {len(found.kernels)} kinds, {found.ranks} ranks at once")
-    for link in found.links:
-        # What a message takes a byte may be all in what joins it with the block.
-        rate = f"{1e-6 / link.seconds_per_byte:.0f} MB/s" if link.seconds_per_byte > 0 else "as blocks are copied"
-        console.print(
-            f"messages among {link.ranks} ranks: {1e6 * link.latency:.0f} us and {rate}, "
-            f"off by {link.error:.0%} in the median"
-        )
+    for each in found.sharing:
+        if each.ranks > 1:
+            console.print(
+                f"{each.ranks} ranks: a message {1e3 * each.latency:.3g} ms, a sum {1e3 * each.sum_latency:.3g} ms, "
+                f"gradients {1e3 * each.gradients:.3g} ms; computing {each.computing:.3g} times as long apart, "
+                f"{each.computing * each.blocks:.3g} with blocks of one sample; off by {each.error:.0%}"
+            )

@@ -13,7 +13,7 @@ import typer
 
 from voxload.catalog.table import Catalog
 from voxload.cli.options import AllowOutside, catalog_at, check_file, parse_extents
-from voxload.cli.planning.tables import draw_forecasts, forecast_table, layer_table, time_figures, why
+from voxload.cli.planning.tables import choice_table, draw_forecasts, forecast_table, layer_table, time_figures, why
 from voxload.cli.terminal import Screen
 from voxload.errors import UsageError
 from voxload.plan.forecast.forecast import GOALS, Forecast, Oracle, pareto
@@ -53,6 +53,9 @@ def plan(
     optimizer: Annotated[str, typer.Option(help=f"One of {', '.join(OPTIMIZERS)}.")] = "adam",
     amp: Annotated[str, typer.Option(help="tf32: float32 tensors, multiplied in TF32.", show_default="float32")] = "",
     goal: Annotated[str, typer.Option(help=f"What to have least of: {', '.join(GOALS)}.")] = "time",
+    layers: Annotated[
+        int, typer.Option(help="Of so many of the best setups with blocks, choose what every layer cuts.", min=0)
+    ] = 0,
     rows: Annotated[int, typer.Option(help="Rows of the table.", min=1)] = 12,
     explain: Annotated[
         str, typer.Option(help="Show what layers whose path begins so take in the best; all for all.", show_default="")
@@ -74,22 +77,25 @@ def plan(
         stored = DataSet.of(catalog, dataset, allow_outside=allow_outside)
     training = Training(model, _sample(sample, stored), batch, optimizer, _type(amp))
     oracle = Oracle(training, files.load(machine), nodes=nodes, limit=parse_bytes(memory) if memory else 0)
-    found = search(oracle, _counts(ranks), goal=goal, data=stored, simulated=rows)
-    layers = found.layers("" if explain == "all" else explain) if explain else []
+    found = search(oracle, _counts(ranks), goal=goal, layers=layers, data=stored, simulated=rows)
+    costs = found.layers("" if explain == "all" else explain) if explain else []
     if output is not None:
         found.plan(machine).write(output)
     if plot is not None:
         draw_forecasts(found.by_ranks(), plot, title=_title(oracle))
     if as_json:
-        print(json.dumps(_answer(found, layers)))
+        print(json.dumps(_answer(found, costs)))
         return
     console = Screen()
     console.print(forecast_table(f"{_title(oracle)}; least {goal} first", found.setups[:rows]))
     console.print(why(found))
     for note in found.notes():
         console.print(note)
-    if layers:
-        console.print(layer_table(f"Layers of {found.best.setup.describe()}", layers))
+    if found.best.layers:
+        console.print(f"\nLayers of {found.best.setup.describe()} that do not cut space alone:")
+        console.print(choice_table(found.best))
+    if costs:
+        console.print(layer_table(f"Layers of {found.best.setup.describe()}", costs))
 
 
 def _sample(text: str, stored: DataSet | None) -> tuple[int, int, int, int]:
@@ -155,6 +161,7 @@ def _figures(each: Forecast) -> dict[str, Any]:
         "spatial": list(setup.spatial),
         "groups": setup.groups,
         "samples": setup.samples,
+        "layers": dict(each.layers),
         "fits": each.fits,
         "step_seconds": each.step,
         "epoch_seconds": each.epoch,

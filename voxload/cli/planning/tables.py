@@ -48,6 +48,8 @@ def forecast_table(title: str, forecasts: Sequence[Forecast]) -> Table:
     for each in forecasts:
         table.add_row(*_row(each, reads=reads))
     notes = ["percent of the step; memory of a rank, * where it does not fit"]
+    if any(each.layers for each in forecasts):
+        notes.append("+: layers that use the grid otherwise than for space")
     if reads:
         notes.append("read: bytes of a group over those of a sample")
     table.caption, table.caption_justify = "; ".join(notes), "left"
@@ -59,7 +61,8 @@ def _row(each: Forecast, *, reads: bool) -> list[str]:
     whole = each.step or 1.0
     parts = (time.forward + time.backward + time.update, time.halos, time.sums, time.gradients)
     memory = f"{each.memory.use.total / 2**30:.3g}{'' if each.fits else '*'}"
-    row = [str(setup.ranks), setup.describe(), str(setup.samples), seconds(each.step)]
+    chosen = f" +{len(each.layers)}" if each.layers else ""
+    row = [str(setup.ranks), setup.describe() + chosen, str(setup.samples), seconds(each.step)]
     row += [*(f"{part / whole:.0%}".rstrip("%") for part in parts), memory]
     if not reads:
         return [*row, seconds(each.cost / (setup.groups * setup.samples))]
@@ -122,6 +125,16 @@ def layer_table(title: str, costs: Sequence[LayerCost]) -> Table:
         name = each.path or "(none)"
         table.add_row(name, *(f"{1e3 * one:.3g}" for one in times), f"{each.flops / 1e9:.3g}", *sizes)
     table.caption, table.caption_justify = "kept: made by the forward pass, and needed by the backward pass", "left"
+    return table
+
+
+def choice_table(forecast: Forecast) -> Table:
+    """Return a row for each layer that does not cut space alone: what it uses the axes of the grid for."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for name in ("layer", "d", "h", "w"):
+        table.add_column(name, overflow="fold")
+    for path, uses in forecast.layers.items():
+        table.add_row(path, *uses.split(","))
     return table
 
 

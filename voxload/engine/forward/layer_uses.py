@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from voxload.engine.arithmetic.split_plan import IN_SPACE, SplitPlan, Use
+from voxload.engine.arithmetic.split_plan import IN_SPACE, SplitPlan, Uses
 from voxload.engine.forward.recording import Call, Recording, name_of
 from voxload.engine.forward.rule import LayerSplit
 from voxload.engine.forward.rules.channels import LINEAR
@@ -63,21 +64,27 @@ class LayerUses:
             return LayerSplit(IN_SPACE, self._mesh, min_width=self._min_width)
         return LayerSplit(self._plan.uses(call.path), self._mesh, self._behind(index), self._min_width)
 
-    def _behind(self, index: int) -> tuple[Use, ...]:
-        """Return the uses of the first layer with weights that takes what a call gives, at whatever distance."""
-        waiting = [value.number for value in self._calls[index].made]
-        seen = set(waiting)
-        while waiting:
-            for user in self._users.get(waiting.pop(0), ()):
-                call = self._calls[user]
-                if user <= index:
-                    continue
-                if call.function in WEIGHTED:
-                    return self._plan.uses(call.path)
-                fresh = [value.number for value in call.made if value.number not in seen]
-                waiting += fresh
-                seen.update(fresh)
-        return IN_SPACE
+    def _behind(self, index: int) -> Uses:
+        """Return the uses of the first layer with weights that takes what a call gives."""
+        found = layer_behind(self._calls, self._users, index)
+        return IN_SPACE if found is None else self._plan.uses(self._calls[found].path)
+
+
+def layer_behind(calls: Sequence[Call], users: Mapping[int, Sequence[int]], index: int) -> int | None:
+    """Return the first layer with weights that takes what a call gives, at whatever distance; None where none does."""
+    waiting = [value.number for value in calls[index].made]
+    seen = set(waiting)
+    while waiting:
+        for user in users.get(waiting.pop(0), ()):
+            call = calls[user]
+            if user <= index:
+                continue
+            if call.function in WEIGHTED:
+                return user
+            fresh = [value.number for value in call.made if value.number not in seen]
+            waiting += fresh
+            seen.update(fresh)
+    return None
 
 
 def not_split(call: Call, split: LayerSplit, reason: str) -> UsageError:

@@ -242,7 +242,7 @@ class _Planner:
 
     def _ruling(self, call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
         try:
-            return _ruled(call, cuts, wishes)
+            return ruled(call, cuts, wishes)
         except NoRule as error:
             if wishes.split is not None and call.function in WEIGHTED and not wishes.split.is_in_space:
                 raise not_split(call, wishes.split, str(error)) from error
@@ -313,7 +313,7 @@ class _Planner:
         return None
 
 
-def _ruled(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
+def ruled(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:
     """Return what the rule for a function says; raises NoRule for calls that it does not know in this form."""
     rule = (RULES_ON_MODES if cuts[0].is_partly_kept else RULES).get(call.function)
     if rule is None or (call.written and rule not in WRITERS):

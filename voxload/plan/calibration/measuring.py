@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -17,7 +17,7 @@ from voxload.plan.trace.operation import Operation, Phase
 from voxload.plan.trace.step import squares
 from voxload.plan.trace.tracer import Tracer
 
-_FEWEST, _MOST_ROUNDS, _LONG = 2, 10, 0.4
+_FEWEST, _MOST_ROUNDS, _LONG = 2, 10, 0.15
 """Rounds of which the median counts, behind one that warms up; and the seconds after which there are no more."""
 _SMALL = 0.1
 """Seconds of a step, at most, from which is told what Python takes: of longer ones that is noise."""
@@ -136,17 +136,19 @@ def kernel_points(steps: Iterable[Timed], device: str) -> tuple[KernelPoints, ..
             found[kind_of(operation, device)][point_of(operation)].append(seconds)
             if operation.name in _COMMON:
                 found[ANY][point_of(operation)].append(seconds)
-    return tuple(_thinned(kind, points) for kind, points in sorted(found.items()))
+    return tuple(thinned(kind, points) for kind, points in sorted(found.items()))
 
 
-_MOST = 400
+_MOST, _MOST_OF_CONVOLUTIONS = 200, 800
 """Points of a kind, at most: more cost time whenever a machine's file is read, and tell little."""
 
 
-def _thinned(kind: str, points: dict[tuple[float, ...], list[float]]) -> KernelPoints:
+def thinned(kind: str, points: Mapping[tuple[float, ...], Sequence[float]]) -> KernelPoints:
+    """Return medians of what was measured at each point, at as many points as are kept."""
+    most = _MOST_OF_CONVOLUTIONS if "conv" in kind else _MOST
     ordered = sorted(points.items())
-    step = max(1, len(ordered) / _MOST)
-    kept = [ordered[int(place * step)] for place in range(min(len(ordered), _MOST))]
+    step = max(1, len(ordered) / most)
+    kept = [ordered[int(place * step)] for place in range(min(len(ordered), most))]
     return KernelPoints(kind, tuple(point for point, _ in kept), tuple(median(each) for _, each in kept))
 
 

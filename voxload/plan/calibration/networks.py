@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -79,6 +79,34 @@ class Pointwise(nn.Module):
         return torch.cat([self.dropped(x), functional.elu(self.up(low))], 1)
 
 
+class Stack(nn.Module):
+    """Convolutions behind one another, each normalised or not: many messages and sums, or few, for what is computed.
+
+    Parameters
+    ----------
+    channels
+        Of the input, and of all layers.
+    kernels
+        Of the convolutions, in order.
+    is_normalised
+        Whether each is normalised over its batch.
+    """
+
+    def __init__(self, channels: int, kernels: Sequence[int], *, is_normalised: bool) -> None:
+        super().__init__()
+        layers = list[nn.Module]()
+        for kernel in kernels:
+            layers.append(nn.Conv3d(channels, channels, kernel, padding=kernel // 2))
+            layers += [nn.BatchNorm3d(channels)] if is_normalised else []
+            layers.append(nn.ReLU())
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (B, C, D, H, W) for the same."""
+        voxels: Tensor = self.layers(x)
+        return voxels
+
+
 class Dense(nn.Module):
     """Layers with many weights: an optimiser has more to do than they have.
 
@@ -131,6 +159,11 @@ class Regressor(nn.Module):
         return numbers
 
 
+_EXTENTS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+_CHANNELS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 320, 512)
+"""Voxels along an axis, and channels, that people choose."""
+
+
 @dataclass(frozen=True, slots=True)
 class Convolution:
     """One convolution."""
@@ -165,26 +198,35 @@ class Convolution:
 def convolutions(largest: float, seed: int) -> Iterator[Convolution]:
     """Yield convolutions without end, drawn as networks have them, of at most so many operations (`Convolution.work`).
 
-    Channels and extents are spread evenly on a logarithmic scale, each as often with the other of its neighbours.
+    Channels are mostly those that people choose, for which kernels are made; a fifth are any.
     """
     draw = random.Random(seed)  # noqa: S311 - an order needs no secrecy
     while True:
         is_transposed = draw.random() < 0.1
         kernel = 2 if is_transposed else draw.choices((3, 1, 2, 5), (12, 3, 1, 1))[0]
-        channels = draw.choice((1, 2, 3, 4)) if draw.random() < 0.15 else round(2 ** draw.uniform(2, 9.1))
+        channels = draw.choice(_CHANNELS) if draw.random() < 0.8 else round(2 ** draw.uniform(2, 9.1))
         filters = min(512, max(2, round(channels * 2 ** draw.choice((-1, 0, 0, 1, 1)))))
-        if draw.random() < 0.25:
-            filters = round(2 ** draw.uniform(1, 9))
-        extent = 2 ** draw.uniform(1.6, 6.6)
-        if draw.random() < 0.2:  # the first layers of a network: few channels of many voxels
-            channels, filters, extent = draw.choice((1, 4, 8, 16)), draw.choice((8, 16, 32)), 2 ** draw.uniform(5, 6.6)
+        if draw.random() < 0.2:
+            filters = draw.choice(_CHANNELS) if draw.random() < 0.8 else round(2 ** draw.uniform(1, 9))
+        extent, stride = draw.choice(_EXTENTS), 2 if is_transposed or draw.random() < 0.15 else 1
+        kind = draw.random()
+        if kind < 0.2:  # the first layers of a network: few channels of many voxels
+            channels, filters = draw.choice((1, 2, 3, 4, 8, 16)), draw.choice((8, 12, 16, 24, 32, 64))
+            extent = draw.choice(_EXTENTS[-4:])
+            kernel, stride = (kernel, stride) if draw.random() < 0.7 else (draw.choice((3, 5, 7)), 2)
+        elif kind < 0.28 and not is_transposed:  # the last one
+            channels, filters = draw.choice((8, 12, 16, 24, 32, 64)), draw.choice((1, 2, 3, 4, 8))
+            kernel, extent = draw.choice((1, 1, 3)), draw.choice(_EXTENTS[-4:])
         padded = tuple(draw.random() < 0.5 for _ in range(3))
-        extents = tuple(max(kernel, round(extent / 2 ** draw.choice((0, 0, 0, 1, 2)))) for _ in range(3))
+        sides = [max(2, extent // 2 ** draw.choice((0, 0, 0, 1, 2))) for _ in range(3)]
+        # Along an axis that is cut, a block has its halos where padding would be: outputs are as many.
+        beyond = 0 if is_transposed else 2 * (kernel // 2)
+        extents = [side if each else side + beyond for side, each in zip(sides, padded, strict=True)]
         found = Convolution(
             channels,
             filters,
             kernel,
-            2 if is_transposed or draw.random() < 0.15 else 1,
+            stride,
             (extents[0], extents[1], extents[2]),
             draw.choice((1, 1, 1, 2, 2, 4)),
             is_transposed,
@@ -225,7 +267,8 @@ class Case:
 
 def volumes(largest: int) -> list[Case]:
     """Return cases without convolutions: over volumes of at most so many elements, and with many weights."""
-    found = [Case("pointwise", 0, (64, 64, 64), 1, 2 * 4**power) for power in range(8)]
+    counts = [*(2 * 4**power for power in range(8)), 16, 24, 48]  # 24 MiB lie below what comes from the system
+    found = [Case("pointwise", 0, (64, 64, 64), 1, count) for count in sorted(counts)]
     dense = [Case("dense", 0, (16, 16, 16), 2, 4**power) for power in (2, 1, 0)]
     return [*(each for each in reversed(found) if each.channels * prod(each.extents) <= largest), *dense]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from voxload.launch.devices import HOST
 from voxload.plan.calibration.measuring import MessagePoint
+from voxload.plan.calibration.sharing import StepPoint, SumPoint
 from voxload.plan.costs.kernels import KernelPoints
 
 
@@ -16,14 +17,8 @@ class CalibrationPlan:
     seconds: float
     """For operations; 0 for messages alone."""
     device: str = HOST
-
-
-@dataclass(frozen=True, slots=True)
-class SumPoint:
-    """What a sum over all ranks took."""
-
-    nbytes: int
-    seconds: float
+    seed: int = 7
+    """Of what is drawn to be measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +30,7 @@ class RankFindings:
     """Seconds from one operation to the next, of each part of a step in order; nothing where none were measured."""
     messages: tuple[MessagePoint, ...]
     sums: tuple[SumPoint, ...]
+    steps: tuple[StepPoint, ...]
     memory: int
     """Bytes of the device."""
     name: str

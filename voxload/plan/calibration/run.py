@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,15 @@ from voxload.grid import is_launched
 from voxload.launch.devices import HOST, check_there
 from voxload.launch.processes import launch_ranks
 from voxload.launch.wire import decode, encode
-from voxload.plan.calibration.measuring import MessagePoint
+from voxload.plan.calibration.measuring import MessagePoint, thinned
 from voxload.plan.calibration.plan import CalibrationPlan, RankFindings
+from voxload.plan.calibration.sharing import sharing
 from voxload.plan.costs.kernels import KernelPoints
 from voxload.plan.costs.surface import not_negative
-from voxload.plan.platform.calibration import Calibration, LinkFit
+from voxload.plan.platform.calibration import Calibration, Sharing
 
+_JOBS = 2
+"""That time operations, one after the other."""
 Hear = Callable[[float], None]
 """Hears how many seconds of measuring are over."""
 
@@ -34,7 +37,7 @@ def calibrate(*, ranks: int = 0, seconds: float = 80.0, device: str = HOST, hear
     ranks
         That a node is to have; 0 for as many as there are cores, or GPUs.
     seconds
-        For operations; messages take about half a minute besides on the host.
+        For operations; messages and paces take about a minute besides on the host.
     device
         What each computes on.
     hear
@@ -54,16 +57,16 @@ def calibrate(*, ranks: int = 0, seconds: float = 80.0, device: str = HOST, hear
         )
     own = ranks or _all(device)
     check_there(device, ranks=own)
-    counts = [own, 2 * own, 4 * own] if device == HOST else [own]
-    found: dict[int, list[RankFindings]] = {}
-    for count in counts:
-        found[count] = _measure(CalibrationPlan(seconds if count == own else 0.0, device), count, hear)
-    return merged(found, own, device)
+    counts = {1, own, 2 * own, 4 * own} if device == HOST else {1, own}
+    # Equal processes are not equally fast: operations are timed by more of them than there are cores.
+    timed = [_measure(CalibrationPlan(seconds / _JOBS, device, seed), own, hear) for seed in range(_JOBS)]
+    others = {count: [_measure(CalibrationPlan(0.0, device), count, hear)] for count in counts - {own}}
+    return merged({own: timed, **others}, own, device)
 
 
-def merged(found: dict[int, list[RankFindings]], ranks: int, device: str) -> Calibration:
-    """Return what ranks found together, by how many there were; `ranks` is how many timed operations."""
-    first = found[ranks]
+def merged(found: dict[int, list[list[RankFindings]]], ranks: int, device: str) -> Calibration:
+    """Return what jobs found, by how many ranks each had; those of `ranks` timed operations."""
+    first = [rank for job in found[ranks] for rank in job]
     kind = "cpu" if device == HOST else "cuda"
     return Calibration(
         ranks,
@@ -72,7 +75,7 @@ def merged(found: dict[int, list[RankFindings]], ranks: int, device: str) -> Cal
         min(each.memory for each in first) // (ranks if kind == "cpu" else 1),
         tuple(fmean(each) for each in zip(*(rank.overheads for rank in first), strict=True)),
         tuple(_pooled(each.kernels for each in first)),
-        tuple(_link(count, each) for count, each in sorted(found.items()) if count > 1),
+        tuple(_sharing(count, found[count], found[ranks]) for count in sorted(found)),
     )
 
 
@@ -96,35 +99,35 @@ def _measure(plan: CalibrationPlan, ranks: int, hear: Hear | None) -> list[RankF
     return found
 
 
-def _pooled(ranks: Iterable[Sequence[KernelPoints]]) -> Iterable[KernelPoints]:
-    """Yield the points of all ranks, those of the same operation as one."""
+def _pooled(ranks: Iterable[Sequence[KernelPoints]]) -> list[KernelPoints]:
+    """Return the points of all ranks, those of the same operation as one."""
     found = defaultdict[str, dict[tuple[float, ...], list[float]]](lambda: defaultdict(list))
     for rank in ranks:
         for each in rank:
             for point, seconds in zip(each.points, each.seconds, strict=True):
                 found[each.kind][point].append(seconds)
-    for kind, points in sorted(found.items()):
-        yield KernelPoints(kind, tuple(points), tuple(fmean(each) for each in points.values()))
+    return [thinned(kind, points) for kind, points in sorted(found.items())]
 
 
-def _link(count: int, ranks: Sequence[RankFindings]) -> LinkFit:
-    by_size = defaultdict[int, list[float]](list)
-    for rank in ranks:
-        for each in rank.sums:
-            by_size[each.nbytes].append(each.seconds)
-    sums = tuple((nbytes, median(seconds)) for nbytes, seconds in sorted(by_size.items()))
-    return LinkFit(count, *fitted([each for rank in ranks for each in rank.messages]), sums)
+def _sharing(count: int, jobs: Sequence[Sequence[RankFindings]], timed: Sequence[Sequence[RankFindings]]) -> Sharing:
+    ranks = [rank for job in jobs for rank in job]
+    _, sent, moved = fitted([each for rank in ranks for each in rank.messages]) if count > 1 else (0.0, 0.0, 0.0)
+    return sharing(
+        count,
+        [rank.steps for rank in ranks],
+        [rank.steps for job in timed for rank in job],
+        bandwidth=(sent, moved),
+        sums=[each for rank in ranks for each in rank.sums],
+    )
 
 
-def fitted(points: Sequence[MessagePoint]) -> tuple[float, float, float, float]:
-    """Return latency, seconds a byte sent and seconds a byte moved, none below 0, and the median error.
+def fitted(points: Sequence[MessagePoint]) -> tuple[float, float, float]:
+    """Return latency, seconds a byte sent and seconds a byte moved, none below 0.
 
     Relative errors are what is least: short messages count as much as long ones.
     """
     if not points:
         raise UsageError("messages", found="none measured", expected="some", remedy="calibrate with 2 ranks or more")
     rows = np.array([(1.0, each.sent, each.moved) for each in points])
-    seconds = np.array([each.seconds for each in points])
-    shares = not_negative(rows, seconds)
-    latency, sent, moved = map(float, shares)
-    return latency, sent, moved, float(np.median(np.abs(rows @ shares / seconds - 1)))
+    latency, sent, moved = map(float, not_negative(rows, np.array([each.seconds for each in points])))
+    return latency, sent, moved

@@ -1,6 +1,6 @@
 """Ranks of a calibration, which `calibrate` starts: ``python -m voxload.plan.calibration.worker PLAN``.
 
-All ranks measure the same at the same time: each is to be as slow as it will be among its neighbours.
+All ranks measure at the same time: each is to be as slow as it will be among its neighbours.
 """
 
 from __future__ import annotations
@@ -37,23 +37,24 @@ from voxload.plan.calibration.measuring import (
     time_step,
 )
 from voxload.plan.calibration.networks import Case, Convolution, cases, convolutions, volumes
-from voxload.plan.calibration.plan import CalibrationPlan, RankFindings, SumPoint
+from voxload.plan.calibration.plan import CalibrationPlan, RankFindings
+from voxload.plan.calibration.sharing import StepPoint, SumPoint, near_cube, step_points
 from voxload.plan.trace.operation import Phase
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-LARGEST_WORK, LARGEST_FLOPS = 10**7, 4e9
+LARGEST_WORK, LARGEST_FLOPS = 10**7, 2e9
 """Of a network (`Case.work`) and of a convolution (`Convolution.work`) on the host: some tenths of a second a step."""
 LARGEST_VOLUME = 2**24
 """Elements of volumes: 64 MiB in float32."""
+_SEEDS = 1000
+"""Ranks that draw convolutions of their own, at most: further ones draw what ranks of another job do."""
 _CONVOLUTIONS = 5
 """As many to one network."""
-_SEED = 7
-"""Of the order in which networks are taken, so that those measured in any time are of all sizes."""
 _SUMS = tuple(4**power * 4 for power in range(12))
 """Bytes of sums: 4 to 16 MiB."""
 _MESSAGES = ((1, 4, 4), (1, 16, 4), (4, 16, 8), (4, 32, 8), (8, 32, 32), (8, 64, 8), (16, 64, 16), (32, 64, 8))
 """Channels, extents of the face and depth of blocks whose halos are sent."""
-_REPEATS = 7
+_REPEATS = 5
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -64,36 +65,33 @@ def calibrate_rank(plan: CalibrationPlan, tell: Tell) -> list[RankFindings]:
     with process_group(rank, world_size, timeout=COLLECTIVE_TIMEOUT, kind=device.type):
         check_own(device)
         hear = tell if rank == 0 else _hush
-        steps = list(_steps(plan, device, world_size, hear))
+        steps = list(_steps(plan, device, rank, hear)) if plan.seconds else []
         found = RankFindings(
             kernel_points(steps, device.type),
             tuple(overheads(steps)[phase] for phase in Phase) if steps else (),
-            tuple(_messages(ProcessGrid((world_size, 1, 1), world_size, rank), device)) if world_size > 1 else (),
-            tuple(_sums(device)) if world_size > 1 else (),
+            *_together(ProcessGrid((world_size, 1, 1), world_size, rank), device),
             _memory(device),
             _name(device),
         )
         return all_gathered(found, RankFindings) if world_size > 1 else [found]
 
 
-def _steps(plan: CalibrationPlan, device: torch.device, world_size: int, tell: Tell) -> Iterator[Timed]:
-    """Yield steps of convolutions and networks in turns until the time is over, the same on all ranks."""
+def _steps(plan: CalibrationPlan, device: torch.device, rank: int, tell: Tell) -> Iterator[Timed]:
+    """Yield steps of convolutions and networks in turns until the time is over, on each rank others."""
     scale = 1 if device.type == "cpu" else 50
-    networks = cases(LARGEST_WORK * scale)
-    random.Random(_SEED).shuffle(networks)  # noqa: S311 - an order needs no secrecy
+    networks, seed = cases(LARGEST_WORK * scale), _SEEDS * plan.seed + rank
+    random.Random(seed).shuffle(networks)  # noqa: S311 - an order needs no secrecy
     turns = iter([*volumes(LARGEST_VOLUME * scale), *networks])
     begin = perf_counter()
-    for number, convolution in enumerate(convolutions(LARGEST_FLOPS * scale, _SEED)):
-        spent = torch.tensor([perf_counter() - begin], device=device)
-        if world_size > 1:
-            dist.broadcast(spent, 0)
-        if spent.item() >= plan.seconds:
+    for number, convolution in enumerate(convolutions(LARGEST_FLOPS * scale, seed)):
+        spent = perf_counter() - begin
+        if spent >= plan.seconds:
             return
         yield _convolution(convolution, device)
         network = next(turns, None) if number % _CONVOLUTIONS == 0 else None
         if network is not None:
-            yield _network(network, device)
-        tell({"event": "measured", "seconds": float(spent.item())})
+            yield from _network(network, device)
+        tell({"event": "measured", "seconds": spent})
 
 
 def _convolution(case: Convolution, device: torch.device) -> Timed:
@@ -102,14 +100,28 @@ def _convolution(case: Convolution, device: torch.device) -> Timed:
     return time_step(model, x, torch.optim.SGD(model.parameters()), model)
 
 
-def _network(case: Case, device: torch.device) -> Timed:
+def _network(case: Case, device: torch.device) -> Iterator[Timed]:
+    """Yield what it takes as the engine runs it and, of what is no convolution, as torch itself does."""
     torch.manual_seed(0)
     grid = ProcessGrid((1, 1, 1), 1)
     model = case.make().to(device)
     network = shard(model, grid, shape=case.extents, exchange=NoExchange(grid))
     x = torch.randn(case.batch, case.channels, *case.extents, device=device)
     rounds = 1 if x.numel() > 2**20 else 0
-    return time_step(network, x, torch.optim.Adam(network.parameters()), model, rounds=rounds)
+    yield time_step(network, x, torch.optim.Adam(network.parameters()), model, rounds=rounds)
+    if case.kind == "pointwise":
+        padded = nn.Sequential(model, nn.ReplicationPad3d(1))
+        yield time_step(padded, x, torch.optim.SGD(model.parameters()), padded, rounds=rounds)
+
+
+def _together(
+    grid: ProcessGrid, device: torch.device
+) -> tuple[tuple[MessagePoint, ...], tuple[SumPoint, ...], tuple[StepPoint, ...]]:
+    """Return what is measured of ranks that talk."""
+    steps = tuple(step_points(ProcessGrid(near_cube(grid.world_size), grid.world_size, grid.rank), device))
+    if grid.world_size == 1:
+        return (), (), steps
+    return tuple(_messages(grid, device)), tuple(_sums(device)), steps
 
 
 def _messages(grid: ProcessGrid, device: torch.device) -> Iterator[MessagePoint]:
@@ -119,7 +131,7 @@ def _messages(grid: ProcessGrid, device: torch.device) -> Iterator[MessagePoint]
         model = nn.Conv3d(channels, channels, 3, padding=1, groups=channels, device=device)
         network = shard(model, grid, shape=shape)
         x = torch.randn(1, channels, depth, face, face, device=device, requires_grad=True)
-        step = time_step(network, x, torch.optim.SGD(network.parameters()), model, rounds=_REPEATS)
+        step = time_step(network, x, torch.optim.SGD(network.parameters()), network, rounds=_REPEATS)
         yield from gathered(step.operations)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from statistics import median
 from typing import Any
@@ -50,7 +51,7 @@ class Measured:
         Type of the device that was measured.
     """
 
-    surfaces: dict[str, Surface]
+    surfaces: Mapping[str, Surface]
     overheads: dict[Phase, float]
     device: str
     copying: float = 0.0
@@ -80,9 +81,12 @@ class Measured:
         return max(0.0, seconds + self.overheads.get(operation.phase, 0.0)) * self.slowdown
 
     def _look_up(self, operation: Operation) -> tuple[float, str]:
+        point = point_of(operation)
+        if not all(point):  # of tensors without elements, as ranks have that take no part in a layer
+            return 0.0, ""
         kind = kind_of(operation, self.device)
         surface = self.surfaces.get(kind)
-        if surface is None or (not operation.flops and not surface.is_measured(point_of(operation))):
+        if surface is None or (not operation.flops and not surface.is_measured(point)):
             if operation.flops:
                 raise UsageError(
                     kind,
@@ -90,15 +94,19 @@ class Measured:
                     expected=", ".join(sorted(self.surfaces)),
                     remedy="run voxload plan calibrate on it again, with this version",
                 )
-            return self.surfaces[ANY].at(point_of(operation)), kind
-        point = point_of(operation)
+            return self.surfaces[ANY].at(_plain_point(operation)), kind
         return surface.at(point), "" if surface.is_measured(point) else kind
 
 
 def measured(points: Iterable[KernelPoints], overheads: dict[Phase, float], device: str) -> Measured:
     """Return kernels that follow from points."""
-    surfaces = {each.kind: Surface(each.points, each.seconds, _terms_of(each.kind)) for each in points}
-    return Measured(surfaces, overheads, device)
+    return Measured(_surfaces(tuple(points)), overheads, device)
+
+
+@lru_cache(maxsize=4)
+def _surfaces(points: tuple[KernelPoints, ...]) -> Mapping[str, Surface]:
+    """Return what is told of each kind: the same for all numbers of ranks, and a second's work."""
+    return {each.kind: Surface(each.points, each.seconds, _terms_of(each.kind)) for each in points}
 
 
 def _terms_of(kind: str) -> Terms:
@@ -134,7 +142,7 @@ def _convolution_terms(points: Floats) -> Floats:
 
     It blocks them by 16, those that are not there included (oneDNN's documentation, Memory Format Propagation).
     """
-    filters, channels, window, voxels, _, stride, products, is_padded = points.T
+    filters, channels, window, voxels, _, stride, products, is_padded, *aligned = points.T
     many_filters, many_channels = (np.ceil(each / _BLOCK) * _BLOCK for each in (filters, channels))
     terms = (
         np.ones(len(points)),
@@ -144,6 +152,7 @@ def _convolution_terms(points: Floats) -> Floats:
         filters * channels * window,
         many_filters * many_channels * window * voxels * products,
         (many_channels * voxels * stride + many_filters * voxels) * products,
+        filters * channels * window * voxels * products * (np.maximum(*aligned) > 1),
         filters * channels * window * voxels * (is_padded - 1),
         many_filters * many_channels * window * voxels * (is_padded - 1),
         _mapped(4 * channels * np.where(window > 1, window, 0.0) * voxels)
@@ -171,12 +180,23 @@ def point_of(operation: Operation) -> tuple[float, ...]:
         voxels = result[0] * prod(result[2:])
         # oneDNN's weight gradients take several times as long where depth is padded (measured with 3.12).
         is_padded = 1 + (settings[1][0] > 0)
-        numbers = *weight[:2], prod(weight[2:]), voxels, result[-1], prod(settings[0]), products, is_padded
+        sizes = *weight[:2], prod(weight[2:]), voxels, result[-1], prod(settings[0])
+        numbers = *sizes, products, is_padded, *map(_alignment, weight[:2])
         return tuple(map(float, numbers))
     if operation.name in _PRODUCTS:
         (rows, inner), (_, columns) = operation.shapes[-2][-2:], operation.shapes[-1][-2:]
         return float(rows), float(inner), float(columns)
+    return _plain_point(operation)
+
+
+def _plain_point(operation: Operation) -> tuple[float, float]:
+    """Return the bytes that are moved, and those of them that are made anew."""
     return float(max(operation.moved, 1)), float(max(_made(operation), 1))
+
+
+def _alignment(channels: int) -> int:
+    """Return 1 for a multiple of 16 channels, 2 for one of 8, and 4 for any others: each has kernels of its own."""
+    return 1 if channels % 16 == 0 else 2 if channels % 8 == 0 else 4
 
 
 def _made(operation: Operation) -> int:

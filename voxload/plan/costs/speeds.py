@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from voxload.engine.observe import Messages, Total
@@ -75,8 +74,10 @@ class Fabric:
     ranks_per_node: int
     within: Link
     between: Link
-    sums: Mapping[int, Sequence[tuple[int, float]]] = field(default_factory=dict)
-    """Bytes and seconds of sums that were measured within a node, by the number of ranks."""
+    sums: Link | None = None
+    """Sums over all ranks of a node, as they were measured: its latency, and seconds for each byte."""
+    gradients: float = 0.0
+    """Seconds that averaging gradients adds to a step, beside sums themselves."""
 
     def along(self, axis: int, grid: ProcessGrid) -> Path:
         """Return the way of messages along an axis that all ranks of a line send at once.
@@ -97,8 +98,11 @@ class Fabric:
         if count < 2:
             return 0.0
         is_near = self._is_near(ranks)
-        if is_near and count in self.sums:
-            return _between(self.sums[count], nbytes)
+        if is_near and self.sums is not None:
+            # Two ranks wait for one another as they do for halos, all of them for the slowest.
+            share = (count - 2) / (self.ranks_per_node - 2) if self.ranks_per_node > 2 else 1.0
+            latency = self.within.latency + share * (self.sums.latency - self.within.latency)
+            return latency + nbytes * self.sums.seconds_per_byte
         link = self.within if is_near else self.between
         return 2 * (count - 1) * (link.latency + nbytes / count * link.seconds_per_byte)
 
@@ -138,14 +142,3 @@ class Waits:
             return 0.0
         ranks: Sequence[int] = range(self._grid.world_size) if exchanged.is_world else self._grid.group_ranks
         return self._fabric.all_reduce(exchanged.nbytes, ranks)
-
-
-def _between(points: Sequence[tuple[int, float]], nbytes: int) -> float:
-    """Return the seconds of a sum between those that were measured; beyond the largest, as many a byte as it took."""
-    place = bisect_left(points, (nbytes, 0.0))
-    if place == 0:
-        return points[0][1]
-    if place == len(points):
-        return points[-1][1] * nbytes / points[-1][0]
-    (low, before), (high, after) = points[place - 1], points[place]
-    return before + (after - before) * (nbytes - low) / (high - low)

@@ -76,7 +76,8 @@ def step_time(trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: ProcessG
     for nbytes, ready in buckets(trace.gradients):
         seconds = fabric.all_reduce(nbytes, world)
         free, busy = max(free, ends[ready]) + seconds, busy + seconds
-    exposed = max(0.0, free - ends[last])
+    hidden = busy - max(0.0, free - ends[last])
+    exposed = busy - hidden + (fabric.gradients if trace.gradients and grid.world_size > 1 else 0.0)
     return StepTime(
         computing[Phase.FORWARD],
         computing[Phase.BACKWARD],
@@ -84,7 +85,7 @@ def step_time(trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: ProcessG
         halos,
         sums,
         exposed,
-        busy - exposed,
+        hidden,
         ends[turn],
     )
 

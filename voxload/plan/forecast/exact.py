@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from voxload.engine import SplitPlan
@@ -13,8 +14,10 @@ from voxload.plan.trace.operation import StepTrace
 from voxload.plan.trace.step import trace_step
 
 
-def exact(oracle: Oracle, setup: Setup, split: SplitPlan | None = None) -> tuple[Forecast, StepTrace]:
+def exact(oracle: Oracle, setup: Setup, layers: Mapping[str, str] | None = None) -> tuple[Forecast, StepTrace]:
     """Return what a setup takes, and the step of the rank that takes longest.
+
+    `layers` are what layers use the axes of the grid for; those left out cut space.
 
     Two ranks are traced: one in the middle of a group, which has neighbours on all sides, and the first one, which
     takes part in layers that go to fewer ranks. Memory is that of the one with more.
@@ -26,6 +29,7 @@ def exact(oracle: Oracle, setup: Setup, split: SplitPlan | None = None) -> tuple
     """
     training = oracle.training
     model = training.network()
+    split = SplitPlan.of(layers) if layers else None
     first = ProcessGrid(setup.spatial, setup.ranks)
     found: list[tuple[Forecast, StepTrace]] = []
     for grid in dict.fromkeys((setup.grid, first)):
@@ -43,4 +47,4 @@ def exact(oracle: Oracle, setup: Setup, split: SplitPlan | None = None) -> tuple
             break
     slowest, trace = max(found, key=lambda each: each[0].time.total)
     memory = max((each.memory for each, _ in found), key=lambda each: each.use.total)
-    return replace(slowest, memory=memory), trace
+    return replace(slowest, memory=memory, layers=dict(layers or {})), trace

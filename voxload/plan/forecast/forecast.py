@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from voxload.errors import UsageError
@@ -13,6 +13,7 @@ from voxload.plan.costs.timeline import StepTime, step_time
 from voxload.plan.forecast.reading import DataSet, Reading, reading
 from voxload.plan.forecast.setups import Setup
 from voxload.plan.forecast.training import Training
+from voxload.plan.platform.calibration import Company
 from voxload.plan.platform.platform import Platform
 from voxload.plan.trace.operation import StepTrace, itemsize
 from voxload.plan.trace.volume import VolumeTrace
@@ -38,6 +39,8 @@ class Forecast:
     """What is read, where the data are known."""
     watts: float = 0.0
     """Of a rank; 0 where the machine does not say."""
+    layers: Mapping[str, str] = field(default_factory=dict)
+    """What layers use the axes of the grid for, as `voxload.engine.SplitPlan.of` takes it; those left out, space."""
 
     @property
     def step(self) -> float:
@@ -98,7 +101,7 @@ class Oracle:
         self._nodes, self._limit = nodes, limit
         self._trace = trace
         self._kept: int | None = None
-        self._speeds: dict[tuple[int, bool], tuple[Kernels, Fabric]] = {}
+        self._speeds: dict[tuple[int, bool, Company], tuple[Kernels, Fabric]] = {}
 
     def trace_of(self, setup: Setup) -> StepTrace:
         """Return the step of a rank in the middle."""
@@ -142,10 +145,10 @@ class Oracle:
     def speeds(self, setup: Setup) -> tuple[Kernels, Fabric]:
         """Return how fast operations and messages of a setup are."""
         near = self.ranks_on_node(setup.ranks)
-        key = near, near >= setup.ranks
+        key = near, near >= setup.ranks, setup.company
         if key not in self._speeds:
             self._speeds[key] = (
-                self.platform.kernels(self.training.dtype, near),
+                self.platform.kernels(self.training.dtype, near, setup.company),
                 self.platform.fabric(near, is_alone=near >= setup.ranks),
             )
         return self._speeds[key]

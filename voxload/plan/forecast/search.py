@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from voxload.errors import UsageError
 from voxload.plan.costs.kernels import Measured
@@ -11,6 +12,7 @@ from voxload.plan.document import Plan
 from voxload.plan.forecast.exact import exact
 from voxload.plan.forecast.forecast import HOST_BATCHES, Forecast, Oracle, ranked
 from voxload.plan.forecast.layers import LayerCost, layer_costs
+from voxload.plan.forecast.layerwise import LayerChooser
 from voxload.plan.forecast.reading import DataSet
 from voxload.plan.forecast.setups import setups
 from voxload.plan.trace.operation import StepTrace
@@ -27,6 +29,8 @@ class Found:
     """Of the best, as the engine runs it."""
     unlikely: int
     """Setups that were not looked at: no rank could have the memory."""
+    refused: tuple[str, ...] = ()
+    """Why no layers were chosen for, of setups of which they were to be."""
 
     @property
     def best(self) -> Forecast:
@@ -57,11 +61,14 @@ class Found:
         near = self.oracle.ranks_on_node(self.best.setup.ranks)
         other = self.oracle.platform.stand_in(near)
         if not isinstance(kernels, Measured):
-            return ["Speeds are published figures, not measured ones: voxload plan calibrate measures them."]
+            return [
+                *self.refused,
+                "Speeds are published figures, not measured ones: voxload plan calibrate measures them.",
+            ]
         kernels.unknown.clear()
         for each in self.trace.operations:
             kernels.seconds(each)
-        notes = [f"One operation is off by {kernels.error:.0%} on average, of those that were measured."]
+        notes = [*self.refused, f"One operation is off by {kernels.error:.0%} on average, of those that were measured."]
         if other:
             notes.append(f"Messages among {near} ranks of a node were never measured: those among {other} stand in.")
         if kernels.unknown:
@@ -83,6 +90,7 @@ class Found:
             setup.samples,
             training.optimizer,
             training.dtype,
+            dict(self.best.layers),
             staging=HOST_BATCHES * self.oracle.batch_bytes(setup),
             predicted={
                 "step_seconds": self.best.step,
@@ -93,7 +101,13 @@ class Found:
 
 
 def search(
-    oracle: Oracle, ranks: Sequence[int], *, goal: str = "time", data: DataSet | None = None, simulated: int = 12
+    oracle: Oracle,
+    ranks: Sequence[int],
+    *,
+    goal: str = "time",
+    layers: int = 0,
+    data: DataSet | None = None,
+    simulated: int = 12,
 ) -> Found:
     """Return the setups of numbers of ranks.
 
@@ -105,6 +119,8 @@ def search(
         Numbers of ranks.
     goal
         What is to be least.
+    layers
+        Setups with blocks, the best ones in space, for which it is chosen what every layer uses the grid for.
     data
         What is read, where it is known.
     simulated
@@ -130,10 +146,25 @@ def search(
     if not ordered[0].fits:
         least = min(ordered, key=lambda each: each.memory.use.total)
         least.memory.require(least.limit)
+    refused = list[str]()
+    if layers:
+        ordered = ranked([*ordered, *_layerwise(oracle, ordered, layers, refused)], goal)
     if data is not None:
         shown = [oracle.with_reading(each, data) for each in ordered[:simulated]]
         ordered = [*ranked(shown, goal), *ordered[simulated:]]
-    best = ordered[0].setup
-    traced, trace = exact(oracle, best)
+    traced, trace = exact(oracle, ordered[0].setup, ordered[0].layers)
     traced = traced if data is None else oracle.with_reading(traced, data)
-    return Found(oracle, goal, (traced, *ordered[1:]), trace, len(given) - len(found))
+    return Found(oracle, goal, (traced, *ordered[1:]), trace, len(given) - len(found), tuple(refused))
+
+
+def _layerwise(oracle: Oracle, ordered: Sequence[Forecast], most: int, refused: list[str]) -> Iterator[Forecast]:
+    """Yield the best setups that cut samples, with the best use of the grid by each layer where that is not space."""
+    cut = [each.setup for each in ordered if prod(each.setup.spatial) > 1]
+    for setup in cut[:most]:
+        try:
+            layers = LayerChooser(oracle, setup).best().layers
+        except UsageError as error:
+            refused.append(f"Layers of {setup.describe()} cut space, none was chosen for: {error}")
+            continue
+        if layers:
+            yield exact(oracle, setup, layers)[0]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 from voxload.grid import ProcessGrid
+from voxload.plan.platform.calibration import Company
 
 Spatial = tuple[int, int, int]
 _FLAT = 8
@@ -29,6 +30,13 @@ class Setup:
     def ranks(self) -> int:
         """All of them."""
         return self.groups * prod(self.spatial)
+
+    @property
+    def company(self) -> Company:
+        """What a rank has to do with others."""
+        if prod(self.spatial) > 1:
+            return Company.BLOCKS
+        return Company.REPLICAS if self.groups > 1 else Company.APART
 
     @property
     def grid(self) -> ProcessGrid:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from datetime import date
 from functools import cache
 from importlib.resources import files
@@ -20,13 +21,14 @@ from voxload.errors import UsageError
 from voxload.files.atomic import replacing
 from voxload.plan.costs.kernels import KernelPoints
 from voxload.plan.costs.speeds import Link
-from voxload.plan.platform.calibration import Calibration, LinkFit
+from voxload.plan.platform.calibration import Calibration, Sharing
 from voxload.plan.platform.platform import Device, Platform
 from voxload.plan.trace.operation import Phase
 from voxload.prefetch import machines
 from voxload.prefetch.machines.entries import Entries
 
 _STORAGE = ("compute", "storage", "network", "memory", "staging")
+_SHARED = tuple(each.name for each in fields(Sharing) if each.name != "ranks")
 _REMEDY = "calibrate it with voxload plan calibrate, or add [device] and [links] as in template.toml"
 
 
@@ -105,7 +107,7 @@ def _link(part: Entries) -> Link:
 def _calibration(part: Entries, top: Entries) -> Calibration:
     device = top.part("device")
     kernels = tuple(_points(each) for each in part.tables("kernels"))
-    links = tuple(_fit(each) for each in part.tables("links"))
+    sharing = tuple(_sharing(each) for each in part.tables("sharing"))
     overheads = part.numbers("overheads")
     if len(overheads) != len(Phase) or not kernels:
         raise UsageError(
@@ -116,9 +118,8 @@ def _calibration(part: Entries, top: Entries) -> Calibration:
         )
     for each in ("when", "torch", "threads"):
         part.pass_over(each)
-    found = Calibration(
-        part.count("ranks"), device.text("kind"), device.text("name"), device.size("memory"), overheads, kernels, links
-    )
+    kind, name, memory = device.text("kind"), device.text("name"), device.size("memory")
+    found = Calibration(part.count("ranks"), kind, name, memory, overheads, kernels, sharing)
     part.check_all_used()
     return found
 
@@ -130,10 +131,8 @@ def _points(part: Entries) -> KernelPoints:
     return KernelPoints(part_kind, tuple(row[:-1] for row in rows), tuple(row[-1] for row in rows))
 
 
-def _fit(part: Entries) -> LinkFit:
-    sums = tuple((int(nbytes), seconds) for nbytes, seconds in part.rows("sums"))
-    latency, per_byte, copying, error = map(part.seconds, ("latency", "seconds_per_byte", "copying", "error"))
-    found = LinkFit(part.count("ranks"), latency, per_byte, copying, error, sums)
+def _sharing(part: Entries) -> Sharing:
+    found = Sharing(part.count("ranks"), *map(part.seconds, _SHARED))
     part.check_all_used()
     return found
 
@@ -145,7 +144,7 @@ def write(calibration: Calibration, path: Path, *, name: str, day: date) -> None
 
 
 def _lines(found: Calibration, name: str, day: date) -> Iterator[str]:
-    link = next(iter(found.links), None)
+    link = next((each for each in found.sharing if each.ranks > 1), None)
     yield f"name = {_text(name)}"
     yield f"source = {_text(f'Measured by voxload plan calibrate on {day.isoformat()}.')}"
     yield from ("", "[node]", f"ranks = {found.ranks}", "", "[device]")
@@ -159,10 +158,9 @@ def _lines(found: Calibration, name: str, day: date) -> Iterator[str]:
     yield from ("", "[calibration]", f"when = {_text(day.isoformat())}", f"torch = {_text(torch.__version__)}")
     yield f"ranks = {found.ranks}"
     yield f"overheads = {_numbers(found.overheads)}"
-    for fit in found.links:
-        yield from ("", "[[calibration.links]]", f"ranks = {fit.ranks}", f"latency = {fit.latency:.6g}")
-        yield f"seconds_per_byte = {fit.seconds_per_byte:.6g}"
-        yield from (f"copying = {fit.copying:.6g}", f"error = {fit.error:.4g}", f"sums = {_rows(fit.sums)}")
+    for each in found.sharing:
+        yield from ("", "[[calibration.sharing]]", f"ranks = {each.ranks}")
+        yield from (f"{name} = {getattr(each, name):.6g}" for name in _SHARED)
     for points in found.kernels:
         yield from ("", "[[calibration.kernels]]", f"kind = {_text(points.kind)}")
         yield f"points = {_rows([(*point, s) for point, s in zip(points.points, points.seconds, strict=True)])}"
@@ -173,7 +171,8 @@ def _text(value: str) -> str:
 
 
 def _numbers(values: Any) -> str:
-    return f"[{', '.join(str(each) if isinstance(each, int) else f'{each:.6g}' for each in values)}]"
+    # Whole numbers as they are: a size that is rounded may lie on the other side of where kernels change.
+    return f"[{', '.join(str(int(each)) if float(each).is_integer() else f'{each:.6g}' for each in values)}]"
 
 
 def _rows(rows: Any) -> str:

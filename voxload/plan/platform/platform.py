@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from voxload.errors import UsageError
 from voxload.plan.costs.kernels import measured
 from voxload.plan.costs.speeds import Fabric, Kernels, Link, Roofline
-from voxload.plan.platform.calibration import Calibration, LinkFit
+from voxload.plan.platform.calibration import Calibration, Company
 from voxload.plan.trace.operation import Phase
 from voxload.prefetch.simulate import Machine
 
@@ -55,7 +54,7 @@ class Platform:
         """Type of the devices, such as ``cpu``; those of published figures are GPUs."""
         return self.calibration.device if self.calibration is not None else "cuda"
 
-    def kernels(self, dtype: str, ranks: int) -> Kernels:
+    def kernels(self, dtype: str, ranks: int, company: Company = Company.APART) -> Kernels:
         """Return how fast operations are.
 
         Parameters
@@ -64,6 +63,8 @@ class Platform:
             What is computed in.
         ranks
             On one node; more than were there when operations were measured share its cores.
+        company
+            What they have to do with each other.
 
         Raises
         ------
@@ -80,9 +81,10 @@ class Platform:
             )
         if found.device != "cpu":
             self._check_room(ranks)
-        copying = next((each.copying for each in reversed(found.links) if each.ranks <= max(ranks, 2)), 0.0)
+        shared = found.shared_by(ranks)
         kernels = measured(found.kernels, dict(zip(Phase, found.overheads, strict=True)), found.device)
-        kernels.copying, kernels.slowdown = copying, max(1.0, ranks / found.ranks)
+        kernels.copying = shared.copying
+        kernels.slowdown = shared.of(company) * max(1.0, ranks / max(shared.ranks, found.ranks))
         return kernels
 
     def memory(self, ranks: int) -> int:
@@ -93,13 +95,9 @@ class Platform:
         return self.device.memory * found.ranks // max(found.ranks, ranks)
 
     def stand_in(self, ranks: int) -> int:
-        """Return among how many ranks messages were measured that stand in for so many; 0 where there is no need."""
-        links = self.calibration.links if self.calibration is not None else ()
-        return 0 if ranks < 2 or not links or any(each.ranks == ranks for each in links) else self._near(ranks).ranks
-
-    def _near(self, ranks: int) -> LinkFit:
-        links = self.calibration.links if self.calibration is not None else ()
-        return min(links, key=lambda each: (each.ranks < ranks, abs(each.ranks - ranks)))
+        """Return how many ranks were measured that stand in for so many; 0 where there is no need."""
+        near = self.calibration.shared_by(ranks).ranks if self.calibration is not None else ranks
+        return 0 if near == ranks else near
 
     def fabric(self, ranks: int, *, is_alone: bool) -> Fabric:
         """Return how fast messages are where a node has so many ranks.
@@ -114,12 +112,12 @@ class Platform:
                 remedy="put it into the machine's file, take fewer ranks, or say --nodes 1 for ranks that share cores",
             )
         between = self.between or self.within
-        links = self.calibration.links if self.calibration is not None else ()
-        if not links:
+        if self.calibration is None:
             return Fabric(ranks, self.within, between)
-        near = self._near(ranks)
-        sums = {each.ranks: each.sums for each in links if each.sums}
-        return Fabric(ranks, Link(near.latency, near.seconds_per_byte), between, MappingProxyType(sums))
+        shared = self.calibration.shared_by(ranks)
+        within = Link(shared.latency, shared.seconds_per_byte)
+        sums = Link(shared.sum_latency, shared.sum_seconds_per_byte)
+        return Fabric(ranks, within, between, sums, shared.gradients)
 
     def _check(self, dtype: str, ranks: int) -> None:
         self._check_room(ranks)

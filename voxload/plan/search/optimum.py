@@ -1,16 +1,17 @@
 """Optimum: the cheapest choice for all layers at once, exactly.
 
-Layers are taken out one after the other, those with the fewest neighbours first, and what is left costs as much as the
-best way of what was taken out (bucket elimination; Dechter, Artificial Intelligence 113, 1999). Of a chain that is the
-shortest path of Dryden et al. (IPDPS 2019); of series-parallel graphs, such as U-Nets and networks of residual blocks,
-no layer has more than two neighbours when its turn comes, so that the time is linear in the layers. It is exact for any
-graph, at a cost that grows with how entangled that is.
+Layers are taken out one after the other, those that have the fewest ways together with their neighbours first, and what
+is left costs as much as the best way of what was taken out (bucket elimination; Dechter, Artificial Intelligence 113,
+1999). Of a chain that is the shortest path of Dryden et al. (IPDPS 2019); of series-parallel graphs, such as U-Nets and
+networks of residual blocks, there is always a layer with at most two neighbours, so that the time is linear in the
+layers. It is exact for any graph, at a cost that grows with how entangled that is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +53,7 @@ def optimum(choices: Choices) -> Chosen:
     taken: list[tuple[int, tuple[int, ...], npt.NDArray[np.intp]]] = []
     left = set(ways)
     while left:
-        number = min(left, key=lambda each: (len(_neighbours(each, tables)), each))
+        number = min(left, key=lambda each: (_entries(each, tables, ways), each))
         left.remove(number)
         neighbours = tuple(sorted(_neighbours(number, tables)))
         meeting = [each for each in tables if number in each.layers]
@@ -103,6 +104,11 @@ def _tables(choices: Choices, first: Sequence[int]) -> Iterable[_Table]:
 
 def _neighbours(number: int, tables: Sequence[_Table]) -> set[int]:
     return {each for table in tables if number in table.layers for each in table.layers} - {number}
+
+
+def _entries(number: int, tables: Sequence[_Table], ways: dict[int, int]) -> int:
+    """Return how many entries the table has by which a layer is taken out."""
+    return prod(ways[each] for each in _neighbours(number, tables)) * ways[number]
 
 
 def _added(tables: Sequence[_Table], layers: tuple[int, ...], ways: dict[int, int]) -> Costs:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
+from statistics import fmean
 from typing import Any
 
-from voxload.engine import SplitPlan
 from voxload.launch.processes import launch_ranks
 from voxload.launch.wire import encode
 from voxload.plan.forecast.exact import exact
@@ -47,37 +47,78 @@ def predict(case: ValidationCase, platform: Platform) -> Forecast:
     """Return what is said of a case on one node."""
     training = Training(case.model, case.sample, case.groups * case.samples, case.optimizer)
     setup = Setup(case.spatial, case.groups, case.samples)
-    split = SplitPlan.of(case.layers) if case.layers else None
-    return exact(Oracle(training, platform, nodes=1), setup, split)[0]
+    return exact(Oracle(training, platform, nodes=1), setup, case.layers)[0]
 
 
 def validate(
-    told: Iterable[tuple[ValidationCase, Forecast]], *, hear: Callable[[Compared], None] | None = None
+    told: Iterable[tuple[ValidationCase, Forecast]],
+    *,
+    jobs: int = 1,
+    hear: Callable[[Compared], None] | None = None,
 ) -> list[Compared]:
     """Run cases on local processes, those of as many ranks in one job, and return what was said beside what it took.
 
-    Raises what `voxload.launch.processes.launch_ranks` raises.
+    Parameters
+    ----------
+    told
+        Cases, and what was said of them.
+    jobs
+        That run each case, one after the other: equal processes are not equally fast, and the mean of theirs counts.
+    hear
+        Hears of each case when it was run by all.
+
+    Raises
+    ------
+    VoxloadError
+        As `voxload.launch.processes.launch_ranks` does.
     """
     found: list[Compared] = []
     ordered = sorted(told, key=lambda each: each[0].ranks)
-    for ranks, group in groupby(ordered, key=lambda each: each[0].ranks):
+    for _, group in groupby(ordered, key=lambda each: each[0].ranks):
         together = list(group)
-        planned = tuple(replace(case, rounds=_rounds(forecast)) for case, forecast in together)
-        steps = iter(together)
+        planned = tuple(replace(case, rounds=_rounds(forecast, jobs)) for case, forecast in together)
+        several = [_run(planned) for _ in range(jobs - 1)]
 
-        def listen(event: dict[str, Any], steps: Iterator[tuple[ValidationCase, Forecast]] = steps) -> None:
-            values = {name: value for name, value in event.items() if name != "event"}
-            found.append(Compared(*next(steps), MeasuredStep(**values)))
+        def listen(
+            place: int,
+            step: MeasuredStep,
+            together: Sequence[tuple[ValidationCase, Forecast]] = together,
+            several: Sequence[Sequence[MeasuredStep]] = several,
+        ) -> None:
+            found.append(Compared(*together[place], _mean([*(job[place] for job in several), step])))
             if hear is not None:
                 hear(found[-1])
 
-        text = encode(ValidationPlan(planned)).decode()
-        launch_ranks("voxload.plan.validation.worker", text, processes=ranks, subject="validation", hear=listen)
+        _run(planned, listen)
     return found
 
 
-def _rounds(forecast: Forecast) -> int:
-    return max(_FEWEST, min(_MOST, int(_SECONDS / max(forecast.time.total, 1e-3))))
+def _run(
+    cases: tuple[ValidationCase, ...], hear: Callable[[int, MeasuredStep], None] | None = None
+) -> list[MeasuredStep]:
+    """Return what cases of as many ranks take in one job; `hear` hears of each, with its place."""
+    steps: list[MeasuredStep] = []
+
+    def listen(event: dict[str, Any]) -> None:
+        steps.append(MeasuredStep(**{name: value for name, value in event.items() if name != "event"}))
+        if hear is not None:
+            hear(len(steps) - 1, steps[-1])
+
+    text = encode(ValidationPlan(cases)).decode()
+    ranks = cases[0].ranks
+    launch_ranks("voxload.plan.validation.worker", text, processes=ranks, subject="validation", hear=listen)
+    return steps
+
+
+def _mean(steps: Sequence[MeasuredStep]) -> MeasuredStep:
+    """Return the means of what jobs took, and the most memory of any."""
+    names = [each.name for each in fields(MeasuredStep) if each.name != "memory"]
+    means = {name: fmean(getattr(step, name) for step in steps) for name in names}
+    return MeasuredStep(**means, memory=max(step.memory for step in steps))
+
+
+def _rounds(forecast: Forecast, jobs: int) -> int:
+    return max(_FEWEST, min(_MOST, int(_SECONDS / jobs / max(forecast.time.total, 1e-3))))
 
 
 def kendall(pairs: Sequence[tuple[float, float]]) -> float:
