@@ -75,9 +75,9 @@ class NetworkWays:
         `watch` is entered for either pass, and for nothing else.
         """
         found = self.calls[number]
-        blocks = self._blocks(found, way)
+        blocks, given = self._blocks(found, way), _given(found)
         with watch:
-            result = self._result(found, way, blocks)
+            result = self._result(found, way, blocks, given)
         wanted = [each for each in leaves(result) if isinstance(each, Tensor) and each.grad_fn is not None]
         if wanted:
             gradients = [torch.empty_like(each) for each in wanted]
@@ -93,23 +93,35 @@ class NetworkWays:
                 by_number[value.number] = _block(shape, value.dtype, has_grad=maker >= 0)
         return [by_number[value.number] for value in found.taken]
 
-    def _result(self, found: CallWays, way: Way, blocks: Sequence[Tensor]) -> Any:
-        given = iter(zip(blocks, way.moves, strict=True))
+    def _result(self, found: CallWays, way: Way, blocks: Sequence[Tensor], given: Any) -> Any:
+        """Bring blocks to the cuts in which a call takes them, and carry it out with these for its values."""
+        pairs = iter(zip(blocks, way.moves, strict=True))
 
         def brought(leaf: Any) -> Any:
-            if isinstance(leaf, Given):
-                has_grad = found.is_layer and leaf.dtype.is_floating_point
-                return torch.empty(leaf.shape, dtype=leaf.dtype, device="meta", requires_grad=has_grad)
             if not isinstance(leaf, Value):
                 return leaf
-            block, move = next(given)
+            block, move = next(pairs)
             return block if move is None else moved(block, move, self._coords, self._exchange)
 
+        args, kwargs = mapped(given, brought)
         if found.call is None or way.action is None:
-            return [brought(value) for value in found.taken]
-        args, kwargs = mapped((found.call.args, dict(found.call.kwargs)), brought)
+            return args
         here = Context(self._coords, self._mesh, self._exchange)
         return way.action.run(found.call.function, tuple(args), dict(kwargs), here)
+
+
+def _given(found: CallWays) -> Any:
+    """Return the arguments of a call, with tensors in the places of weights and others that are no values."""
+
+    def made(leaf: Any) -> Any:
+        if not isinstance(leaf, Given):
+            return leaf
+        has_grad = found.is_layer and leaf.dtype.is_floating_point
+        return torch.empty(leaf.shape, dtype=leaf.dtype, device="meta", requires_grad=has_grad)
+
+    if found.call is None:
+        return found.taken, {}
+    return mapped((found.call.args, dict(found.call.kwargs)), made)
 
 
 class _Entry(torch.autograd.Function):
