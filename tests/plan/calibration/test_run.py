@@ -17,9 +17,10 @@ from torch import nn
 from voxload.errors import UsageError
 from voxload.plan.calibration.measuring import MessagePoint, Timed, kernel_points, overheads, time_step
 from voxload.plan.calibration.networks import cases, convolutions, volumes
-from voxload.plan.calibration.run import calibrate, fitted
+from voxload.plan.calibration.run import calibrate, fitted, ordered
 from voxload.plan.calibration.sharing import StepPoint, SumPoint, sharing
 from voxload.plan.platform import files
+from voxload.plan.platform.calibration import Sharing
 from voxload.plan.trace.operation import Phase
 
 
@@ -92,6 +93,14 @@ def test_what_ranks_wait_is_told_from_whole_steps() -> None:
         assert found.error < 1e-6
     alone = [replace(each, apart=each.apart * 0.8) for each in steps[2]]
     assert sharing(1, [alone], [steps[2]], bandwidth=(0.0, 0.0), sums=[]).computing == pytest.approx(0.8)
+
+
+def test_what_only_a_disturbed_job_finds_is_not_believed() -> None:
+    """One rank is no slower than two on two cores, four lose no more than eight do, and none gain by sharing."""
+    found = ordered([Sharing(1, 1.14), Sharing(2, 1.0), Sharing(4, 2.63), Sharing(8, 4.2)], 2)
+    assert [each.computing for each in found] == pytest.approx([1.0, 1.0, 2.1, 4.2])
+    found = ordered([Sharing(1, 0.9), Sharing(2, 1.0), Sharing(4, 1.7), Sharing(8, 4.4)], 2)
+    assert [each.computing for each in found] == pytest.approx([0.9, 1.0, 2.0, 4.4])
 
 
 def _timed() -> Timed:

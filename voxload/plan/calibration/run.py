@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -75,7 +76,7 @@ def merged(found: dict[int, list[list[RankFindings]]], ranks: int, device: str) 
         min(each.memory for each in first) // (ranks if kind == "cpu" else 1),
         tuple(fmean(each) for each in zip(*(rank.overheads for rank in first), strict=True)),
         tuple(_pooled(each.kernels for each in first)),
-        tuple(_sharing(count, found[count], found[ranks]) for count in sorted(found)),
+        ordered([_sharing(count, found[count], found[ranks]) for count in sorted(found)], ranks),
     )
 
 
@@ -107,6 +108,20 @@ def _pooled(ranks: Iterable[Sequence[KernelPoints]]) -> list[KernelPoints]:
             for point, seconds in zip(each.points, each.seconds, strict=True):
                 found[each.kind][point].append(seconds)
     return [thinned(kind, points) for kind, points in sorted(found.items())]
+
+
+def ordered(found: Sequence[Sharing], ranks: int) -> tuple[Sharing, ...]:
+    """Return what ranks take together, by ascending numbers, without what only a disturbed job can have found.
+
+    Fewer ranks than timed operations are not slower than those, more share their cores and are as much slower at
+    least, and what they lose beside that does not become less where they are more.
+    """
+    kept, loss = list[Sharing](), np.inf
+    for each in reversed(found):
+        share = max(1.0, each.ranks / ranks)
+        loss = max(1.0, min(loss, each.computing / share))
+        kept.append(replace(each, computing=share * loss if each.ranks >= ranks else min(1.0, each.computing)))
+    return tuple(reversed(kept))
 
 
 def _sharing(count: int, jobs: Sequence[Sequence[RankFindings]], timed: Sequence[Sequence[RankFindings]]) -> Sharing:
