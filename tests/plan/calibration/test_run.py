@@ -79,7 +79,6 @@ def test_what_ranks_wait_is_told_from_whole_steps() -> None:
                 totals,
                 10**6,
                 0,
-                1000,
             )
             for apart, messages, totals in counts
         ]

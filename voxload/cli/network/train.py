@@ -19,7 +19,7 @@ from voxload.cli.options import (
     parse_names,
     parse_triple,
 )
-from voxload.cli.planning.applied import training_choice
+from voxload.cli.planning.applied import refuse_beside_plan, training_choice
 from voxload.cli.terminal import Screen
 from voxload.errors import UsageError
 from voxload.launch.devices import DEVICES, HOST
@@ -145,15 +145,14 @@ def train(
         raise UsageError("--dropout", found=f"{dropout} for {UNET3D}", expected="none: it has no such layer")
     blocks, layers = parse_triple("--spatial", spatial), dict[str, str]()
     if plan_file is not None:
-        for option, value, usual in (
+        usual = Optimisation()
+        refuse_beside_plan(
             ("--spatial", spatial, "1,1,1"),
-            ("--batch-size", batch_size, Optimisation().batch_size),
+            ("--batch-size", batch_size, usual.batch_size),
             ("--model", model, COSMOFLOW),
             ("--variant", variant, ""),
-            ("--dtype", dtype, Optimisation().dtype),
-        ):
-            if value != usual:
-                raise UsageError(option, found=f"{value} beside --plan", expected="one of the two")
+            ("--dtype", dtype, usual.dtype),
+        )
         chosen = training_choice(plan_file, nproc)
         model, variant, blocks, layers = chosen.model, chosen.variant, chosen.spatial, chosen.layers
         batch_size, nproc = chosen.batch_size, chosen.processes

@@ -58,6 +58,13 @@ class TrainingChoice:
             )
 
 
+def refuse_beside_plan(*options: tuple[str, object, object]) -> None:
+    """Raise UsageError for an option that a plan decides, given as (name, value, default), with another value."""
+    for name, value, usual in options:
+        if value != usual:
+            raise UsageError(name, found=f"{value} beside --plan", expected="one of the two")
+
+
 def training_choice(path: Path, processes: int) -> TrainingChoice:
     """Return what a plan says of ``voxload train``.
 

@@ -38,7 +38,7 @@ def calibrate(*, ranks: int = 0, seconds: float = 80.0, device: str = HOST, hear
     ranks
         That a node is to have; 0 for as many as there are cores, or GPUs.
     seconds
-        For operations; messages and paces take about a minute besides on the host.
+        For operations; what ranks take together takes two or three minutes besides on the host.
     device
         What each computes on.
     hear
@@ -60,9 +60,15 @@ def calibrate(*, ranks: int = 0, seconds: float = 80.0, device: str = HOST, hear
     check_there(device, ranks=own)
     counts = {1, own, 2 * own, 4 * own} if device == HOST else {1, own}
     # Equal processes are not equally fast: operations are timed by more of them than there are cores.
-    timed = [_measure(CalibrationPlan(seconds / _JOBS, device, seed), own, hear) for seed in range(_JOBS)]
+    part = seconds / _JOBS
+    timed = [_measure(CalibrationPlan(part, device, job), own, _behind(hear, job * part)) for job in range(_JOBS)]
     others = {count: [_measure(CalibrationPlan(0.0, device), count, hear)] for count in counts - {own}}
     return merged({own: timed, **others}, own, device)
+
+
+def _behind(hear: Hear | None, before: float) -> Hear | None:
+    """Return what hears of a job's progress, where others measured for so many seconds before it."""
+    return None if hear is None else lambda spent: hear(before + spent)
 
 
 def merged(found: dict[int, list[list[RankFindings]]], ranks: int, device: str) -> Calibration:

@@ -16,7 +16,7 @@ from statistics import fmean, median
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from voxload.engine import NoExchange, shard
@@ -60,8 +60,6 @@ class StepPoint:
     """Bytes of them, the greater of what is sent and received."""
     moved: int
     """Bytes of blocks that are read or written to join them with halos."""
-    gradients: int
-    """Bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ class _Case:
         """Return medians of steps, the ways in turns."""
         found: dict[str, list[float]] = {way: [] for way in self._ways}
         optimizers = {way: torch.optim.Adam(network.parameters()) for way, network in self._ways.items()}
-        rounds = _ROUNDS if self._grid.world_size <= (os.cpu_count() or 1) else _FEW
+        rounds = _ROUNDS if self._grid.world_size <= len(os.sched_getaffinity(0)) else _FEW
         for turn in range(1 + rounds):
             for way, network in self._ways.items():
                 if self._grid.world_size > 1:
@@ -144,7 +142,6 @@ class _Case:
         operations = self._exchanges()
         halos = [(each.exchanged, each.moved) for each in operations if isinstance(each.exchanged, Messages)]
         messages = [(each, moved) for each, moved in halos if each.sent]
-        weights = sum(each.numel() * each.element_size() for each in self._ways["apart"].parameters())
         return StepPoint(
             median(found["apart"]),
             median(found.get("split", [0.0])),
@@ -153,14 +150,12 @@ class _Case:
             sum(isinstance(each.exchanged, Total) for each in operations),
             sum(max(sum(each.sent), sum(each.received)) for each, _ in messages),
             sum(moved for _, moved in messages),
-            weights,
         )
 
     def _exchanges(self) -> list[Operation]:
         with torch.device("meta"):
             model = self._make()
-        x: Tensor = self._x
-        step = trace_step(model, self._grid, self._whole, channels=x.shape[1])
+        step = trace_step(model, self._grid, self._whole, channels=self._x.shape[1])
         return [each for each in step.operations if each.exchanged is not None]
 
 
@@ -197,9 +192,8 @@ def sharing(
     # What bytes take is known from larger messages than these; no step is all bytes.
     blocks, latency, sum_latency = not_negative(rows, np.maximum(steps - known, 0.1 * steps))
     error = np.median(np.abs((rows @ (blocks, latency, sum_latency) + known) / steps - 1))
-    per_byte = not_negative(np.array([(1.0, each.nbytes) for each in sums]), np.array([each.seconds for each in sums]))[
-        1
-    ]
+    sizes, seconds = (np.array([getattr(each, name) for each in sums]) for name in ("nbytes", "seconds"))
+    _, per_byte = not_negative(np.stack([np.ones(len(sizes)), sizes], 1), seconds)
     replicated = np.array([(each.apart, 1.0) for each in ours])
     replicas, gradients = not_negative(replicated, np.array([each.replicas for each in ours]))
     return Sharing(

@@ -162,6 +162,12 @@ def _convolution_terms(points: Floats) -> Floats:
     return np.stack(terms, 1)
 
 
+def numbers_of(kind: str) -> int:
+    """Return on how many numbers the time of an operation of a kind depends; see `point_of`."""
+    name = kind.partition(" ")[0]
+    return 10 if name in (CONVOLUTION, CONVOLUTION_BACKWARD) else 3 if name in _PRODUCTS else 2
+
+
 def kind_of(operation: Operation, device: str) -> str:
     """Return the kind of an operation: its name, and of convolutions which of torch's implementations runs."""
     if operation.name in (CONVOLUTION, CONVOLUTION_BACKWARD):

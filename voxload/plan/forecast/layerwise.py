@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from voxload.engine import SplitPlan
 from voxload.engine.ways.network import IN_SPACE, CallWays, NetworkWays, Use, Uses, Way
 from voxload.plan.forecast.forecast import Oracle
 from voxload.plan.forecast.setups import Setup
@@ -31,11 +30,6 @@ class LayerChoice:
     """By the paths of layers, as `voxload.engine.SplitPlan.of` takes them; those left out cut space."""
     seconds: float
     """Of all calls, forward and backward, as far as they depend on the choice."""
-
-    @property
-    def split(self) -> SplitPlan | None:
-        """The plan; None where all layers cut space."""
-        return SplitPlan.of(self.layers) if self.layers else None
 
 
 def candidates(spatial: Sequence[int]) -> list[Uses]:

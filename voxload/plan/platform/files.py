@@ -19,7 +19,7 @@ import torch
 
 from voxload.errors import UsageError
 from voxload.files.atomic import replacing
-from voxload.plan.costs.kernels import KernelPoints
+from voxload.plan.costs.kernels import KernelPoints, numbers_of
 from voxload.plan.costs.speeds import Link
 from voxload.plan.platform.calibration import Calibration, Sharing
 from voxload.plan.platform.platform import Device, Platform
@@ -126,9 +126,17 @@ def _calibration(part: Entries, top: Entries) -> Calibration:
 
 def _points(part: Entries) -> KernelPoints:
     rows = part.rows("points")
-    part_kind = part.text("kind")
+    kind = part.text("kind")
     part.check_all_used()
-    return KernelPoints(part_kind, tuple(row[:-1] for row in rows), tuple(row[-1] for row in rows))
+    wanted = numbers_of(kind) + 1
+    if not rows or any(len(row) != wanted or min(row) <= 0 for row in rows):
+        raise UsageError(
+            f"[[calibration.kernels]] of {kind}",
+            found=f"{len(rows)} points, of {sorted({len(row) for row in rows})} numbers, or some not above 0",
+            expected=f"points of {wanted} numbers above 0",
+            remedy="calibrate again, with this version",
+        )
+    return KernelPoints(kind, tuple(row[:-1] for row in rows), tuple(row[-1] for row in rows))
 
 
 def _sharing(part: Entries) -> Sharing:

@@ -84,7 +84,9 @@ class Platform:
         shared = found.shared_by(ranks)
         kernels = measured(found.kernels, dict(zip(Phase, found.overheads, strict=True)), found.device)
         kernels.copying = shared.copying
-        kernels.slowdown = shared.of(company) * max(1.0, ranks / max(shared.ranks, found.ranks))
+        # More ranks than cores share them: of another number than was measured, as many more or fewer do.
+        crowd, measured_crowd = (max(1.0, count / found.ranks) for count in (ranks, shared.ranks))
+        kernels.slowdown = shared.of(company) * crowd / measured_crowd
         return kernels
 
     def memory(self, ranks: int) -> int:
