@@ -36,6 +36,13 @@ _SPLITS: tuple[tuple[str, Spatial, int, int, str], ...] = (
     ("spatial", (2, 2, 2), 1, 1, ""),
 )
 """Strategy, blocks, groups, samples of a group, and what layers use the axes for."""
+_PIPELINES: tuple[tuple[str, Spatial, int, int, int], ...] = (
+    ("layer", (1, 1, 1), 1, 4, 2),
+    ("layer", (1, 1, 1), 1, 4, 4),
+    ("data + layer", (1, 1, 1), 2, 2, 2),
+    ("spatial + layer", (2, 1, 1), 1, 2, 2),
+)
+"""Strategy, blocks, pipelines, samples of a pipeline, which go through it one by one, and stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,18 @@ def configurations(
             layers = _layers(network, prod(spatial), use)
             case = ValidationCase(model, sample, spatial, groups, samples, layers=layers)
             yield Configuration(network, strategy, case), _forecast(case, platform)
+        for strategy, spatial, groups, samples, stages in _PIPELINES:
+            case = ValidationCase(
+                f"bench.planning.nets:{network}",
+                sample,
+                spatial,
+                groups,
+                samples,
+                stages=stages,
+                microbatches=samples,
+            )
+            if case.ranks <= most:
+                yield Configuration(network, strategy, case), _forecast(case, platform)
 
 
 def _layers(network: str, ranks: int, use: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ that have the same place. Microbatches and their order are those of torch.distri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,8 @@ Wrap = Callable[[nn.Module, dist.ProcessGroup | None], nn.Module]
 
 
 @dataclass(frozen=True, slots=True)
-class Boundary:
-    """What goes from one part of a network to the next."""
+class Carried:
+    """A tensor that goes from one part of a network to the next."""
 
     shape: tuple[int, ...]
     """Of the whole."""
@@ -46,9 +46,14 @@ class Boundary:
         """Whether ranks have blocks of it."""
         return self.shape != self.own
 
-    def empty(self, *, has_gradient: bool = True) -> Tensor:
-        """Return a tensor like this rank's, without data."""
-        return torch.empty(self.own, dtype=self.dtype, device="meta", requires_grad=has_gradient)
+    def empty(self, *, is_whole: bool = False, has_gradient: bool = False) -> Tensor:
+        """Return a tensor like this rank's, or like the whole, without data."""
+        shape = self.shape if is_whole else self.own
+        return torch.empty(shape, dtype=self.dtype, device="meta", requires_grad=has_gradient)
+
+
+Boundary = tuple[Carried, ...]
+"""All that goes from one part to the next."""
 
 
 def pipeline_stage(
@@ -72,7 +77,8 @@ def pipeline_stage(
     Parameters
     ----------
     parts
-        Networks, in order, each of one tensor to one tensor.
+        Networks, in order, such as `pipeline_parts` makes of one: each takes what the one before it gives, one tensor
+        or, where groups are of one rank, several.
     grid
         This rank's view of the grid.
     shape
@@ -92,12 +98,12 @@ def pipeline_stage(
         Where parts and groups do not fit together, a part cannot be split, or has statistics over the world.
     """
     _require(parts, grid)
-    boundaries = list(_boundaries(parts, grid, (samples, channels, *shape), options))
+    found = list(boundaries(parts, grid, (samples, channels, *shape), options))
     number = grid.group % len(parts)
-    before, behind = boundaries[number], boundaries[number + 1]
+    before, behind = found[number], found[number + 1]
     network = parts[number]
-    if before.is_cut:
-        network = shard(network, grid, shape=before.shape[-3:], **options)
+    if _is_cut(before):
+        network = shard(network, grid, shape=before[0].shape[-3:], **options)
     elif grid.group_size > 1:
         network = _Alike(network, exchange_of(grid))
     line, same = _groups(grid, len(parts))
@@ -111,8 +117,8 @@ def pipeline_stage(
         number,
         len(parts),
         device,
-        input_args=before.empty(has_gradient=number > 0),
-        output_args=behind.empty(),
+        input_args=tuple(each.empty(has_gradient=number > 0 and each.dtype.is_floating_point) for each in before),
+        output_args=tuple(each.empty(has_gradient=each.dtype.is_floating_point) for each in behind),
         group=line,
     )
 
@@ -133,39 +139,72 @@ def _require(parts: Sequence[nn.Module], grid: ProcessGrid) -> None:
         )
 
 
-def _boundaries(
-    parts: Sequence[nn.Module], grid: ProcessGrid, size: tuple[int, ...], options: dict[str, Any]
+def boundaries(
+    parts: Sequence[nn.Module], grid: ProcessGrid, size: tuple[int, ...], options: Mapping[str, Any]
 ) -> Iterator[Boundary]:
-    """Yield what each part takes, and what the last one gives, by runs on shapes alone."""
+    """Yield what each part takes, and what the last one gives, by runs on shapes alone.
+
+    Parameters
+    ----------
+    parts
+        Networks, in order.
+    grid
+        The grid, seen from the rank of interest.
+    size
+        Samples, channels and extents (B, C, D, H, W) of what the first part takes.
+    options
+        Of `voxload.engine.shard`.
+
+    Raises
+    ------
+    UsageError
+        Where a part cannot be split, or what it gives cannot be sent to the ranks of the next.
+    """
     dtype = next((each.dtype for each in parts[0].parameters()), torch.get_default_dtype())
-    before = Boundary(size, (*size[:2], *grid.block(size[2:]).shape), dtype)
+    before: Boundary = (Carried(size, (*size[:2], *grid.block(size[2:]).shape), dtype),)
     yield before
     for number, part in enumerate(parts):
-        twin = on_meta(part).to(before.dtype)
-        whole = _ran(twin, torch.empty(before.shape, dtype=before.dtype, device="meta"), number)
+        twin = on_meta(part).to(before[0].dtype)
+        whole = _ran(twin, [each.empty(is_whole=True) for each in before], number)
         own = whole
-        if before.is_cut:
-            split = shard(twin, grid, shape=before.shape[-3:], exchange=NoExchange(grid), **options)
-            own = _ran(split, before.empty(), number)
-        before = Boundary(tuple(whole.shape), tuple(own.shape), whole.dtype)
-        if before.is_cut and before.own[-3:] != grid.block(before.shape[-3:]).shape:
-            raise UsageError(
-                f"part {number} of a pipeline",
-                found=f"a result of which this rank has {before.own} of {before.shape}",
-                expected="a block as the grid cuts it, or the whole",
-                remedy="end the part with a layer that is cut in space",
-            )
+        if _is_cut(before):
+            if len(before) > 1:
+                raise UsageError(
+                    f"part {number} of a pipeline",
+                    found=f"{len(before)} tensors that it takes, cut over {grid.group_size} ranks of a group",
+                    expected="one, or groups of one rank",
+                    remedy="cut the network where one tensor goes on: voxload.engine.pipeline_cuts tells where",
+                )
+            shape = before[0].shape[-3:]
+            split = shard(twin, grid, shape=shape, exchange=NoExchange(grid), **options)
+            own = _ran(split, [before[0].empty()], number)
+        before = tuple(
+            Carried(tuple(one.shape), tuple(mine.shape), one.dtype) for one, mine in zip(whole, own, strict=True)
+        )
+        for each in before:
+            if each.is_cut and each.own[-3:] != grid.block(each.shape[-3:]).shape:
+                raise UsageError(
+                    f"part {number} of a pipeline",
+                    found=f"a result of which this rank has {each.own} of {each.shape}",
+                    expected="a block as the grid cuts it, or the whole",
+                    remedy="end the part with a layer that is cut in space",
+                )
         yield before
 
 
-def _ran(part: nn.Module, x: Tensor, number: int) -> Tensor:
+def _is_cut(boundary: Boundary) -> bool:
+    return any(each.is_cut for each in boundary)
+
+
+def _ran(part: nn.Module, given: Sequence[Tensor], number: int) -> tuple[Tensor, ...]:
     with torch.no_grad():
-        found = part(x)
-    if not isinstance(found, Tensor):
+        found = part(*given)
+    tensors = found if isinstance(found, tuple | list) else (found,)
+    if not tensors or not all(isinstance(each, Tensor) for each in tensors):
         raise UsageError(
-            f"part {number} of a pipeline", found=type(found).__name__, expected="one tensor as its result"
+            f"part {number} of a pipeline", found=type(found).__name__, expected="a tensor or several as its result"
         )
-    return found
+    return tuple(tensors)
 
 
 def _groups(grid: ProcessGrid, stages: int) -> tuple[dist.ProcessGroup | None, dist.ProcessGroup | None]:
@@ -191,8 +230,8 @@ class _Alike(nn.Module):
         super().__init__()
         self.part, self._exchange = part, exchange
 
-    def forward(self, x: Tensor) -> Any:
+    def forward(self, *given: Tensor) -> Any:
         """Return what the part gives."""
         ((seed,), *_) = self._exchange.share([pass_seed()])
-        with seeded(seed, x.device):
-            return self.part(x)
+        with seeded(seed, given[0].device):
+            return self.part(*given)

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,10 @@ from voxload.text import shown
 Hear = Callable[[dict[str, Any]], None]
 """Hears of each event but warnings and errors."""
 
+_TORCHRUN = re.compile(r"[EWI]\d{4} .*torch/distributed/elastic/")
+"""What torchrun's own lines about a rank that failed begin with."""
+_ERROR = re.compile(r"(\[rank\d+\]: )?[\w.]+(Error|Exception|Interrupt)\b")
+"""What the last line of a traceback begins with."""
 _STOP_SECONDS = 30
 """Time for torchrun to end its processes before they are killed: it gives them as much itself."""
 
@@ -74,8 +80,7 @@ def launch_ranks(module: str, plan: str, *, processes: int, subject: str, hear: 
         if error is not None:
             raise error
         if status:
-            lines = log_path.read_text(encoding="utf-8").strip().splitlines()
-            last = lines[-1].strip() if lines else "nothing written"
+            last = _last_words(log_path.read_text(encoding="utf-8"))
             raise InternalError(subject, found=f"a process that died: {last}", remedy="see its memory and signals")
 
 
@@ -123,6 +128,20 @@ def _follow(lines: Iterable[str], hear: Hear) -> VoxloadError | None:
         elif kind is not None:
             hear(event)
     return first
+
+
+def _last_words(log: str) -> str:
+    r"""Return the first error that ranks wrote: those that lose a neighbour by it fail behind it. Else their last line.
+
+    >>> _last_words("[rank1]: ValueError: no\n[rank0]: RuntimeError: Connection closed by peer")
+    '[rank1]: ValueError: no'
+    >>> _last_words("half a word\nE1130 07:22:50 1 torch/distributed/elastic/multiprocessing/api.py: failed")
+    'half a word'
+    """
+    lines = [line.rstrip() for line in log.splitlines() if line.strip()]
+    own = list(takewhile(lambda line: not _TORCHRUN.match(line), lines))
+    errors = [line for line in own if _ERROR.match(line)]
+    return (errors[:1] or (own or lines or ["nothing written"])[-1:])[0].strip()
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

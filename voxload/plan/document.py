@@ -43,20 +43,32 @@ class Plan:
     dtype: str = "float32"
     layers: dict[str, str] = field(default_factory=dict)
     """What layers use the axes of the grid for, as `voxload.engine.SplitPlan.of` takes it; those left out, space."""
+    stages: int = 1
+    """Groups of ranks, one behind the other, that have parts of the network."""
+    microbatches: int = 1
+    """That a group's batch goes through stages in."""
+    cuts: tuple[str, ...] = ()
+    """Where the network is cut into stages, as `voxload.engine.pipeline_parts` takes it."""
     staging: int = 0
     """Bytes of the buffers that a loader reads ahead into, as `voxload.DataLoader` takes them; 0 for its own choice."""
     predicted: dict[str, float] = field(default_factory=dict)
     """Seconds of a step and its parts, and bytes of memory."""
 
     def __post_init__(self) -> None:
-        counts = (*self.spatial, self.groups, self.samples, *self.sample)
+        counts = (*self.spatial, self.groups, self.samples, *self.sample, self.stages, self.microbatches)
         if min(counts) < 1:
             raise UsageError("plan", found=f"{self.spatial}, {self.groups} groups", expected="counts of 1 or more")
+        if len(self.cuts) != self.stages - 1 or self.samples % self.microbatches:
+            raise UsageError(
+                "plan",
+                found=f"{self.stages} stages with {len(self.cuts)} cuts, {self.samples} samples in {self.microbatches}",
+                expected="a cut between stages, and microbatches of as many samples each",
+            )
 
     @property
     def ranks(self) -> int:
         """All of them."""
-        return self.groups * prod(self.spatial)
+        return self.groups * self.stages * prod(self.spatial)
 
     @property
     def split(self) -> SplitPlan | None:
@@ -64,8 +76,14 @@ class Plan:
         return SplitPlan.of(self.layers) if self.layers else None
 
     def grid(self, rank: int = 0) -> ProcessGrid:
-        """Return the grid of a rank."""
+        """Return the grid of a rank; with stages, each sample group of it is one stage of a pipeline."""
         return ProcessGrid(self.spatial, self.ranks, rank)
+
+    def data_grid(self, rank: int = 0) -> ProcessGrid:
+        """Return the grid that a rank's loader deals samples out by: all stages of a pipeline have the same."""
+        blocks = prod(self.spatial)
+        pipeline, place = rank // (blocks * self.stages), rank % blocks
+        return ProcessGrid(self.spatial, self.groups * blocks, pipeline * blocks + place)
 
     def write(self, path: str | Path) -> None:
         """Write the plan; the file appears whole or not at all."""

@@ -88,6 +88,13 @@ def training_choice(path: Path, processes: int) -> TrainingChoice:
             expected=f"one of {', '.join(NETWORKS)}",
             remedy="train it in a script of your own: shard(model, plan.grid(rank), plan=plan.split)",
         )
+    if plan.stages > 1:
+        raise UsageError(
+            "--plan",
+            found=f"a pipeline of {plan.stages} stages",
+            expected="a plan without stages",
+            remedy="train it in a script of your own, with voxload.engine.pipeline_stage, or plan without --stages",
+        )
     if (plan.optimizer, plan.dtype) != ("adam", "float32"):
         raise UsageError(
             "--plan",

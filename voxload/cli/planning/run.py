@@ -56,6 +56,9 @@ def plan(
     layers: Annotated[
         int, typer.Option(help="Of so many of the best setups with blocks, choose what every layer cuts.", min=0)
     ] = 0,
+    stages: Annotated[
+        int, typer.Option(help="Try pipelines of up to so many stages, too.", min=0, show_default="none")
+    ] = 0,
     rows: Annotated[int, typer.Option(help="Rows of the table.", min=1)] = 12,
     explain: Annotated[
         str, typer.Option(help="Show what layers whose path begins so take in the best; all for all.", show_default="")
@@ -77,7 +80,7 @@ def plan(
         stored = DataSet.of(catalog, dataset, allow_outside=allow_outside)
     training = Training(model, _sample(sample, stored), batch, optimizer, _type(amp))
     oracle = Oracle(training, files.load(machine), nodes=nodes, limit=parse_bytes(memory) if memory else 0)
-    found = search(oracle, _counts(ranks), goal=goal, layers=layers, data=stored, simulated=rows)
+    found = search(oracle, _counts(ranks), goal=goal, layers=layers, stages=stages, data=stored, simulated=rows)
     costs = found.layers("" if explain == "all" else explain) if explain else []
     if output is not None:
         found.plan(machine).write(output)
@@ -161,6 +164,9 @@ def _figures(each: Forecast) -> dict[str, Any]:
         "spatial": list(setup.spatial),
         "groups": setup.groups,
         "samples": setup.samples,
+        "stages": setup.stages,
+        "microbatches": setup.microbatches,
+        "cuts": list(each.cuts),
         "layers": dict(each.layers),
         "fits": each.fits,
         "step_seconds": each.step,

@@ -24,12 +24,14 @@ _PARTS = (
     ("halos", "#e07b20"),
     ("sums", "#f0b27a"),
     ("gradients", "#5a5f68"),
+    ("waiting", "#b9a5cc"),
 )
 
 
 def forecast_table(title: str, forecasts: Sequence[Forecast]) -> Table:
     """Return a row for each setup: who has what, the seconds of a step and what they are, memory and reading."""
     reads = any(each.reading is not None for each in forecasts)
+    is_staged = any(each.setup.stages > 1 for each in forecasts)
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     names = [
         "ranks",
@@ -40,32 +42,40 @@ def forecast_table(title: str, forecasts: Sequence[Forecast]) -> Table:
         "halo\n%",
         "sum\n%",
         "grad\n%",
+        *(["wait\n%"] if is_staged else []),
         "memory\nGiB",
     ]
-    for name in [*names, *(["read\nx", "stall\ns", "bound by"] if reads else ["rank s\na sample"])]:
+    if reads:
+        names += ["read\nx", "stall\ns", "bound by"]
+    elif not is_staged:  # there is no room for it
+        names.append("rank s\na sample")
+    for name in names:
         is_text = name in {"groups\nx blocks", "bound by"}
         table.add_column(name, justify="left" if is_text else "right", no_wrap=True)
     for each in forecasts:
-        table.add_row(*_row(each, reads=reads))
+        table.add_row(*_row(each, reads=reads, is_staged=is_staged))
     notes = ["percent of the step; memory of a rank, * where it does not fit"]
     if any(each.layers for each in forecasts):
         notes.append("+: layers that use the grid otherwise than for space")
+    if is_staged:
+        notes.append("p2: pipelines of two stages, wait: for other stages")
     if reads:
         notes.append("read: bytes of a group over those of a sample")
     table.caption, table.caption_justify = "; ".join(notes), "left"
     return table
 
 
-def _row(each: Forecast, *, reads: bool) -> list[str]:
+def _row(each: Forecast, *, reads: bool, is_staged: bool) -> list[str]:
     time, setup = each.time, each.setup
     whole = each.step or 1.0
-    parts = (time.forward + time.backward + time.update, time.halos, time.sums, time.gradients)
+    parts = [time.forward + time.backward + time.update, time.halos, time.sums, time.gradients]
+    parts += [time.waiting] if is_staged else []
     memory = f"{each.memory.use.total / 2**30:.3g}{'' if each.fits else '*'}"
     chosen = f" +{len(each.layers)}" if each.layers else ""
     row = [str(setup.ranks), setup.describe() + chosen, str(setup.samples), seconds(each.step)]
     row += [*(f"{part / whole:.0%}".rstrip("%") for part in parts), memory]
     if not reads:
-        return [*row, seconds(each.cost / (setup.groups * setup.samples))]
+        return row if is_staged else [*row, seconds(each.cost / (setup.groups * setup.samples))]
     found = each.reading
     if found is None:
         return [*row, "", "", ""]
@@ -92,6 +102,7 @@ def why(found: Found) -> str:
         "halos": time.halos,
         "sums over ranks": time.sums,
         "gradients": time.gradients,
+        "waiting for other stages": time.waiting,
         "waiting for data": best.step - time.total,
     }
     most = max(parts, key=parts.__getitem__)
@@ -157,6 +168,9 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "machine": plan.machine,
         "ranks": plan.ranks,
         "groups x blocks": f"{plan.groups} x {'x'.join(map(str, plan.spatial))}",
+        "stages": plan.stages,
+        "cut behind": ", ".join(plan.cuts) or "-",
+        "microbatches": plan.microbatches,
         "samples of a group": plan.samples,
         "optimizer": plan.optimizer,
         "type": plan.dtype,

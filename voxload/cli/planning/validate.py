@@ -72,7 +72,8 @@ def validate_plans(
 def _of_plan(path: Path) -> list[ValidationCase]:
     plan = load(path)
     layers = dict(plan.layers)
-    return [ValidationCase(plan.model, plan.sample, plan.spatial, plan.groups, plan.samples, plan.optimizer, layers)]
+    about = (plan.model, plan.sample, plan.spatial, plan.groups, plan.samples, plan.optimizer, layers)
+    return [ValidationCase(*about, stages=plan.stages, microbatches=plan.microbatches, cuts=plan.cuts)]
 
 
 def _cases(model: str, sample: str, counts: tuple[str, str], optimizer: str) -> list[ValidationCase]:
@@ -112,7 +113,7 @@ def _table(found: list[Compared]) -> Table:
             (time.total, real.total),
         )
         table.add_row(
-            f"{each.case.groups} x {'x'.join(map(str, each.case.spatial))}",
+            each.case.setup.describe(),
             str(each.case.samples),
             *(f"{seconds(said)} / {seconds(took)}" for said, took in parts),
             f"{each.accuracy:.0%}",

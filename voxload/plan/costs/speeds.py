@@ -60,7 +60,10 @@ class Path:
         """Return how long messages take; both directions run together."""
         if not messages.sent and not messages.received:
             return 0.0
-        nbytes = max(sum(messages.sent), sum(messages.received))
+        return self.message(max(sum(messages.sent), sum(messages.received)))
+
+    def message(self, nbytes: int) -> float:
+        """Return how long one takes."""
         return self.link.latency + nbytes * self.link.seconds_per_byte * self.sharing
 
 
@@ -87,6 +90,12 @@ class Fabric:
         if self._is_near(grid.axis_ranks(axis)):
             return Path(self.within, 1)
         return Path(self.between, self._crossing(grid, axis))
+
+    def beside(self, rank: int, other: int, sharing: int) -> Path:
+        """Return the way from a rank to another, which `sharing` ranks of a node take to others at once."""
+        if self._is_near((rank, other)):
+            return Path(self.within, 1)
+        return Path(self.between, min(sharing, self.ranks_per_node))
 
     def waits(self, grid: ProcessGrid) -> Waits:
         """Return how long the rank from which `grid` is seen waits for what operations exchange."""

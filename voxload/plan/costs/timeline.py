@@ -37,15 +37,20 @@ class StepTime:
     hidden: float
     """What gradients travel while the backward pass goes on; no part of the whole."""
     until_backward: float
-    """From the beginning of the step until the backward pass begins, messages included; no part of the whole either."""
+    """From the beginning of the step until the backward pass begins, messages included; no part of the whole either.
+    With stages, until the last pass has ended."""
+    waiting: float = 0.0
+    """What a stage of a pipeline waits for others, messages from and to them included."""
 
     @property
     def total(self) -> float:
         """Of the whole step."""
-        return self.forward + self.backward + self.update + self.halos + self.sums + self.gradients
+        return self.forward + self.backward + self.update + self.halos + self.sums + self.gradients + self.waiting
 
 
-def step_time(trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: ProcessGrid) -> StepTime:
+def step_time(
+    trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: ProcessGrid, *, replicas: Sequence[int] | None = None
+) -> StepTime:
     """Return how long a traced step takes on the rank from which `grid` is seen.
 
     Parameters
@@ -55,12 +60,14 @@ def step_time(trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: ProcessG
     kernels, fabric
         Speeds of the machine.
     grid
-        The grid; gradients are averaged over all of its ranks.
+        The grid.
+    replicas
+        Ranks over which gradients are averaged; by default all of the grid.
     """
     computing = dict.fromkeys(Phase, 0.0)
     halos = sums = 0.0
     clock, ends = 0.0, [0.0]  # by the number of operations that have ended, without the wait for gradients
-    world = range(grid.world_size)
+    among = range(grid.world_size) if replicas is None else replicas
     waits = fabric.waits(grid)
     for each in trace.operations:
         seconds = kernels.seconds(each)
@@ -74,10 +81,10 @@ def step_time(trace: StepTrace, kernels: Kernels, fabric: Fabric, grid: ProcessG
     turn = max((number for number, each in enumerate(trace.operations, 1) if each.phase is Phase.FORWARD), default=0)
     free = busy = 0.0
     for nbytes, ready in buckets(trace.gradients):
-        seconds = fabric.all_reduce(nbytes, world)
+        seconds = fabric.all_reduce(nbytes, among)
         free, busy = max(free, ends[ready]) + seconds, busy + seconds
     hidden = busy - max(0.0, free - ends[last])
-    exposed = busy - hidden + (fabric.gradients if trace.gradients and grid.world_size > 1 else 0.0)
+    exposed = busy - hidden + (fabric.gradients if trace.gradients and len(among) > 1 else 0.0)
     return StepTime(
         computing[Phase.FORWARD],
         computing[Phase.BACKWARD],

@@ -41,6 +41,8 @@ class Forecast:
     """Of a rank; 0 where the machine does not say."""
     layers: Mapping[str, str] = field(default_factory=dict)
     """What layers use the axes of the grid for, as `voxload.engine.SplitPlan.of` takes it; those left out, space."""
+    cuts: tuple[str, ...] = ()
+    """Where the network is cut into stages, as `voxload.engine.pipeline_parts` takes it."""
 
     @property
     def step(self) -> float:
@@ -110,18 +112,16 @@ class Oracle:
         return self._trace.on_blocks(setup.spatial, batch=setup.samples)
 
     def forecast(self, setup: Setup, trace: StepTrace | None = None) -> Forecast:
-        """Return what a setup takes; raises UsageError where the machine has no place for it.
+        """Return what a setup without stages takes; raises UsageError where the machine has no place for it.
 
         `trace` is the engine's own of such a rank, where it is there.
         """
         step = trace or self.trace_of(setup)
         kernels, fabric = self.speeds(setup)
-        batches = HOST_BATCHES if self.platform.kind == "cpu" else DEVICE_BATCHES
-        staging = batches * self.batch_bytes(setup)
         return Forecast(
             setup,
             step_time(step, kernels, fabric, setup.grid),
-            memory_peak(step, replicas=setup.ranks, staging=staging, device=self.platform.kind),
+            memory_peak(step, replicas=setup.ranks, staging=self.staging_bytes(setup), device=self.platform.kind),
             self.limit(setup),
             watts=self.platform.device.watts,
         )
@@ -168,6 +168,15 @@ class Oracle:
     def ranks_on_node(self, ranks: int) -> int:
         """Return how many of so many ranks share a node."""
         return -(-ranks // self._nodes) if self._nodes else min(ranks, self.platform.ranks_per_node)
+
+    def slowdown(self, setup: Setup, working: int) -> float:
+        """Return how many times as long operations of a setup take while so many of its ranks compute."""
+        near = min(working, self.ranks_on_node(setup.ranks))
+        return self.platform.slowdown(max(near, 1), setup.company)
+
+    def staging_bytes(self, setup: Setup) -> int:
+        """Return the bytes of a rank's blocks that are there at once."""
+        return (HOST_BATCHES if self.platform.kind == "cpu" else DEVICE_BATCHES) * self.batch_bytes(setup)
 
     def batch_bytes(self, setup: Setup) -> int:
         """Return the bytes of a rank's blocks of a batch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -13,8 +13,9 @@ from voxload.plan.forecast.exact import exact
 from voxload.plan.forecast.forecast import HOST_BATCHES, Forecast, Oracle, ranked
 from voxload.plan.forecast.layers import LayerCost, layer_costs
 from voxload.plan.forecast.layerwise import LayerChooser
+from voxload.plan.forecast.pipelines import Pipelines
 from voxload.plan.forecast.reading import DataSet
-from voxload.plan.forecast.setups import setups
+from voxload.plan.forecast.setups import Setup, pipelined, setups
 from voxload.plan.trace.operation import StepTrace
 
 
@@ -30,7 +31,7 @@ class Found:
     unlikely: int
     """Setups that were not looked at: no rank could have the memory."""
     refused: tuple[str, ...] = ()
-    """Why no layers were chosen for, of setups of which they were to be."""
+    """Why no layers were chosen for, and of pipelines that were not looked at."""
 
     @property
     def best(self) -> Forecast:
@@ -80,7 +81,7 @@ class Found:
     def plan(self, machine: str) -> Plan:
         """Return the best as a plan; `machine` is what the machine was called."""
         training, setup, time = self.oracle.training, self.best.setup, self.best.time
-        parts = ("forward", "backward", "update", "halos", "sums", "gradients")
+        parts = ("forward", "backward", "update", "halos", "sums", "gradients", "waiting")
         return Plan(
             training.model,
             training.sample,
@@ -91,6 +92,9 @@ class Found:
             training.optimizer,
             training.dtype,
             dict(self.best.layers),
+            stages=setup.stages,
+            microbatches=setup.microbatches,
+            cuts=self.best.cuts,
             staging=HOST_BATCHES * self.oracle.batch_bytes(setup),
             predicted={
                 "step_seconds": self.best.step,
@@ -100,12 +104,16 @@ class Found:
         )
 
 
+_NOT_ALL = "Not all pipelines were looked at"
+
+
 def search(
     oracle: Oracle,
     ranks: Sequence[int],
     *,
     goal: str = "time",
     layers: int = 0,
+    stages: int = 0,
     data: DataSet | None = None,
     simulated: int = 12,
 ) -> Found:
@@ -121,6 +129,8 @@ def search(
         What is to be least.
     layers
         Setups with blocks, the best ones in space, for which it is chosen what every layer uses the grid for.
+    stages
+        Of pipelines, at most; below 2 there are none.
     data
         What is read, where it is known.
     simulated
@@ -134,7 +144,11 @@ def search(
     """
     training = oracle.training
     given = list(setups(training.shape, training.batch, ranks))
+    refused = list[str]()
+    lines = Pipelines(oracle) if stages > 1 else None
     found = oracle.forecasts(given)
+    if lines is not None:
+        found += _staged(lines, pipelined(training.shape, training.batch, ranks, stages), refused)
     if not found:
         raise UsageError(
             "--ranks",
@@ -146,15 +160,38 @@ def search(
     if not ordered[0].fits:
         least = min(ordered, key=lambda each: each.memory.use.total)
         least.memory.require(least.limit)
-    refused = list[str]()
     if layers:
         ordered = ranked([*ordered, *_layerwise(oracle, ordered, layers, refused)], goal)
     if data is not None:
         shown = [oracle.with_reading(each, data) for each in ordered[:simulated]]
         ordered = [*ranked(shown, goal), *ordered[simulated:]]
-    traced, trace = exact(oracle, ordered[0].setup, ordered[0].layers)
-    traced = traced if data is None else oracle.with_reading(traced, data)
-    return Found(oracle, goal, (traced, *ordered[1:]), trace, len(given) - len(found), tuple(refused))
+    while True:
+        best, *others = ordered
+        try:
+            traced, trace = (
+                exact(oracle, best.setup, best.layers)
+                if lines is None or best.setup.stages == 1
+                else lines.exact(best.setup, best.cuts)
+            )
+        except UsageError as error:
+            if best.setup.stages == 1 or not others:
+                raise
+            refused.append(f"{best.setup.describe()} is left out: {error}")
+            ordered = others
+            continue
+        traced = traced if data is None else oracle.with_reading(traced, data)
+        alone = sum(each.setup.stages == 1 for each in found)
+        return Found(oracle, goal, (traced, *others), trace, len(given) - alone, tuple(refused))
+
+
+def _staged(lines: Pipelines, given: Iterable[Setup], refused: list[str]) -> Iterator[Forecast]:
+    """Yield what pipelines take; of those that cannot be, what is in the way of the first."""
+    for setup in given:
+        try:
+            yield lines.forecast(setup)
+        except UsageError as error:
+            if not any(each.startswith(_NOT_ALL) for each in refused):
+                refused.append(f"{_NOT_ALL}: {error}")
 
 
 def _layerwise(oracle: Oracle, ordered: Sequence[Forecast], most: int, refused: list[str]) -> Iterator[Forecast]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from voxload.grid import ProcessGrid
@@ -22,14 +22,23 @@ class Setup:
     spatial: Spatial
     """Blocks along (D, H, W)."""
     groups: int
-    """Sample groups."""
+    """Sample groups; with stages, pipelines of several."""
     samples: int
     """Of one group's batch."""
+    stages: int = 1
+    """Groups of ranks, one behind the other, that have parts of the network."""
+    microbatches: int = 1
+    """That a batch goes through stages in."""
 
     @property
     def ranks(self) -> int:
         """All of them."""
-        return self.groups * prod(self.spatial)
+        return self.groups * self.stages * prod(self.spatial)
+
+    @property
+    def at_once(self) -> int:
+        """Samples that a rank computes at once."""
+        return self.samples // self.microbatches
 
     @property
     def company(self) -> Company:
@@ -41,17 +50,29 @@ class Setup:
     @property
     def grid(self) -> ProcessGrid:
         """The grid, seen from a rank in the middle of a group in the middle."""
+        return self.stage_grid(0)
+
+    def stage_grid(self, stage: int) -> ProcessGrid:
+        """Return the grid, seen from a rank in the middle of a stage of the pipeline in the middle."""
         grid = ProcessGrid(self.spatial, self.ranks)
         middle = tuple(count // 2 for count in self.spatial)
-        return grid.at(grid.rank_of(self.groups // 2, middle))
+        return grid.at(grid.rank_of(self.groups // 2 * self.stages + stage, middle))
+
+    def replicas(self, stage: int = 0) -> range | list[int]:
+        """Return the ranks that have the weights of a stage."""
+        if self.stages == 1:
+            return range(self.ranks)
+        blocks = prod(self.spatial)
+        return [rank for rank in range(self.ranks) if rank // blocks % self.stages == stage]
 
     def describe(self) -> str:
-        """Return it as people write it.
+        """Return it as people write it; stages as ``p2``.
 
-        >>> Setup((2, 2, 1), 4, 2).describe()
-        '4 x 2x2x1'
+        >>> Setup((2, 2, 1), 4, 2).describe(), Setup((2, 2, 1), 4, 8, 2, 8).describe()
+        ('4 x 2x2x1', '4 x 2x2x1 p2')
         """
-        return f"{self.groups} x {'x'.join(map(str, self.spatial))}"
+        stages = f" p{self.stages}" if self.stages > 1 else ""
+        return f"{self.groups} x {'x'.join(map(str, self.spatial))}{stages}"
 
 
 def setups(shape: Sequence[int], batch: int, ranks: Sequence[int]) -> Iterator[Setup]:
@@ -76,6 +97,19 @@ def setups(shape: Sequence[int], batch: int, ranks: Sequence[int]) -> Iterator[S
             groups = count // blocks
             for spatial in _worth_a_look(found, shape):
                 yield Setup(spatial, groups, batch // groups)
+
+
+def pipelined(shape: Sequence[int], batch: int, ranks: Sequence[int], most: int) -> Iterator[Setup]:
+    """Yield setups of up to `most` stages, each of which computes one sample at a time.
+
+    What `torch.distributed.pipelining.Schedule1F1B` asks for is kept to: as many microbatches as stages, or more.
+    """
+    for count in ranks:
+        for stages in range(2, most + 1):
+            if count % stages == 0:
+                for each in setups(shape, batch, [count // stages]):
+                    if each.samples >= stages:
+                        yield replace(each, stages=stages, microbatches=each.samples)
 
 
 def _divisions(ranks: int, shape: Sequence[int]) -> Iterator[Spatial]:

@@ -81,13 +81,20 @@ class Platform:
             )
         if found.device != "cpu":
             self._check_room(ranks)
-        shared = found.shared_by(ranks)
         kernels = measured(found.kernels, dict(zip(Phase, found.overheads, strict=True)), found.device)
-        kernels.copying = shared.copying
+        kernels.copying = found.shared_by(ranks).copying
+        kernels.slowdown = self.slowdown(ranks, company)
+        return kernels
+
+    def slowdown(self, ranks: int, company: Company = Company.APART) -> float:
+        """Return how many times as long as they were measured to operations take where a node has so many ranks."""
+        found = self.calibration
+        if found is None:
+            return 1.0
+        shared = found.shared_by(ranks)
         # More ranks than cores share them: of another number than was measured, as many more or fewer do.
         crowd, measured_crowd = (max(1.0, count / found.ranks) for count in (ranks, shared.ranks))
-        kernels.slowdown = shared.of(company) * crowd / measured_crowd
-        return kernels
+        return shared.of(company) * crowd / measured_crowd
 
     def memory(self, ranks: int) -> int:
         """Return the bytes of memory that a rank has where a node has so many: on a host they share it."""

@@ -60,9 +60,8 @@ def trace_step(  # noqa: PLR0913 - each is a choice of who trains
         When the network or the shape cannot be split, as `voxload.engine.shard` would.
     """
     network = shard(model, grid, shape=shape, exchange=NoExchange(grid), plan=plan, min_width=min_width)
-    x = torch.empty(batch, channels, *grid.block(tuple(shape)).shape, device="meta")
-    network(x)  # what is looked at once, in a first pass with gradients
-    return _traced(model, network, x, optimizer, loss or squares)
+    own = grid.block(tuple(shape)).shape
+    return trace_network(model, network, own, channels=channels, batch=batch, optimizer=optimizer, loss=loss)
 
 
 def trace_volume(
@@ -83,6 +82,32 @@ def trace_volume(
     if not isinstance(network, Sharded):
         network(x)  # as above; programs of traced networks are made before
     return VolumeTrace(_traced(model, network, x, optimizer, loss or squares), tuple(shape), channels)
+
+
+def trace_network(
+    model: nn.Module,
+    network: nn.Module,
+    shape: Sequence[int],
+    *,
+    channels: int,
+    batch: int = BATCH,
+    optimizer: Optimizer | None = None,
+    loss: Loss | None = None,
+) -> StepTrace:
+    """Return what a step takes of a network that is split already, or not at all.
+
+    Parameters
+    ----------
+    model, network
+        The network on the meta device as it was, whose paths are told, and as it runs.
+    shape
+        Extents of what it takes on this rank, in voxels.
+    channels, batch, optimizer, loss
+        As `trace_step` takes them.
+    """
+    x = torch.empty(batch, channels, *shape, device="meta")
+    network(x)  # what is looked at once
+    return _traced(model, network, x, optimizer, loss or squares)
 
 
 def _traced(model: nn.Module, network: nn.Module, x: Tensor, optimizer: Optimizer | None, loss: Loss) -> StepTrace:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
+
+from voxload.plan.forecast.setups import Setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,21 @@ class ValidationCase:
     """What layers use the axes of the grid for; those left out, space."""
     rounds: int = 5
     """Steps of which the median counts."""
+    stages: int = 1
+    """Of each group's pipeline."""
+    microbatches: int = 1
+    cuts: tuple[str, ...] = ()
+    """Where the network is cut into stages; of several stages, those that `predict` chooses."""
+
+    @property
+    def setup(self) -> Setup:
+        """Who has what."""
+        return Setup(self.spatial, self.groups, self.samples, self.stages, self.microbatches)
 
     @property
     def ranks(self) -> int:
         """All of them."""
-        return self.groups * prod(self.spatial)
+        return self.setup.ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +52,9 @@ class MeasuredStep:
     """What a step took."""
 
     forward: float
-    """Seconds, of the rank that took longest; messages included."""
+    """Seconds, of the rank that took longest; messages included. With stages, of both passes, which alternate."""
     backward: float
-    """The same, gradients included."""
+    """The same, gradients included; with stages 0."""
     update: float
     total: float
     """Of the whole step."""

@@ -12,7 +12,7 @@ from voxload.launch.processes import launch_ranks
 from voxload.launch.wire import encode
 from voxload.plan.forecast.exact import exact
 from voxload.plan.forecast.forecast import Forecast, Oracle
-from voxload.plan.forecast.setups import Setup
+from voxload.plan.forecast.pipelines import Pipelines
 from voxload.plan.forecast.training import Training
 from voxload.plan.platform.platform import Platform
 from voxload.plan.validation.case import MeasuredStep, ValidationCase, ValidationPlan
@@ -46,8 +46,10 @@ class Compared:
 def predict(case: ValidationCase, platform: Platform) -> Forecast:
     """Return what is said of a case on one node."""
     training = Training(case.model, case.sample, case.groups * case.samples, case.optimizer)
-    setup = Setup(case.spatial, case.groups, case.samples)
-    return exact(Oracle(training, platform, nodes=1), setup, case.layers)[0]
+    oracle = Oracle(training, platform, nodes=1)
+    if case.stages > 1:
+        return Pipelines(oracle).exact(case.setup, case.cuts)[0]
+    return exact(oracle, case.setup, case.layers)[0]
 
 
 def validate(
@@ -76,7 +78,9 @@ def validate(
     ordered = sorted(told, key=lambda each: each[0].ranks)
     for _, group in groupby(ordered, key=lambda each: each[0].ranks):
         together = list(group)
-        planned = tuple(replace(case, rounds=_rounds(forecast, jobs)) for case, forecast in together)
+        planned = tuple(
+            replace(case, rounds=_rounds(forecast, jobs), cuts=forecast.cuts) for case, forecast in together
+        )
         several = [_run(planned) for _ in range(jobs - 1)]
 
         def listen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -9,24 +10,23 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import accumulate
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
+from torch.distributed.pipelining import Schedule1F1B
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._pytree import tree_leaves
 
-from voxload.engine import SplitPlan, shard
-from voxload.grid import ProcessGrid, launched_as
+from voxload.engine import SplitPlan, pipeline_parts, pipeline_stage, shard
+from voxload.grid import launched_as
 from voxload.launch.collectives import all_gathered
 from voxload.launch.processes import emit, run_rank
 from voxload.launch.rendezvous import process_group
 from voxload.launch.wire import decode
-from voxload.plan.forecast.setups import Setup
 from voxload.plan.forecast.training import OPTIMIZERS, make_network
 from voxload.plan.trace.step import squares
 from voxload.plan.validation.case import MeasuredStep, ValidationCase, ValidationPlan
@@ -34,25 +34,41 @@ from voxload.plan.validation.case import MeasuredStep, ValidationCase, Validatio
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 _WARM = 2
 """Steps that do not count: the first ones make what later ones find."""
+_SECOND = "voxload: second step"
 
 
-class Trainer:
-    """A network of one rank in training, and its input; made on all ranks together."""
+Parts = tuple[float, float, float]
+"""Seconds of the forward pass, of the backward pass and of the update."""
 
-    def __init__(self, case: ValidationCase, grid: ProcessGrid) -> None:
+
+class Trainer(Protocol):
+    """One rank in training, made on all ranks together."""
+
+    given: int
+    """Bytes of its blocks of a batch."""
+
+    def step(self) -> Parts:
+        """Train a step; returns the seconds of its parts."""
+        ...
+
+
+class BlockTrainer:
+    """A network on this rank's block."""
+
+    def __init__(self, case: ValidationCase, rank: int) -> None:
         torch.manual_seed(0)
+        grid = case.setup.grid.at(rank)
         shape = case.sample[1:]
         model = make_network(case.model, case.sample)
         plan = SplitPlan.of(case.layers) if case.layers else None
         network = shard(model, grid, shape=shape, plan=plan)
         self.network: nn.Module = DistributedDataParallel(network) if grid.world_size > 1 else network
-        self._parameters = [each for each in self.network.parameters() if each.requires_grad]
-        self.optimizer = OPTIMIZERS[case.optimizer](self._parameters)
+        self.optimizer = OPTIMIZERS[case.optimizer]([each for each in self.network.parameters() if each.requires_grad])
         self.x = torch.randn(case.samples, case.sample[0], *grid.block(shape).shape)
-        self._is_replicated = grid.world_size > 1
+        self.given = self.x.nbytes
 
-    def step(self) -> tuple[float, float, float]:
-        """Train a step; returns the seconds of its three parts."""
+    def step(self) -> Parts:
+        """See Trainer."""
         begin = perf_counter()
         loss = squares(self.network(self.x))
         forward = perf_counter()
@@ -63,27 +79,81 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         return forward - begin, backward - forward, end - backward
 
-    def memory(self) -> int:
-        """Train a step, and return the most bytes that this rank has in it."""
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-            self.step()
-        with tempfile.TemporaryDirectory(prefix="voxload-") as folder:
-            path = Path(folder) / "trace.json"
-            profile.export_chrome_trace(os.fspath(path))
-            events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-        seen = sorted((each["ts"], each["args"]) for each in events if each.get("name") == "[memory]")
-        changes = [args["Bytes"] for _, args in seen if args["Device Type"] == 0]
-        state = [each for each in tree_leaves(self.optimizer.state) if isinstance(each, Tensor)]
-        fixed = [*self.network.parameters(), *self.network.buffers(), *state]
-        if self._is_replicated:
-            fixed += self._parameters  # DDP's buckets are as large
-        return max(accumulate(changes), default=0) + sum(each.numel() * each.element_size() for each in fixed)
+
+class StageTrainer:
+    """A stage of a pipeline."""
+
+    def __init__(self, case: ValidationCase, rank: int) -> None:
+        torch.manual_seed(0)
+        setup, shape, channels = case.setup, case.sample[1:], case.sample[0]
+        grid = setup.grid.at(rank)
+        parts = pipeline_parts(make_network(case.model, case.sample), case.cuts, shape=shape, channels=channels)
+        has_others = len(setup.replicas()) > 1
+        stage = pipeline_stage(
+            parts,
+            grid,
+            shape,
+            channels=channels,
+            samples=setup.at_once,
+            device=torch.device("cpu"),
+            wrap=_averaged if has_others else None,
+        )
+        self._schedule = Schedule1F1B(stage, setup.microbatches, loss_fn=lambda result, _: squares(result))
+        self._given = [torch.randn(case.samples, channels, *grid.block(shape).shape)] if stage.is_first else []
+        self.given = sum(each.nbytes for each in self._given)
+        del parts
+        gc.collect()  # the other stages' layers
+        # A loss gets its part of something along the batch: here it takes nothing of it.
+        self._target = torch.zeros(case.samples, 1) if stage.is_last else None
+        self.optimizer = OPTIMIZERS[case.optimizer]([each for each in stage.submod.parameters() if each.requires_grad])
+
+    def step(self) -> Parts:
+        """See Trainer; passes are told together."""
+        begin = perf_counter()
+        self._schedule.step(*self._given, target=self._target, return_outputs=False)
+        passes = perf_counter()
+        self.optimizer.step()
+        end = perf_counter()
+        self.optimizer.zero_grad(set_to_none=True)
+        return passes - begin, 0.0, end - passes
+
+
+def _averaged(part: nn.Module, ranks: dist.ProcessGroup | None) -> nn.Module:
+    return DistributedDataParallel(part, process_group=ranks)
+
+
+def _trainer(case: ValidationCase, rank: int) -> Trainer:
+    return StageTrainer(case, rank) if case.stages > 1 else BlockTrainer(case, rank)
+
+
+def most_memory(case: ValidationCase, rank: int) -> int:
+    """Return the most bytes that this rank has in the second step of a trainer made for it, its blocks apart."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        trainer = _trainer(case, rank)
+        trainer.step()
+        with torch.profiler.record_function(_SECOND):
+            trainer.step()
+    with tempfile.TemporaryDirectory(prefix="voxload-") as folder:
+        path = Path(folder) / "trace.json"
+        profile.export_chrome_trace(os.fspath(path))
+        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    begin = min(each["ts"] for each in events if each.get("name") == _SECOND)
+    seen = sorted((each["ts"], each["args"]) for each in events if each.get("name") == "[memory]")
+    held = most = 0
+    for when, args in seen:
+        if args["Device Type"] == 0:
+            held += args["Bytes"]
+            most = max(most, held) if when >= begin else most
+    return most - trainer.given
 
 
 def measure(case: ValidationCase, rank: int) -> tuple[tuple[float, ...], int]:
-    """Return medians of the parts of a step, of the whole, and its spread; and bytes of a rank in the middle."""
-    setup = Setup(case.spatial, case.groups, case.samples)
-    trainer = Trainer(case, setup.grid.at(rank))
+    """Return medians of the parts of a step, of the whole, and its spread; and bytes of the ranks that are looked at.
+
+    Those are the ranks in the middle of a group, of all stages.
+    """
+    setup = case.setup
+    trainer = _trainer(case, rank)
     parts = []
     for number in range(_WARM + case.rounds):
         if case.ranks > 1:
@@ -91,13 +161,14 @@ def measure(case: ValidationCase, rank: int) -> tuple[tuple[float, ...], int]:
         taken = trainer.step()
         if number >= _WARM:
             parts.append(taken)
-    is_middle = rank == setup.grid.rank
-    memory = trainer.memory() if is_middle else (trainer.step(), 0)[1]
+    del trainer
+    memory = most_memory(case, rank)
+    is_middle = rank in {setup.stage_grid(stage).rank for stage in range(setup.stages)}
     totals = [sum(each) for each in parts]
     low, _, high = quantiles(totals, n=4) if len(totals) > 1 else (totals[0],) * 3
     medians = [median(each) for each in zip(*parts, strict=True)]
     whole = median(totals)
-    return (*medians, whole, (high - low) / 2 / whole), memory
+    return (*medians, whole, (high - low) / 2 / whole), memory if is_middle else 0
 
 
 def measured(plan: ValidationPlan) -> Iterator[MeasuredStep]:
