@@ -3,10 +3,10 @@
 Five networks that calibration has not seen are trained on 1 to 8 processes of this machine in each strategy that the
 engine splits them by; each is said first, then run. A strategy that the engine refuses is listed, with its words.
 
-Accuracy of a time is 1 - |said - measured| / measured (Kahira et al., HPDC 2021). Wanted: 0.90 on average, 0.95 for
-data parallelism; memory within 0.10, bytes read within 0.02 (of blocks of two formats and four grids, beside what a
-loader counts); Kendall's tau of the order of all times of a network 0.8; and 2 s for plans of samples of 4 x 512^3 on 8
-to 1,024 ranks.
+Accuracy of a time is 1 - |said - measured| / measured (Kahira et al., HPDC 2021).
+Wanted: 0.90 on average, 0.95 for data parallelism; memory within 0.10, bytes read within 0.02 (of blocks of two
+formats and four grids, beside what a loader counts); Kendall's tau of the order of all times of a network 0.8; and 2 s
+for plans of samples of 4 x 512^3 on 8 to 1,024 ranks.
 
     voxload plan calibrate --output node.toml
     python bench/plan.py --machine node.toml [--networks cosmoflow,unet] [--jobs 2] [--json]
@@ -18,7 +18,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from statistics import fmean, median
@@ -57,12 +57,13 @@ class Row:
     strategy: str
     ranks: int
     samples: int
+    """Of a step, of all ranks together."""
     said_seconds: float
     seconds: float
     accuracy: float
-    spread: float
+    spread: float = 0.0
     """Half of what lies between the quartiles of the measured steps, as a share of their median."""
-    memory_error: float
+    memory_error: float = 0.0
     note: str = ""
 
 
@@ -96,13 +97,13 @@ def main() -> int:
 def _row(each: Configuration, compared: Compared | None, note: str = "") -> Row:
     case = each.case
     if compared is None:
-        return Row(each.network, each.strategy, case.ranks, case.samples, 0.0, 0.0, 0.0, 0.0, 0.0, note)
+        return Row(each.network, each.strategy, case.ranks, case.groups * case.samples, 0.0, 0.0, 0.0, note=note)
     said, real = compared.predicted.time.total, compared.measured
     return Row(
         each.network,
         each.strategy,
         case.ranks,
-        case.samples,
+        case.groups * case.samples,
         said,
         real.total,
         compared.accuracy,
@@ -118,23 +119,22 @@ def _means(rows: Sequence[Row]) -> Iterator[Row]:
         for name in ("all", row.strategy, f"{row.ranks} ranks"):
             groups[name].append(row)
     for name, some in groups.items():
-        memory = fmean(abs(row.memory_error) for row in some)
-        yield _mean(name, fmean(row.accuracy for row in some), memory, f"of {len(some)}")
+        mean = _mean(name, fmean(row.accuracy for row in some), f"of {len(some)}")
+        yield replace(
+            mean,
+            memory_error=fmean(abs(row.memory_error) for row in some),
+        )
     taus = []
     for network in dict.fromkeys(row.network for row in rows):
         # A step of more samples is another step: orders are of time a sample.
         some = [row for row in rows if row.network == network]
-        taus.append(kendall([(_a_sample(row, row.said_seconds), _a_sample(row, row.seconds)) for row in some]))
-        yield _mean(f"order of {network}", taus[-1], 0.0, "Kendall's tau")
-    yield _mean("order", fmean(taus), 0.0, "Kendall's tau, mean")
+        taus.append(kendall([(row.said_seconds / row.samples, row.seconds / row.samples) for row in some]))
+        yield _mean(f"order of {network}", taus[-1], "Kendall's tau")
+    yield _mean("order", fmean(taus), "Kendall's tau, mean")
 
 
-def _a_sample(row: Row, seconds: float) -> float:
-    return seconds / row.samples / (row.ranks if row.strategy == "data" else 1)
-
-
-def _mean(name: str, value: float, memory: float, note: str) -> Row:
-    return Row("mean", name, 0, 0, 0.0, 0.0, value, 0.0, memory, note)
+def _mean(name: str, value: float, note: str) -> Row:
+    return Row("mean", name, 0, 0, 0.0, 0.0, value, note=note)
 
 
 def _bytes() -> Iterator[Row]:
@@ -163,7 +163,7 @@ def _bytes() -> Iterator[Row]:
             for grid in GRIDS:
                 said = reading(data, Setup(grid, 1, 1), None, 1.0).first_epoch
                 took = sum(_read(folder / "catalog.parquet", grid, rank) for rank in range(prod(grid)))
-                yield Row("bytes", f"{form} {grid}", prod(grid), 1, said, took, 1 - abs(said / took - 1), 0.0, 0.0)
+                yield Row("bytes", f"{form} {grid}", prod(grid), 1, said, took, 1 - abs(said / took - 1))
 
 
 def _read(catalog: Path, grid: tuple[int, int, int], rank: int) -> int:
@@ -189,7 +189,7 @@ def _speed() -> Iterator[Row]:
             took.append(perf_counter() - begin)
         seconds = median(took)
         note = f"{len(found)} of {len(given)} setups may fit"
-        yield Row("plans to 1,024 ranks", model, 1024, 64, SECONDS, seconds, float(seconds <= SECONDS), 0.0, 0.0, note)
+        yield Row("plans to 1,024 ranks", model, 1024, 64, SECONDS, seconds, float(seconds <= SECONDS), note=note)
 
 
 def _is_right(row: Row) -> bool:

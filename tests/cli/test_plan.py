@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -66,6 +67,45 @@ def test_layers_are_chosen_for(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert max(map(len, printed.splitlines())) <= 80
 
 
+def test_pipelines_are_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of up to as many stages as are asked for; the table has what they wait, and still fits."""
+    assert run([*PLAN, "--stages", "2", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)["setups"]
+    staged = [each for each in figures if each["stages"] == 2]
+    assert staged
+    assert all(len(each["cuts"]) == 1 and each["microbatches"] == each["samples"] for each in staged)
+    assert all(each["ranks"] % 2 == 0 and each["seconds"]["waiting"] > 0 for each in staged)
+    assert run([*PLAN, "--stages", "2", "--rows", "40"]) == 0
+    printed = capsys.readouterr().out
+    assert " p2 " in printed
+    assert "wait: for other stages" in printed
+    assert max(map(len, printed.splitlines())) <= 80
+
+
+def _memory(words: list[str], capsys: pytest.CaptureFixture[str]) -> int:
+    """Return the bytes that a rank has in the best setup."""
+    assert run([*words, "--json"]) == 0
+    return int(json.loads(capsys.readouterr().out)["setups"][0]["memory_bytes"]["total"])
+
+
+def test_modules_run_again_where_memory_is_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """If they may; which ones is told, and stands in the plan. Without, the error says what is in the way."""
+    path = tmp_path / "plan.json"
+    words = ["plan", "unet3d", "--sample", "1,64,64,64", "--batch", "1", "--machine", "lassen", "--ranks", "1"]
+    most, least = (_memory([*words, *more], capsys) for more in ([], ["--checkpointing", "--goal", "memory"]))
+    assert least < most
+    words += ["--memory", str((most + least) // 2)]
+    assert run(words) == 2
+    assert "checkpoint activations" in capsys.readouterr().err
+    assert run([*words, "--checkpointing", "--output", str(path)]) == 0
+    printed = capsys.readouterr().out
+    found = load(path)
+    assert found.recompute
+    assert f" r{len(found.recompute)} " in printed
+    assert f"Modules that run again in the backward pass: {', '.join(found.recompute)}"[:70] in printed
+    assert max(map(len, printed.splitlines())) <= 80
+
+
 def test_two_plans_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What differs is listed; a plan does not differ from itself; what is none is refused."""
     for name, goal in (("a", "time"), ("b", "ranks")):
@@ -114,7 +154,7 @@ def test_what_is_no_plan_is_named(
         (["--sample", "32,32,32"], "--sample"),
         (["--sample", "4,32,32,16"], "cubes"),
         (["--goal", "fame"], "--goal"),
-        (["--amp", "bf16"], "autocast"),
+        (["--amp", "bf16"], "no speed for bfloat16"),
         (["--optimizer", "lion"], "optimiser"),
         (["--machine", "summit"], "neither a name nor a file"),
         (["--explain", "nothing"], "features.0.0"),
@@ -154,6 +194,10 @@ def test_training_takes_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     Plan("os:getcwd", (1, 32, 32, 32), "lassen", (2, 1, 1), 1, 2).write(tmp_path / "plan.json")
     with pytest.raises(UsageError, match=r"script of your own: shard"):
         training_choice(tmp_path / "plan.json", 1)
+    staged = Plan("cosmoflow", (1, 32, 32, 32), "lassen", (1, 1, 1), 1, 2, stages=2, microbatches=2, cuts=("head_0",))
+    staged.write(tmp_path / "plan.json")
+    with pytest.raises(UsageError, match="a pipeline of 2 stages"):
+        training_choice(tmp_path / "plan.json", 1)
 
 
 def _catalog(folder: Path) -> Path:
@@ -180,11 +224,19 @@ def test_a_plan_for_other_samples_is_refused(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layers", [{}, {"features.1.0": "filter,space,space", "head.1": "channel,space,space"}])
-def test_a_plan_is_trained(layers: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By two processes, which each read half of every sample; whatever layers use the grid for."""
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"layers": {"features.1.0": "filter,space,space", "head.1": "channel,space,space"}},
+        {"recompute": ("features.0", "features.1")},
+    ],
+    ids=["space", "layers", "recompute"],
+)
+def test_a_plan_is_trained(more: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By two processes, which each read half of every sample; whatever layers use the grid for, or run again."""
     plan, output = tmp_path / "plan.json", tmp_path / "run"
-    Plan("cosmoflow", (1, 32, 32, 32), "lassen", (2, 1, 1), 1, 2, layers=layers).write(plan)
+    Plan("cosmoflow", (1, 32, 32, 32), "lassen", (2, 1, 1), 1, 2, **more).write(plan)
     catalog = str(_catalog(tmp_path))
     assert run(["train", catalog, "--plan", str(plan), "--epochs", "1", "--output", str(output), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

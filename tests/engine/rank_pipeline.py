@@ -19,7 +19,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.engine.rank_start import meet, refused
-from voxload.engine.pipeline import pipeline_stage
+from voxload.engine import pipeline_parts, pipeline_stage
 from voxload.grid import ProcessGrid
 
 SHAPE = (8, 8, 8)
@@ -36,6 +36,30 @@ def parts(*, late: bool = False) -> list[nn.Module]:
     return [nn.Sequential(*each).double() for each in cut]
 
 
+class Skips(nn.Module):
+    """A network whose last layers take what its first ones give."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv3d(2, 4, 3, padding=1), nn.Conv3d(4, 4, 3, padding=1)
+        self.third, self.fourth = nn.Conv3d(4, 4, 3, padding=1), nn.Conv3d(8, 6, 1)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (B, 3)."""
+        y = functional.silu(self.first(x))
+        z = self.third(functional.silu(self.second(y)))
+        numbers: Tensor = self.head(self.fourth(torch.cat([z, y], 1)).mean((2, 3, 4)))
+        return numbers
+
+
+def skips() -> list[nn.Module]:
+    """Return such a network in four parts, two of which hand on what they do not use."""
+    torch.manual_seed(3)
+    cuts = ["silu", "silu_1", "third"]
+    return pipeline_parts(Skips().double(), cuts, shape=SHAPE, channels=2)
+
+
 def samples(pipeline: int) -> tuple[Tensor, Tensor]:
     """Return the batch of a pipeline."""
     drawn = torch.Generator().manual_seed(10 + pipeline)
@@ -49,7 +73,11 @@ def wanted(given: list[nn.Module], pipelines: int) -> tuple[list[dict[str, Tenso
     first = 0.0
     for pipeline in range(pipelines):
         x, target = samples(pipeline)
-        loss = functional.mse_loss(given[1](given[0](x)), target)
+        values: tuple[Tensor, ...] = (x,)
+        for part in given:
+            result = part(*values)
+            values = result if isinstance(result, tuple) else (result,)
+        loss = functional.mse_loss(values[0], target)
         first = first or float(loss.detach())
         (loss / pipelines).backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
     return [
@@ -67,22 +95,24 @@ def difference(stage: Any, grads: list[dict[str, Tensor]]) -> float:
     return max(float("inf") if each.grad is None else float((each.grad - grad).abs().max()) for each, grad in pairs)
 
 
-def run(grid: ProcessGrid, schedule: Any, *, late: bool = False) -> dict[str, float]:
+def run(
+    grid: ProcessGrid, schedule: Any, given: list[nn.Module], *, microbatches: int = MICROBATCHES
+) -> dict[str, float]:
     """Run one step of a pipeline, and return how far it is from one process."""
-    given = parts(late=late)
     pipeline = grid.group // len(given)
     grads, loss = wanted(copy.deepcopy(given), grid.groups // len(given))
 
     def average(network: nn.Module, group: Any) -> nn.Module:
         return DistributedDataParallel(network, process_group=group)
 
+    size = SAMPLES * MICROBATCHES // microbatches
     stage = pipeline_stage(
-        given, grid, SHAPE, channels=2, samples=SAMPLES, device=torch.device("cpu"), wrap=average, min_width=0
+        given, grid, SHAPE, channels=2, samples=size, device=torch.device("cpu"), wrap=average, min_width=0
     )
     x, target = samples(pipeline)
     own: Any = (..., *grid.block(SHAPE).slices)
     losses: list[Tensor] = []
-    runner = schedule(stage, MICROBATCHES, loss_fn=functional.mse_loss)
+    runner = schedule(stage, microbatches, loss_fn=functional.mse_loss)
     if stage.is_first:
         runner.step(x[own])
     else:
@@ -98,9 +128,10 @@ def main(rank: int, ranks: int, folder: Path) -> None:
     meet(rank, ranks, folder)
     split, apart = ProcessGrid((1, 1, 2), ranks, rank), ProcessGrid((1, 1, 1), ranks, rank)
     report: dict[str, Any] = {
-        "split": run(split, ScheduleGPipe),
-        "late": run(split, ScheduleGPipe, late=True),
-        "side by side": run(apart, Schedule1F1B),
+        "split": run(split, ScheduleGPipe, parts()),
+        "late": run(split, ScheduleGPipe, parts(late=True)),
+        "side by side": run(apart, Schedule1F1B, parts()),
+        "skips": run(apart, Schedule1F1B, skips(), microbatches=SAMPLES * MICROBATCHES),
     }
     about: dict[str, Any] = {"channels": 2, "samples": 1, "device": torch.device("cpu")}
     three = [nn.Identity()] * 3
@@ -108,6 +139,7 @@ def main(rank: int, ranks: int, folder: Path) -> None:
     report["refused"] = [
         refused(lambda: pipeline_stage(three, split, SHAPE, **about)),
         refused(lambda: pipeline_stage(synced, split, SHAPE, **about)),
+        refused(lambda: pipeline_stage(skips()[1:3], split, SHAPE, **about | {"channels": 4})),
     ]
     (folder / f"report-{rank}.json").write_text(json.dumps(report))
     dist.destroy_process_group()

@@ -31,6 +31,8 @@ Hear = Callable[[dict[str, Any]], None]
 
 _TORCHRUN = re.compile(r"[EWI]\d{4} .*torch/distributed/elastic/")
 """What torchrun's own lines about a rank that failed begin with."""
+_SIGNAL = re.compile(r"Signal \d+ \(SIG(?!TERM)")
+"""What torchrun says of a rank that was ended, but by torchrun itself."""
 _ERROR = re.compile(r"(\[rank\d+\]: )?[\w.]+(Error|Exception|Interrupt)\b")
 """What the last line of a traceback begins with."""
 _STOP_SECONDS = 30
@@ -140,7 +142,9 @@ def _last_words(log: str) -> str:
     """
     lines = [line.rstrip() for line in log.splitlines() if line.strip()]
     own = list(takewhile(lambda line: not _TORCHRUN.match(line), lines))
-    errors = [line for line in own if _ERROR.match(line)]
+    # A rank that a signal ended wrote no error: torchrun tells which signal that was.
+    signals = [line for line in lines if _SIGNAL.search(line)]
+    errors = [line for line in own if _ERROR.match(line)] or signals
     return (errors[:1] or (own or lines or ["nothing written"])[-1:])[0].strip()
 
 

@@ -43,14 +43,20 @@ class Plan:
     dtype: str = "float32"
     layers: dict[str, str] = field(default_factory=dict)
     """What layers use the axes of the grid for, as `voxload.engine.SplitPlan.of` takes it; those left out, space."""
+    wrapper: str = "ddp"
+    """What averages gradients: ``ddp``, or ``fsdp`` for ``fully_shard`` around the whole network."""
     stages: int = 1
     """Groups of ranks, one behind the other, that have parts of the network."""
     microbatches: int = 1
     """That a group's batch goes through stages in."""
     cuts: tuple[str, ...] = ()
     """Where the network is cut into stages, as `voxload.engine.pipeline_parts` takes it."""
+    recompute: tuple[str, ...] = ()
+    """Paths of modules that run again in the backward pass, as `voxload.plan.checkpoint_modules` takes them."""
     staging: int = 0
     """Bytes of the buffers that a loader reads ahead into, as `voxload.DataLoader` takes them; 0 for its own choice."""
+    cache: int = 0
+    """Bytes of each node's memory that blocks are kept in, as `voxload.Cache` takes them; 0 for none."""
     predicted: dict[str, float] = field(default_factory=dict)
     """Seconds of a step and its parts, and bytes of memory."""
 

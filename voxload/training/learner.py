@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from voxload.engine import SplitPlan, shard
 from voxload.errors import DataError
 from voxload.grid import ProcessGrid
+from voxload.plan import checkpoint_modules
 from voxload.training.plan import Optimisation
 
 WARM_UP_STEPS = 64
@@ -51,6 +52,8 @@ class Learner:
         Steps of the whole run.
     layers
         What layers use the axes of the grid for; those left out, space.
+    recompute
+        Paths of modules that keep nothing for the backward pass, and run again in it.
     """
 
     def __init__(
@@ -62,11 +65,13 @@ class Learner:
         recipe: Optimisation,
         steps: int,
         layers: Mapping[str, str] = _IN_SPACE,
+        recompute: Collection[str] = (),
     ) -> None:
         self.dtype: torch.dtype = getattr(torch, recipe.dtype)
         self.network = network.to(self.dtype)
         split = SplitPlan.of(layers) if layers else None
         sharded = shard(self.network, grid, shape=shape, plan=split)
+        checkpoint_modules(sharded, recompute)
         self.model: nn.Module = _averaging(sharded) if grid.world_size > 1 else sharded
         self._optimiser = torch.optim.Adam(self.network.parameters(), lr=recipe.learning_rate)
         self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimiser, lambda step: rate_factor(step, steps))

@@ -103,6 +103,8 @@ class TrainingPlan:
     """Whether patches lie around voxels of a class, each class as often; else anywhere."""
     layers: dict[str, str] = field(default_factory=dict)
     """What layers use the axes of the grid for, as `voxload.engine.SplitPlan.of` takes it; those left out, space."""
+    recompute: tuple[str, ...] = ()
+    """Paths of modules that keep nothing for the backward pass, and run again in it."""
 
     def __post_init__(self) -> None:
         check_device(self.device)

@@ -19,6 +19,7 @@ _FREE = frozenset(
         "tensorboard",
         "checkpoint_every",
         "device",
+        "recompute",
         "resume",
         "batch_size",
         "allow_outside",

@@ -69,8 +69,15 @@ class Run:
         torch.manual_seed(recipe.seed)
         steps = recipe.epochs * len(self.data.loader)
         network = self.task.network().to(device)
-        layers = plan.layers
-        self.learner = Learner(network, grid, shape=self.data.shape, recipe=recipe, steps=steps, layers=layers)
+        self.learner = Learner(
+            network,
+            grid,
+            shape=self.data.shape,
+            recipe=recipe,
+            steps=steps,
+            layers=plan.layers,
+            recompute=plan.recompute,
+        )
         self.progress = Progress()
         self._marks = torch.zeros(0)
         self._device = device

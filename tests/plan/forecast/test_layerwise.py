@@ -17,7 +17,7 @@ from voxload.plan import load
 from voxload.plan.forecast.exact import exact
 from voxload.plan.forecast.forecast import Forecast, Oracle
 from voxload.plan.forecast.layerwise import LayerChooser, candidates
-from voxload.plan.forecast.search import search
+from voxload.plan.forecast.search import Besides, search
 from voxload.plan.forecast.setups import Setup
 from voxload.plan.forecast.training import Training
 from voxload.plan.platform import files
@@ -117,7 +117,7 @@ def test_what_all_layers_share_is_priced_as_it_runs(spatial: tuple[int, int, int
 def test_plans_say_what_layers_use(tmp_path: Path) -> None:
     """Where that is better than space; and the plan that is written has it."""
     oracle = _oracle("regressor", (4, 16, 16, 16))
-    plain, found = (search(oracle, [4], layers=layers) for layers in (0, 2))
+    plain, found = (search(oracle, [4], besides=Besides(layers=layers)) for layers in (0, 2))
     assert not plain.best.layers
     assert any(each.layers for each in found.setups)
     assert found.best.step <= plain.best.step
@@ -132,5 +132,5 @@ def test_networks_with_too_many_ways_say_so(monkeypatch: pytest.MonkeyPatch) -> 
     oracle = _oracle("joined", (4, 16, 16, 16))
     with pytest.raises(UsageError, match="ways to carry it out"):
         LayerChooser(oracle, Setup((2, 2, 1), 1, 2))
-    found = search(oracle, [4], layers=1)
+    found = search(oracle, [4], besides=Besides(layers=1))
     assert any("none was chosen for" in each for each in found.notes())

@@ -29,7 +29,7 @@ def test_orders_are_compared_pair_by_pair() -> None:
 
 @pytest.mark.long
 def test_what_is_said_is_near_what_is_measured(tmp_path: Path) -> None:
-    """Of a U-Net on one process and two, memory to a tenth; times are there, and of the right size."""
+    """Of a U-Net on one process and two, in all ways; memory to a tenth; times are there, and of the right size."""
     path = tmp_path / "machine.toml"
     files.write(calibrate(ranks=1, seconds=20.0), path, name="here", day=date(2026, 1, 2))
     platform = files.load(str(path))
@@ -37,6 +37,11 @@ def test_what_is_said_is_near_what_is_measured(tmp_path: Path) -> None:
     cases = [
         ValidationCase(model, SAMPLE, spatial, groups, samples)
         for spatial, groups, samples in (((1, 1, 1), 1, 2), ((2, 1, 1), 1, 1), ((1, 1, 1), 2, 1))
+    ]
+    cases += [
+        ValidationCase(model, SAMPLE, (1, 1, 1), 2, 1, wrapper="fsdp"),
+        ValidationCase(model, SAMPLE, (2, 1, 1), 1, 1, recompute=("encoder.0", "bottom", "decoder.1")),
+        ValidationCase(model, SAMPLE, (1, 1, 1), 1, 3, stages=2, microbatches=3),
     ]
     heard: list[Compared] = []
     found = validate([(case, predict(case, platform)) for case in cases], hear=heard.append)

@@ -144,6 +144,7 @@ def train(
     if model == UNET3D and dropout:
         raise UsageError("--dropout", found=f"{dropout} for {UNET3D}", expected="none: it has no such layer")
     blocks, layers = parse_triple("--spatial", spatial), dict[str, str]()
+    recompute: tuple[str, ...] = ()
     if plan_file is not None:
         usual = Optimisation()
         refuse_beside_plan(
@@ -155,6 +156,7 @@ def train(
         )
         chosen = training_choice(plan_file, nproc)
         model, variant, blocks, layers = chosen.model, chosen.variant, chosen.spatial, chosen.layers
+        recompute, memory = chosen.recompute, memory or (str(chosen.cache) if chosen.cache else "")
         batch_size, nproc = chosen.batch_size, chosen.processes
         samples = Catalog.read(catalog_at(catalog), allow_outside=allow_outside)
         names = [dataset] if dataset else [each for each in samples.datasets if each != labels]
@@ -175,6 +177,7 @@ def train(
         targets=parse_names(targets),
         spatial=blocks,
         layers=layers,
+        recompute=recompute,
         device=device,
         validation=validation,
         log1p=log1p,

@@ -26,8 +26,12 @@ class TrainingChoice:
     processes: int
     """To be started here; 1 under a launcher."""
     layers: dict[str, str]
+    recompute: tuple[str, ...]
+    """Paths of modules that run again in the backward pass."""
     sample: tuple[int, int, int, int]
     """Channels and extents (C, D, H, W) that it is for."""
+    cache: int
+    """Bytes of each node's memory that blocks are kept in; 0 for none."""
 
     def check_sample(
         self, catalog: Catalog, names: Sequence[str], patch: Sequence[int], *, allow_outside: bool
@@ -95,12 +99,12 @@ def training_choice(path: Path, processes: int) -> TrainingChoice:
             expected="a plan without stages",
             remedy="train it in a script of your own, with voxload.engine.pipeline_stage, or plan without --stages",
         )
-    if (plan.optimizer, plan.dtype) != ("adam", "float32"):
+    if (plan.optimizer, plan.dtype, plan.wrapper) != ("adam", "float32", "ddp"):
         raise UsageError(
             "--plan",
-            found=f"a plan for {plan.optimizer} in {plan.dtype}",
-            expected="adam in float32, which voxload train uses",
-            remedy="plan with --optimizer adam and without --amp",
+            found=f"a plan for {plan.optimizer} in {plan.dtype} under {plan.wrapper}",
+            expected="adam in float32 under ddp, which voxload train uses",
+            remedy="plan with --optimizer adam, and without --amp and --wrapper",
         )
     base, _, variant = plan.model.partition("-")
     launched = is_launched(os.environ)
@@ -113,4 +117,6 @@ def training_choice(path: Path, processes: int) -> TrainingChoice:
             remedy=f"start {plan.ranks}, or plan with --ranks {ranks}",
         )
     processes = 1 if launched else plan.ranks
-    return TrainingChoice(base, variant, plan.spatial, plan.samples, processes, dict(plan.layers), plan.sample)
+    return TrainingChoice(
+        base, variant, plan.spatial, plan.samples, processes, dict(plan.layers), plan.recompute, plan.sample, plan.cache
+    )

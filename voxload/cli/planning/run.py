@@ -19,8 +19,8 @@ from voxload.errors import UsageError
 from voxload.plan.forecast.forecast import GOALS, Forecast, Oracle, pareto
 from voxload.plan.forecast.layers import LayerCost
 from voxload.plan.forecast.reading import DataSet
-from voxload.plan.forecast.search import Found, search
-from voxload.plan.forecast.training import NETWORKS, OPTIMIZERS, Training
+from voxload.plan.forecast.search import Besides, Found, search
+from voxload.plan.forecast.training import NETWORKS, OPTIMIZERS, WRAPPERS, Training
 from voxload.plan.platform import files
 from voxload.units import parse_bytes
 
@@ -30,7 +30,7 @@ EPILOG = (
 )
 """Shown at the end of the command's help."""
 
-_TYPES = {"": "float32", "tf32": "tf32"}
+_TYPES = {"": "float32", "tf32": "tf32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def plan(
@@ -51,7 +51,10 @@ def plan(
     data: Annotated[str, typer.Option(help="Catalogue of the samples: what reading takes.", show_default=False)] = "",
     dataset: Annotated[str, typer.Option(help="Data set of the catalogue.", show_default="the only one")] = "",
     optimizer: Annotated[str, typer.Option(help=f"One of {', '.join(OPTIMIZERS)}.")] = "adam",
-    amp: Annotated[str, typer.Option(help="tf32: float32 tensors, multiplied in TF32.", show_default="float32")] = "",
+    amp: Annotated[
+        str, typer.Option(help="tf32: products in TF32; bf16, fp16: torch.autocast to them.", show_default="float32")
+    ] = "",
+    wrapper: Annotated[str, typer.Option(help=f"What averages gradients: {', '.join(WRAPPERS)}.")] = "ddp",
     goal: Annotated[str, typer.Option(help=f"What to have least of: {', '.join(GOALS)}.")] = "time",
     layers: Annotated[
         int, typer.Option(help="Of so many of the best setups with blocks, choose what every layer cuts.", min=0)
@@ -59,6 +62,9 @@ def plan(
     stages: Annotated[
         int, typer.Option(help="Try pipelines of up to so many stages, too.", min=0, show_default="none")
     ] = 0,
+    checkpointing: Annotated[
+        bool, typer.Option("--checkpointing", help="Let modules run again in the backward pass where memory is short.")
+    ] = False,
     rows: Annotated[int, typer.Option(help="Rows of the table.", min=1)] = 12,
     explain: Annotated[
         str, typer.Option(help="Show what layers whose path begins so take in the best; all for all.", show_default="")
@@ -78,9 +84,16 @@ def plan(
     if data:
         catalog = Catalog.read(catalog_at(data), allow_outside=allow_outside)
         stored = DataSet.of(catalog, dataset, allow_outside=allow_outside)
-    training = Training(model, _sample(sample, stored), batch, optimizer, _type(amp))
+    training = Training(model, _sample(sample, stored), batch, optimizer, _type(amp), wrapper)
     oracle = Oracle(training, files.load(machine), nodes=nodes, limit=parse_bytes(memory) if memory else 0)
-    found = search(oracle, _counts(ranks), goal=goal, layers=layers, stages=stages, data=stored, simulated=rows)
+    found = search(
+        oracle,
+        _counts(ranks),
+        goal=goal,
+        besides=Besides(layers, stages, recompute=checkpointing),
+        data=stored,
+        simulated=rows,
+    )
     costs = found.layers("" if explain == "all" else explain) if explain else []
     if output is not None:
         found.plan(machine).write(output)
@@ -89,16 +102,25 @@ def plan(
     if as_json:
         print(json.dumps(_answer(found, costs)))
         return
-    console = Screen()
-    console.print(forecast_table(f"{_title(oracle)}; least {goal} first", found.setups[:rows]))
+    _show(found, costs, rows)
+
+
+def _show(found: Found, costs: Sequence[LayerCost], rows: int) -> None:
+    """Print tables, and sentences about the best."""
+    console, best = Screen(), found.best
+    console.print(forecast_table(f"{_title(found.oracle)}; least {found.goal} first", found.setups[:rows]))
     console.print(why(found))
     for note in found.notes():
         console.print(note)
-    if found.best.layers:
-        console.print(f"\nLayers of {found.best.setup.describe()} that do not cut space alone:")
-        console.print(choice_table(found.best))
+    if best.layers:
+        console.print(f"\nLayers of {best.setup.describe()} that do not cut space alone:")
+        console.print(choice_table(best))
+    if best.recompute:
+        console.print(f"\nModules that run again in the backward pass: {', '.join(best.recompute)}")
+    if best.cuts:
+        console.print(f"\nStages end with {', '.join(best.cuts)}")
     if costs:
-        console.print(layer_table(f"Layers of {found.best.setup.describe()}", costs))
+        console.print(layer_table(f"Layers of {best.setup.describe()}", costs))
 
 
 def _sample(text: str, stored: DataSet | None) -> tuple[int, int, int, int]:
@@ -114,9 +136,7 @@ def _sample(text: str, stored: DataSet | None) -> tuple[int, int, int, int]:
 
 def _type(amp: str) -> str:
     if amp not in _TYPES:
-        wanted = ", ".join(filter(None, _TYPES))
-        remedy = "autocast changes what is kept, and is not traced yet"
-        raise UsageError("--amp", found=repr(amp), expected=wanted, remedy=remedy)
+        raise UsageError("--amp", found=repr(amp), expected=", ".join(filter(None, _TYPES)))
     return _TYPES[amp]
 
 
@@ -167,6 +187,7 @@ def _figures(each: Forecast) -> dict[str, Any]:
         "stages": setup.stages,
         "microbatches": setup.microbatches,
         "cuts": list(each.cuts),
+        "recompute": list(each.recompute),
         "layers": dict(each.layers),
         "fits": each.fits,
         "step_seconds": each.step,

@@ -57,6 +57,8 @@ def forecast_table(title: str, forecasts: Sequence[Forecast]) -> Table:
     notes = ["percent of the step; memory of a rank, * where it does not fit"]
     if any(each.layers for each in forecasts):
         notes.append("+: layers that use the grid otherwise than for space")
+    if any(each.recompute for each in forecasts):
+        notes.append("r3: three modules run again in the backward pass")
     if is_staged:
         notes.append("p2: pipelines of two stages, wait: for other stages")
     if reads:
@@ -72,6 +74,7 @@ def _row(each: Forecast, *, reads: bool, is_staged: bool) -> list[str]:
     parts += [time.waiting] if is_staged else []
     memory = f"{each.memory.use.total / 2**30:.3g}{'' if each.fits else '*'}"
     chosen = f" +{len(each.layers)}" if each.layers else ""
+    chosen += f" r{len(each.recompute)}" if each.recompute else ""
     row = [str(setup.ranks), setup.describe() + chosen, str(setup.samples), seconds(each.step)]
     row += [*(f"{part / whole:.0%}".rstrip("%") for part in parts), memory]
     if not reads:
@@ -171,9 +174,11 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "stages": plan.stages,
         "cut behind": ", ".join(plan.cuts) or "-",
         "microbatches": plan.microbatches,
+        "run again": ", ".join(plan.recompute) or "-",
         "samples of a group": plan.samples,
         "optimizer": plan.optimizer,
         "type": plan.dtype,
+        "wrapper": plan.wrapper,
     }
     facts |= {f"layer {name}": use for name, use in plan.layers.items()}
     return facts | {name: f"{value:.4g}" for name, value in plan.predicted.items()}

@@ -73,7 +73,16 @@ def _of_plan(path: Path) -> list[ValidationCase]:
     plan = load(path)
     layers = dict(plan.layers)
     about = (plan.model, plan.sample, plan.spatial, plan.groups, plan.samples, plan.optimizer, layers)
-    return [ValidationCase(*about, stages=plan.stages, microbatches=plan.microbatches, cuts=plan.cuts)]
+    return [
+        ValidationCase(
+            *about,
+            stages=plan.stages,
+            microbatches=plan.microbatches,
+            cuts=plan.cuts,
+            wrapper=plan.wrapper,
+            recompute=plan.recompute,
+        )
+    ]
 
 
 def _cases(model: str, sample: str, counts: tuple[str, str], optimizer: str) -> list[ValidationCase]:

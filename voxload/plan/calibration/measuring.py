@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from voxload.engine.observe import Messages
-from voxload.plan.costs.kernels import ANY, KernelPoints, kind_of, point_of
+from voxload.plan.costs.kernels import ANY, KernelPoints, kind_of, plain_point, point_of
 from voxload.plan.trace.operation import Operation, Phase
 from voxload.plan.trace.step import squares
 from voxload.plan.trace.tracer import Tracer
@@ -100,7 +100,7 @@ def gathered(operations: Iterable[tuple[Operation, float]]) -> Iterator[MessageP
     for operation, seconds in operations:
         if isinstance(operation.exchanged, Messages) and operation.exchanged.sent:
             sent = max(sum(operation.exchanged.sent), sum(operation.exchanged.received))
-            yield MessagePoint(sent, operation.moved, seconds)
+            yield MessagePoint(sent, plain_point(operation), seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ class MessagePoint:
 
     sent: int
     """Bytes, or received if that was more."""
-    moved: int
-    """Bytes of the block that was read and written for that."""
+    joined: tuple[float, float]
+    """Bytes that were read and written to join blocks, and those of them that were made anew."""
     seconds: float
 
 

@@ -71,12 +71,14 @@ class Pointwise(nn.Module):
         )
         self.pools = nn.ModuleList([nn.MaxPool3d(2), nn.AvgPool3d(2), nn.AvgPool3d(3, 2, 1)])
         self.up, self.dropped = nn.Upsample(scale_factor=2, mode="nearest"), nn.Dropout(0.1)
+        self.smooth = nn.Upsample(scale_factor=2, mode="trilinear")
+        self.scale = nn.Parameter(torch.full((1,), 0.5))  # so that what comes first has a backward pass, too
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (B, 2 C, D, H, W) for (B, C, D, H, W) of even extents."""
-        x = functional.leaky_relu(self.norms(functional.relu(x + x * 0.5)), 0.1)
+        x = functional.leaky_relu(self.norms(functional.relu(x + x * self.scale)), 0.1)
         low: Tensor = self.pools[0](x) + self.pools[1](x) + self.pools[2](x)
-        return torch.cat([self.dropped(x), functional.elu(self.up(low))], 1)
+        return torch.cat([self.dropped(x), functional.elu(self.up(low) + self.smooth(low))], 1)
 
 
 class Stack(nn.Module):
@@ -160,6 +162,8 @@ class Regressor(nn.Module):
 
 
 _EXTENTS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+_FEW = (4, 8, 8, 10, 12, 16, 16, 20, 24, 32, 48, 64)
+"""Channels of layers with many voxels."""
 _CHANNELS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 320, 512)
 """Voxels along an axis, and channels, that people choose."""
 
@@ -217,8 +221,13 @@ def convolutions(largest: float, seed: int) -> Iterator[Convolution]:
         elif kind < 0.28 and not is_transposed:  # the last one
             channels, filters = draw.choice((8, 12, 16, 24, 32, 64)), draw.choice((1, 2, 3, 4, 8))
             kernel, extent = draw.choice((1, 1, 3)), draw.choice(_EXTENTS[-4:])
+        is_heavy = not is_transposed and 0.28 <= kind < 0.6
+        if is_heavy:  # those between: most of what a network takes
+            channels, filters = draw.choice(_FEW), draw.choice(_FEW)
+            kernel, stride, extent = 3, 1 if draw.random() < 0.85 else 2, draw.choice(_EXTENTS[-4:])
         padded = tuple(draw.random() < 0.5 for _ in range(3))
-        sides = [max(2, extent // 2 ** draw.choice((0, 0, 0, 1, 2))) for _ in range(3)]
+        cuts = (0, 0, 0, 0, 0, 1) if is_heavy else (0, 0, 0, 1, 2)
+        sides = [max(2, extent // 2 ** draw.choice(cuts)) for _ in range(3)]
         # Along an axis that is cut, a block has its halos where padding would be: outputs are as many.
         beyond = 0 if is_transposed else 2 * (kernel // 2)
         extents = [side if each else side + beyond for side, each in zip(sides, padded, strict=True)]

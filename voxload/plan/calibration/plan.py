@@ -31,6 +31,8 @@ class RankFindings:
     messages: tuple[MessagePoint, ...]
     sums: tuple[SumPoint, ...]
     steps: tuple[StepPoint, ...]
+    yardstick: tuple[KernelPoints, ...]
+    """Convolutions that all ranks measured at once, the same in every job."""
     memory: int
     """Bytes of the device."""
     name: str

@@ -19,13 +19,16 @@ from voxload.launch.processes import launch_ranks
 from voxload.launch.wire import decode, encode
 from voxload.plan.calibration.measuring import MessagePoint, thinned
 from voxload.plan.calibration.plan import CalibrationPlan, RankFindings
-from voxload.plan.calibration.sharing import sharing
-from voxload.plan.costs.kernels import KernelPoints
+from voxload.plan.calibration.sharing import Copying, sharing
+from voxload.plan.costs.kernels import KernelPoints, Measured, measured
 from voxload.plan.costs.surface import not_negative
 from voxload.plan.platform.calibration import Calibration, Sharing
+from voxload.plan.trace.operation import Phase
 
 _JOBS = 2
 """That time operations, one after the other."""
+Found = dict[int, list[list[RankFindings]]]
+"""What jobs found, by how many ranks each had."""
 Hear = Callable[[float], None]
 """Hears how many seconds of measuring are over."""
 
@@ -54,9 +57,9 @@ def calibrate(*, ranks: int = 0, seconds: float = 80.0, device: str = HOST, hear
             "calibration",
             found="a launcher's variables",
             expected="one process, which starts the others",
-            remedy="run it once, on one node, without torchrun, srun or mpiexec",
+            remedy="run it once, on one node, without torchrun, srun or mpiexec; then under it for links between nodes",
         )
-    own = ranks or _all(device)
+    own = ranks or own_ranks(device)
     check_there(device, ranks=own)
     counts = {1, own, 2 * own, 4 * own} if device == HOST else {1, own}
     # Equal processes are not equally fast: operations are timed by more of them than there are cores.
@@ -71,22 +74,26 @@ def _behind(hear: Hear | None, before: float) -> Hear | None:
     return None if hear is None else lambda spent: hear(before + spent)
 
 
-def merged(found: dict[int, list[list[RankFindings]]], ranks: int, device: str) -> Calibration:
+def merged(found: Found, ranks: int, device: str) -> Calibration:
     """Return what jobs found, by how many ranks each had; those of `ranks` timed operations."""
     first = [rank for job in found[ranks] for rank in job]
+    pooled = tuple(_pooled(each.kernels for each in first))
+    overheads = tuple(fmean(each) for each in zip(*(rank.overheads for rank in first), strict=True))
+    kernels = measured(pooled, dict(zip(Phase, overheads, strict=True)), device)
     kind = "cpu" if device == HOST else "cuda"
     return Calibration(
         ranks,
         kind,
         first[0].name,
         min(each.memory for each in first) // (ranks if kind == "cpu" else 1),
-        tuple(fmean(each) for each in zip(*(rank.overheads for rank in first), strict=True)),
-        tuple(_pooled(each.kernels for each in first)),
-        ordered([_sharing(count, found[count], found[ranks]) for count in sorted(found)], ranks),
+        overheads,
+        pooled,
+        ordered([_sharing(count, found, ranks, kernels) for count in sorted(found)], ranks),
     )
 
 
-def _all(device: str) -> int:
+def own_ranks(device: str) -> int:
+    """Return how many ranks this node has by itself: its cores, or its GPUs."""
     return len(os.sched_getaffinity(0)) if device == HOST else max(1, torch.cuda.device_count())
 
 
@@ -122,33 +129,51 @@ def ordered(found: Sequence[Sharing], ranks: int) -> tuple[Sharing, ...]:
     Fewer ranks than timed operations are not slower than those, more share their cores and are as much slower at
     least, and what they lose beside that does not become less where they are more.
     """
+    own = next(each.computing for each in found if each.ranks == ranks)
     kept, loss = list[Sharing](), np.inf
     for each in reversed(found):
         share = max(1.0, each.ranks / ranks)
-        loss = max(1.0, min(loss, each.computing / share))
-        kept.append(replace(each, computing=share * loss if each.ranks >= ranks else min(1.0, each.computing)))
+        if each.ranks > ranks:
+            loss = max(own, min(loss, each.computing / share))
+            kept.append(replace(each, computing=share * loss))
+        else:
+            kept.append(replace(each, computing=min(own, each.computing)))
     return tuple(reversed(kept))
 
 
-def _sharing(count: int, jobs: Sequence[Sequence[RankFindings]], timed: Sequence[Sequence[RankFindings]]) -> Sharing:
-    ranks = [rank for job in jobs for rank in job]
-    _, sent, moved = fitted([each for rank in ranks for each in rank.messages]) if count > 1 else (0.0, 0.0, 0.0)
-    return sharing(
+def _sharing(count: int, found: Found, timed: int, kernels: Measured) -> Sharing:
+    """Return what so many ranks take together, where `timed` ranks timed operations."""
+    ranks = [rank for job in found[count] for rank in job]
+    crowd = max(1.0, count / timed)
+
+    def copying(point: tuple[float, float]) -> float:
+        return crowd * kernels.copying(point)
+
+    together = sharing(
         count,
         [rank.steps for rank in ranks],
-        [rank.steps for job in timed for rank in job],
-        bandwidth=(sent, moved),
+        per_byte=fitted([each for rank in ranks for each in rank.messages], copying)[1] if count > 1 else 0.0,
+        copying=copying,
         sums=[each for rank in ranks for each in rank.sums],
+        is_crowded=count > timed,
     )
+    ours, theirs = (
+        fmean(sum(map(sum, (each.seconds for each in rank.yardstick))) for job in found[number] for rank in job)
+        for number in (count, timed)
+    )
+    return replace(together, computing=ours / theirs)
 
 
-def fitted(points: Sequence[MessagePoint]) -> tuple[float, float, float]:
-    """Return latency, seconds a byte sent and seconds a byte moved, none below 0.
+def fitted(points: Sequence[MessagePoint], copying: Copying) -> tuple[float, float]:
+    """Return latency and seconds a byte sent, beside what joining blocks takes; none is below 0.
 
     Relative errors are what is least: short messages count as much as long ones.
     """
     if not points:
         raise UsageError("messages", found="none measured", expected="some", remedy="calibrate with 2 ranks or more")
-    rows = np.array([(1.0, each.sent, each.moved) for each in points])
-    latency, sent, moved = map(float, not_negative(rows, np.array([each.seconds for each in points])))
-    return latency, sent, moved
+    rows = np.array([(1.0, each.sent) for each in points])
+    seconds = np.array([each.seconds for each in points])
+    # No message is all copying.
+    rest = np.maximum(seconds - [copying(each.joined) for each in points], 0.1 * seconds)
+    latency, sent = map(float, not_negative(rows, rest))
+    return latency, sent

@@ -16,7 +16,7 @@ from statistics import fmean, median
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from voxload.engine import NoExchange, shard
@@ -24,11 +24,15 @@ from voxload.engine.observe import Messages, Total
 from voxload.grid import ProcessGrid
 from voxload.plan.calibration.measuring import clock_of
 from voxload.plan.calibration.networks import Mixed, Stack
+from voxload.plan.costs.kernels import plain_point
 from voxload.plan.costs.surface import not_negative
 from voxload.plan.platform.calibration import Sharing
 from voxload.plan.trace.operation import Operation
 from voxload.plan.trace.step import squares, trace_step
+from voxload.plan.trace.tracer import Tracer
 
+Copying = Callable[[tuple[float, float]], float]
+"""Returns how long it takes to read and write so many bytes, so many of them anew."""
 _NETWORKS: tuple[tuple[Callable[[], nn.Module], int, tuple[int, int, int]], ...] = (
     (partial(Mixed, 2, 4, averages=False), 2, (8, 64, 64)),
     (partial(Mixed, 2, 16, averages=False), 2, (8, 32, 32)),
@@ -38,7 +42,7 @@ _NETWORKS: tuple[tuple[Callable[[], nn.Module], int, tuple[int, int, int]], ...]
     (partial(Stack, 16, (3, 1, 1) * 3, is_normalised=True), 16, (8, 16, 32)),
 )
 """What makes them, channels of the input, and extents of each rank's block."""
-_ROUNDS, _FEW = 8, 4
+_ROUNDS, _FEW = 12, 5
 """Steps of each way, behind one that warms up; and where ranks share cores."""
 
 
@@ -58,8 +62,10 @@ class StepPoint:
     """Of a split step, over ranks."""
     sent: int
     """Bytes of them, the greater of what is sent and received."""
-    moved: int
-    """Bytes of blocks that are read or written to join them with halos."""
+    roots: float
+    """Of a split step: the sum over exchanges of the square root of the seconds that were computed since the last."""
+    joined: tuple[tuple[float, float], ...]
+    """Of each block that is joined with halos: bytes that are read and written, and those that are made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +146,9 @@ class _Case:
                     found[way].append(self._clock() - begin)
                 optimizers[way].zero_grad()
         operations = self._exchanges()
-        halos = [(each.exchanged, each.moved) for each in operations if isinstance(each.exchanged, Messages)]
-        messages = [(each, moved) for each, moved in halos if each.sent]
+        roots = _roots(self._ways["split"], self._x, self._clock) if "split" in self._ways else 0.0
+        halos = [(each.exchanged, plain_point(each)) for each in operations if isinstance(each.exchanged, Messages)]
+        messages = [(each, joined) for each, joined in halos if each.sent]
         return StepPoint(
             median(found["apart"]),
             median(found.get("split", [0.0])),
@@ -149,7 +156,8 @@ class _Case:
             len(messages),
             sum(isinstance(each.exchanged, Total) for each in operations),
             sum(max(sum(each.sent), sum(each.received)) for each, _ in messages),
-            sum(moved for _, moved in messages),
+            roots,
+            tuple(joined for _, joined in messages),
         )
 
     def _exchanges(self) -> list[Operation]:
@@ -159,15 +167,35 @@ class _Case:
         return [each for each in step.operations if each.exchanged is not None]
 
 
+def _roots(network: nn.Module, x: Tensor, clock: Callable[[], float]) -> float:
+    """Return what is said of `StepPoint.roots`, the median of three steps."""
+    found = []
+    for _ in range(3):
+        tracer = Tracer(network, network, clock)
+        with tracer:
+            squares(network(x)).backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
+        tracer.close()
+        total = since = 0.0
+        for operation, seconds in zip(tracer.operations, tracer.seconds, strict=True):
+            if operation.exchanged is None:
+                since += seconds
+            else:
+                total, since = total + since**0.5, 0.0
+        found.append(total)
+    network.zero_grad()
+    return median(found)
+
+
 def sharing(
     count: int,
     ranks: Sequence[Sequence[StepPoint]],
-    timed: Sequence[Sequence[StepPoint]],
     *,
-    bandwidth: tuple[float, float],
+    per_byte: float,
+    copying: Copying,
     sums: Sequence[SumPoint],
+    is_crowded: bool,
 ) -> Sharing:
-    """Return what so many ranks of a node take together.
+    """Return what so many ranks of a node take together, but for how much longer they compute.
 
     Parameters
     ----------
@@ -175,38 +203,51 @@ def sharing(
         How many.
     ranks
         What each of them measured, in one job or several.
-    timed
-        What each of those did that timed operations.
-    bandwidth
-        Seconds for each byte that is sent, and that is moved to join blocks with halos.
+    per_byte
+        Seconds for each byte that is sent.
+    copying
+        Returns the seconds that joining a block takes from one of them.
     sums
         Of all ranks.
+    is_crowded
+        Whether there are more ranks than cores.
     """
-    ours, theirs = _means(ranks), _means(timed)
-    computing = sum(each.apart for each in ours) / sum(each.apart for each in theirs)
     if count == 1:
-        return Sharing(1, computing)
-    known = [each.sent * bandwidth[0] + each.moved * bandwidth[1] for each in ours]
+        return Sharing(1)
+    ours = _means(ranks)
+    known = np.array([each.sent * per_byte + sum(map(copying, each.joined)) for each in ours])
     rows = np.array([(each.apart, each.messages, each.sums) for each in ours])
     steps = np.array([each.split for each in ours])
-    # What bytes take is known from larger messages than these; no step is all bytes.
-    blocks, latency, sum_latency = not_negative(rows, np.maximum(steps - known, 0.1 * steps))
-    error = np.median(np.abs((rows @ (blocks, latency, sum_latency) + known) / steps - 1))
+    if is_crowded:
+        # Cores are never idle. What bytes take is known from larger messages than these; no step is all bytes.
+        fit = not_negative(rows, np.maximum(steps - known, 0.1 * steps), steps)
+        blocks, latency, sum_latency, jitter = *fit, 0.0
+    else:
+        rows = np.array([(each.messages, each.sums, each.roots) for each in ours])
+        known = known + np.array([each.apart for each in ours])
+        fit = not_negative(rows, np.maximum(steps - known, 0.0), steps)
+        latency, sum_latency, jitter, blocks = *fit, 1.0
+    error = np.median(np.abs((rows @ fit + known) / steps - 1))
     sizes, seconds = (np.array([getattr(each, name) for each in sums]) for name in ("nbytes", "seconds"))
-    _, per_byte = not_negative(np.stack([np.ones(len(sizes)), sizes], 1), seconds)
-    replicated = np.array([(each.apart, 1.0) for each in ours])
-    replicas, gradients = not_negative(replicated, np.array([each.replicas for each in ours]))
+    _, sum_per_byte = not_negative(np.stack([np.ones(len(sizes)), sizes], 1), seconds)
+    whole = np.array([each.replicas for each in ours])
+    if is_crowded:
+        replicas, gradients = not_negative(np.array([(each.apart, 1.0) for each in ours]), whole, whole)
+    else:
+        apart = np.array([each.apart for each in ours])
+        replicas, gradients = 1.0, max(0.0, float(np.median(whole - apart - jitter * np.sqrt(apart))))
     return Sharing(
         count,
-        computing,
+        1.0,
         float(replicas),
         float(blocks),
         float(latency),
-        *bandwidth,
+        per_byte,
         float(sum_latency),
-        float(per_byte),
+        float(sum_per_byte),
         max(0.0, float(gradients - sum_latency)),
-        float(error),
+        float(jitter),
+        error=float(error),
     )
 
 

@@ -12,6 +12,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from itertools import islice
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -39,20 +40,26 @@ from voxload.plan.calibration.measuring import (
 from voxload.plan.calibration.networks import Case, Convolution, cases, convolutions, volumes
 from voxload.plan.calibration.plan import CalibrationPlan, RankFindings
 from voxload.plan.calibration.sharing import StepPoint, SumPoint, near_cube, step_points
+from voxload.plan.costs.kernels import KernelPoints
 from voxload.plan.trace.operation import Phase
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-LARGEST_WORK, LARGEST_FLOPS = 10**7, 2e9
+LARGEST_WORK, LARGEST_FLOPS = 10**7, 6e9
 """Of a network (`Case.work`) and of a convolution (`Convolution.work`) on the host: some tenths of a second a step."""
 LARGEST_VOLUME = 2**24
 """Elements of volumes: 64 MiB in float32."""
 _SEEDS = 1000
 """Ranks that draw convolutions of their own, at most: further ones draw what ranks of another job do."""
+_YARDSTICK, _YARDSTICK_SEED = 16, 10**6
+"""Convolutions that all ranks of all jobs measure, and what they are drawn with: no other draw has that."""
 _CONVOLUTIONS = 5
 """As many to one network."""
 _SUMS = tuple(4**power * 4 for power in range(12))
 """Bytes of sums: 4 to 16 MiB."""
-_MESSAGES = ((1, 4, 4), (1, 16, 4), (4, 16, 8), (4, 32, 8), (8, 32, 32), (8, 64, 8), (16, 64, 16), (32, 64, 8))
+_MESSAGES = (
+    *((1, 4, 4), (1, 16, 4), (4, 16, 8), (4, 32, 8), (8, 32, 32), (8, 64, 8), (16, 64, 16), (32, 64, 8)),
+    *((32, 128, 4), (64, 128, 4)),
+)
 """Channels, extents of the face and depth of blocks whose halos are sent."""
 _REPEATS = 5
 Tell = Callable[[dict[str, Any]], None]
@@ -70,6 +77,7 @@ def calibrate_rank(plan: CalibrationPlan, tell: Tell) -> list[RankFindings]:
             kernel_points(steps, device.type),
             tuple(overheads(steps)[phase] for phase in Phase) if steps else (),
             *_together(ProcessGrid((world_size, 1, 1), world_size, rank), device),
+            _yardstick(device),
             _memory(device),
             _name(device),
         )
@@ -94,10 +102,10 @@ def _steps(plan: CalibrationPlan, device: torch.device, rank: int, tell: Tell) -
         tell({"event": "measured", "seconds": spent})
 
 
-def _convolution(case: Convolution, device: torch.device) -> Timed:
+def _convolution(case: Convolution, device: torch.device, rounds: int = 0) -> Timed:
     model = case.make().to(device)
     x = torch.randn(case.batch, case.channels, *case.extents, device=device, requires_grad=not case.is_first)
-    return time_step(model, x, torch.optim.SGD(model.parameters()), model)
+    return time_step(model, x, torch.optim.SGD(model.parameters()), model, rounds=rounds)
 
 
 def _network(case: Case, device: torch.device) -> Iterator[Timed]:
@@ -122,6 +130,17 @@ def _together(
     if grid.world_size == 1:
         return (), (), steps
     return tuple(_messages(grid, device)), tuple(_sums(device)), steps
+
+
+def _yardstick(device: torch.device) -> tuple[KernelPoints, ...]:
+    """Return what convolutions take that all ranks measure at once: neighbours that do something else disturb less."""
+    scale = 1 if device.type == "cpu" else 50
+    steps = []
+    for convolution in islice(convolutions(LARGEST_FLOPS / 12 * scale, _YARDSTICK_SEED), _YARDSTICK):
+        if dist.is_initialized():
+            dist.barrier()
+        steps.append(_convolution(convolution, device, rounds=_REPEATS))
+    return kernel_points(steps, device.type)
 
 
 def _messages(grid: ProcessGrid, device: torch.device) -> Iterator[MessagePoint]:

@@ -54,8 +54,6 @@ class Measured:
     surfaces: Mapping[str, Surface]
     overheads: dict[Phase, float]
     device: str
-    copying: float = 0.0
-    """Seconds for each byte of a block that is read or written to join it with its halos."""
     slowdown: float = 1.0
     """How many ranks share what one had when operations were measured."""
     unknown: dict[str, float] = field(default_factory=dict)
@@ -71,7 +69,9 @@ class Measured:
     def seconds(self, operation: Operation) -> float:
         """See `voxload.plan.costs.speeds.Kernels`."""
         if operation.exchanged is not None:
-            return self.copying * operation.moved if isinstance(operation.exchanged, Messages) else 0.0
+            # A block is copied to be joined with its halos; sums are small.
+            is_joined = isinstance(operation.exchanged, Messages)
+            return self.copying(plain_point(operation)) * self.slowdown if is_joined else 0.0
         key = (operation.name, operation.shapes, operation.results, operation.settings, operation.moved)
         if key not in self._found:
             self._found[key] = self._look_up(operation)
@@ -79,6 +79,10 @@ class Measured:
         if outside:
             self.unknown[outside] = self.unknown.get(outside, 0.0) + seconds
         return max(0.0, seconds + self.overheads.get(operation.phase, 0.0)) * self.slowdown
+
+    def copying(self, point: tuple[float, float]) -> float:
+        """Return how long it takes to read and write so many bytes, so many of them anew, where nobody shares."""
+        return self.surfaces[ANY].at(point)
 
     def _look_up(self, operation: Operation) -> tuple[float, str]:
         point = point_of(operation)
@@ -94,7 +98,7 @@ class Measured:
                     expected=", ".join(sorted(self.surfaces)),
                     remedy="run voxload plan calibrate on it again, with this version",
                 )
-            return self.surfaces[ANY].at(_plain_point(operation)), kind
+            return self.surfaces[ANY].at(plain_point(operation)), kind
         return surface.at(point), "" if surface.is_measured(point) else kind
 
 
@@ -192,10 +196,10 @@ def point_of(operation: Operation) -> tuple[float, ...]:
     if operation.name in _PRODUCTS:
         (rows, inner), (_, columns) = operation.shapes[-2][-2:], operation.shapes[-1][-2:]
         return float(rows), float(inner), float(columns)
-    return _plain_point(operation)
+    return plain_point(operation)
 
 
-def _plain_point(operation: Operation) -> tuple[float, float]:
+def plain_point(operation: Operation) -> tuple[float, float]:
     """Return the bytes that are moved, and those of them that are made anew."""
     return float(max(operation.moved, 1)), float(max(_made(operation), 1))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import sqrt
 from typing import Protocol
 
 from voxload.engine.observe import Messages, Total
@@ -32,12 +33,15 @@ class Roofline:
     """Bytes a second that all others read and write."""
     launch: float = 0.0
     """Seconds of an operation however small it is."""
+    others: Mapping[str, float] = field(default_factory=dict)
+    """Operations a second of tensors of other types, by the name of the type."""
 
     def seconds(self, operation: Operation) -> float:
         """See Kernels."""
         if operation.exchanged is not None:  # a block is copied to be joined with its halos; sums are small
             return operation.moved / self.bandwidth if isinstance(operation.exchanged, Messages) else 0.0
-        return self.launch + max(operation.flops / self.flops, operation.moved / self.bandwidth)
+        flops = self.others.get(operation.dtype, self.flops)
+        return self.launch + max(operation.flops / flops, operation.moved / self.bandwidth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,22 @@ class Fabric:
     """Sums over all ranks of a node, as they were measured: its latency, and seconds for each byte."""
     gradients: float = 0.0
     """Seconds that averaging gradients adds to a step, beside sums themselves."""
+    jitter: float = 0.0
+    """Times the square root of the seconds that ranks computed since they last met: what one waits for the other."""
+
+    def late(self, computed: float) -> float:
+        """Return how long ranks wait for one another that have computed so many seconds since they last met.
+
+        What holds one up and not the others comes now and then: it grows as the way of a random walk does.
+        """
+        return self.jitter * sqrt(computed)
+
+    def steady(self, computed: float) -> Fabric:
+        """Return a fabric where ranks always wait for one another as behind so many seconds of computing."""
+        wait = self.late(computed)
+        within = replace(self.within, latency=self.within.latency + wait)
+        sums = None if self.sums is None else replace(self.sums, latency=self.sums.latency + wait)
+        return replace(self, within=within, sums=sums, jitter=0.0)
 
     def along(self, axis: int, grid: ProcessGrid) -> Path:
         """Return the way of messages along an axis that all ranks of a line send at once.

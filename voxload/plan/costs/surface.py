@@ -76,19 +76,20 @@ class Surface:
         return bool((x >= self._low - MARGIN).all() and (x <= self._high + MARGIN).all())
 
 
-def not_negative(rows: Floats, values: Floats) -> Floats:
+def not_negative(rows: Floats, values: Floats, scale: Floats | None = None) -> Floats:
     """Return what each column counts for, none below 0, so that the relative errors of sums are least in squares.
 
-    All choices of columns are tried: there are few.
+    All choices of columns are tried: there are few. Errors are relative to `scale`, by default the values themselves.
     """
-    scaled = rows / values[:, None]
+    scale = values if scale is None else scale
+    scaled, wanted = rows / scale[:, None], values / scale
     count = rows.shape[1]
     best, least = np.zeros(count), np.inf
     for size in range(1, count + 1):
         for chosen in map(list, combinations(range(count), size)):
             answer = np.zeros(count)
-            answer[chosen] = np.linalg.lstsq(scaled[:, chosen], np.ones(len(values)), rcond=None)[0]
-            rest = float(((scaled @ answer - 1) ** 2).sum())
+            answer[chosen] = np.linalg.lstsq(scaled[:, chosen], wanted, rcond=None)[0]
+            rest = float(((scaled @ answer - wanted) ** 2).sum())
             if (answer >= 0).all() and (rows @ answer > 0).all() and rest < least:
                 best, least = answer, rest
     return best

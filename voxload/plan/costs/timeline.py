@@ -68,13 +68,17 @@ def step_time(
     halos = sums = 0.0
     clock, ends = 0.0, [0.0]  # by the number of operations that have ended, without the wait for gradients
     among = range(grid.world_size) if replicas is None else replicas
-    waits = fabric.waits(grid)
+    waits, met = fabric.waits(grid), 0.0
     for each in trace.operations:
         seconds = kernels.seconds(each)
         computing[each.phase] += seconds
         if each.exchanged is not None:
             halo, total = waits.halos(each), waits.sums(each)
-            halos, sums, seconds = halos + halo, sums + total, seconds + halo + total
+            late = fabric.late(max(0.0, clock + seconds - met)) if halo or total else 0.0
+            halos += halo + (late if halo else 0.0)
+            sums += total + (0.0 if halo else late)
+            seconds += halo + total + late
+            met = clock + seconds if halo or total else met
         clock += seconds
         ends.append(clock)
     last = max((number for number, each in enumerate(trace.operations, 1) if each.phase is not Phase.UPDATE), default=0)
@@ -84,7 +88,11 @@ def step_time(
         seconds = fabric.all_reduce(nbytes, among)
         free, busy = max(free, ends[ready]) + seconds, busy + seconds
     hidden = busy - max(0.0, free - ends[last])
-    exposed = busy - hidden + (fabric.gradients if trace.gradients and len(among) > 1 else 0.0)
+    exposed = (
+        busy
+        - hidden
+        + (fabric.gradients + fabric.late(max(0.0, ends[last] - met)) if trace.gradients and len(among) > 1 else 0.0)
+    )
     return StepTime(
         computing[Phase.FORWARD],
         computing[Phase.BACKWARD],

@@ -15,6 +15,7 @@ from voxload.plan.forecast.setups import Setup
 from voxload.plan.forecast.training import Training
 from voxload.plan.platform.calibration import Company
 from voxload.plan.platform.platform import Platform
+from voxload.plan.trace.fully_sharded import fully_sharded
 from voxload.plan.trace.operation import StepTrace, itemsize
 from voxload.plan.trace.volume import VolumeTrace
 
@@ -43,6 +44,8 @@ class Forecast:
     """What layers use the axes of the grid for, as `voxload.engine.SplitPlan.of` takes it; those left out, space."""
     cuts: tuple[str, ...] = ()
     """Where the network is cut into stages, as `voxload.engine.pipeline_parts` takes it."""
+    recompute: tuple[str, ...] = ()
+    """Paths of modules that run again in the backward pass, as `voxload.plan.checkpoint_modules` takes them."""
 
     @property
     def step(self) -> float:
@@ -116,7 +119,7 @@ class Oracle:
 
         `trace` is the engine's own of such a rank, where it is there.
         """
-        step = trace or self.trace_of(setup)
+        step = self.wrapped(setup, trace or self.trace_of(setup))
         kernels, fabric = self.speeds(setup)
         return Forecast(
             setup,
@@ -125,6 +128,10 @@ class Oracle:
             self.limit(setup),
             watts=self.platform.device.watts,
         )
+
+    def wrapped(self, setup: Setup, trace: StepTrace) -> StepTrace:
+        """Return a step under what averages gradients, where that is not DDP, which leaves operations as they are."""
+        return fully_sharded(trace, setup.ranks) if self.training.wrapper == "fsdp" else trace
 
     def with_reading(self, forecast: Forecast, data: DataSet) -> Forecast:
         """Return a forecast with what is read of a data set; raises UsageError where samples are of another shape."""
@@ -181,7 +188,7 @@ class Oracle:
     def batch_bytes(self, setup: Setup) -> int:
         """Return the bytes of a rank's blocks of a batch."""
         extents = (-(-extent // count) for extent, count in zip(self.training.shape, setup.spatial, strict=True))
-        return setup.samples * self.training.sample[0] * prod(extents) * itemsize(self.training.dtype)
+        return setup.samples * self.training.sample[0] * prod(extents) * itemsize("float32")
 
 
 def ranked(forecasts: Iterable[Forecast], goal: str = "time") -> list[Forecast]:

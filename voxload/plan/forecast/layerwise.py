@@ -13,6 +13,7 @@ import numpy as np
 from torch import nn
 
 from voxload.engine.ways.network import IN_SPACE, CallWays, NetworkWays, Use, Uses, Way
+from voxload.errors import UsageError
 from voxload.plan.forecast.forecast import Oracle
 from voxload.plan.forecast.setups import Setup
 from voxload.plan.search.choices import Choices, Costs, Edge
@@ -70,12 +71,21 @@ class LayerChooser:
 
     def __init__(self, oracle: Oracle, setup: Setup, uses: Sequence[Uses] | None = None) -> None:
         training = oracle.training
+        if training.autocast is not None:
+            raise UsageError(
+                "layers of a network under autocast",
+                found=training.dtype,
+                expected="float32 or tf32",
+                remedy="choose for them without --amp, and give the choice to shard",
+            )
         self._grid = setup.grid
         size = setup.samples, *training.sample
         wanted = candidates(setup.spatial) if uses is None else list(uses)
         self._ways = NetworkWays(training.network(), self._grid, size, uses=wanted)
         self._kernels, fabric = oracle.speeds(setup)
-        self._waits = fabric.waits(self._grid)
+        time = oracle.forecast(setup).time
+        meetings = sum(each.exchanged is not None for each in oracle.trace_of(setup).operations)
+        self._waits = fabric.steady((time.forward + time.backward) / max(meetings, 1)).waits(self._grid)
         self._graph = _Graph(self.calls)
         self._costs = tuple(
             np.array([self._seconds(number, way) for way in call.ways]) for number, call in enumerate(self.calls)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from voxload.engine import NoExchange, pipeline_parts, shard
@@ -16,7 +17,7 @@ from voxload.plan.forecast.setups import Setup, Spatial
 from voxload.plan.forecast.training import OPTIMIZERS, Training
 from voxload.plan.trace.stages import ChainTrace, PartSize
 from voxload.plan.trace.step import trace_network
-from voxload.plan.trace.volume import VolumeTrace
+from voxload.plan.trace.volume import BATCH, VolumeTrace
 
 
 class Chain(nn.Module):
@@ -108,14 +109,17 @@ class PartedNetwork:
         for part, before in zip(self.parts, self.boundaries, strict=False):
             is_volume = len(before) == 1 and len(before[0].shape) == 5
             parts.append(shard_on_shapes(part, alone, before[0].shape[-3:]) if is_volume else part)
-        return VolumeTrace(self._trace(parts, self.training.shape).step, self.training.shape, self.training.sample[0])
+        return VolumeTrace(
+            self._trace(parts, self.training.shape, BATCH).step, self.training.shape, self.training.sample[0]
+        )
 
-    def _trace(self, parts: Sequence[nn.Module], shape: Sequence[int], batch: int = 0) -> ChainTrace:
-        training = self.training
-        about: dict[str, Any] = {"channels": training.sample[0], "optimizer": OPTIMIZERS[training.optimizer]}
-        if batch:
-            about["batch"] = batch
-        return ChainTrace.of(trace_network(Chain(self.parts), Chain(parts), shape, **about), self.sizes)
+    def _trace(self, parts: Sequence[nn.Module], shape: Sequence[int], batch: int) -> ChainTrace:
+        training, network = self.training, Chain(parts)
+        x = torch.empty(batch, training.sample[0], *shape, device="meta")
+        network(x)  # what is looked at once
+        optimizer, autocast = OPTIMIZERS[training.optimizer], training.autocast
+        step = trace_network(Chain(self.parts), network, x, optimizer=optimizer, autocast=autocast)
+        return ChainTrace.of(step, self.sizes)
 
 
 def _nbytes(tensor: Tensor) -> int:

@@ -42,6 +42,10 @@ class Pipelines:
 
     def __init__(self, oracle: Oracle) -> None:
         self._oracle, training = oracle, oracle.training
+        if training.wrapper != "ddp":
+            raise UsageError(
+                "--stages", found=f"--wrapper {training.wrapper}", expected="ddp", remedy="plan pipelines without it"
+            )
         self._model = training.network()
         cuts = pipeline_cuts(self._model, training.shape, channels=training.sample[0])
         if not cuts:

@@ -81,6 +81,8 @@ class Reading:
     """Seconds that steps wait for data, all epochs together; None where nothing is known of the storage."""
     binds: str
     """What is waited for: ``storage``, ``decoding`` or ``network``; ``nothing`` where that is short."""
+    cache: int = 0
+    """Bytes of a node's memory that blocks are kept in: what it has for them, and no more than all samples take."""
 
 
 def reading(data: DataSet, setup: Setup, machine: Machine | None, step: float) -> Reading:
@@ -123,6 +125,7 @@ def reading(data: DataSet, setup: Setup, machine: Machine | None, step: float) -
         int(sum(each.storage_bytes for each in later) / len(later) * share),
         stall,
         _binding(machine, setup, stored, decoded) if stall > _WAITS * step else "nothing",
+        min(machine.memory.nbytes, data.whole.decoded_bytes * data.samples),
     )
 
 

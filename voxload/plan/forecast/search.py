@@ -9,6 +9,7 @@ from math import prod
 from voxload.errors import UsageError
 from voxload.plan.costs.kernels import Measured
 from voxload.plan.document import Plan
+from voxload.plan.forecast.checkpoints import Checkpointer
 from voxload.plan.forecast.exact import exact
 from voxload.plan.forecast.forecast import HOST_BATCHES, Forecast, Oracle, ranked
 from voxload.plan.forecast.layers import LayerCost, layer_costs
@@ -92,10 +93,13 @@ class Found:
             training.optimizer,
             training.dtype,
             dict(self.best.layers),
+            wrapper=training.wrapper,
             stages=setup.stages,
             microbatches=setup.microbatches,
             cuts=self.best.cuts,
+            recompute=self.best.recompute,
             staging=HOST_BATCHES * self.oracle.batch_bytes(setup),
+            cache=self.best.reading.cache if self.best.reading is not None else 0,
             predicted={
                 "step_seconds": self.best.step,
                 **{f"{name}_seconds": getattr(time, name) for name in parts},
@@ -104,7 +108,35 @@ class Found:
         )
 
 
+def _again(oracle: Oracle, ordered: Sequence[Forecast], goal: str) -> Iterator[Forecast]:
+    """Yield the best setups that do not fit, with modules that run again; of those with least memory, all of them."""
+    is_least = goal == "memory"
+    wanted = [each for each in ordered if each.setup.stages == 1 and (is_least or not each.fits)]
+    chooser = Checkpointer(oracle)
+    for each in wanted[:_RECOMPUTED]:
+        found = chooser.forecast(each.setup, 1 if is_least else 0)
+        if found.recompute:
+            yield found
+
+
+_RECOMPUTED = 12
+"""Setups that modules are chosen in."""
 _NOT_ALL = "Not all pipelines were looked at"
+
+
+@dataclass(frozen=True, slots=True)
+class Besides:
+    """What is tried beside samples and blocks."""
+
+    layers: int = 0
+    """Setups with blocks, the best ones in space, for which it is chosen what every layer uses the grid for."""
+    stages: int = 0
+    """Of pipelines, at most; below 2 there are none."""
+    recompute: bool = False
+    """Whether modules may run again in the backward pass, in the best setups that do not fit without."""
+
+
+_NOTHING = Besides()
 
 
 def search(
@@ -112,8 +144,7 @@ def search(
     ranks: Sequence[int],
     *,
     goal: str = "time",
-    layers: int = 0,
-    stages: int = 0,
+    besides: Besides = _NOTHING,
     data: DataSet | None = None,
     simulated: int = 12,
 ) -> Found:
@@ -127,10 +158,8 @@ def search(
         Numbers of ranks.
     goal
         What is to be least.
-    layers
-        Setups with blocks, the best ones in space, for which it is chosen what every layer uses the grid for.
-    stages
-        Of pipelines, at most; below 2 there are none.
+    besides
+        What is tried beside samples and blocks.
     data
         What is read, where it is known.
     simulated
@@ -145,10 +174,10 @@ def search(
     training = oracle.training
     given = list(setups(training.shape, training.batch, ranks))
     refused = list[str]()
-    lines = Pipelines(oracle) if stages > 1 else None
-    found = oracle.forecasts(given)
+    lines = Pipelines(oracle) if besides.stages > 1 else None
+    found = [oracle.forecast(each) for each in given] if besides.recompute else oracle.forecasts(given)
     if lines is not None:
-        found += _staged(lines, pipelined(training.shape, training.batch, ranks, stages), refused)
+        found += _staged(lines, pipelined(training.shape, training.batch, ranks, besides.stages), refused)
     if not found:
         raise UsageError(
             "--ranks",
@@ -157,31 +186,49 @@ def search(
             remedy="choose numbers that the batch and the extents share factors with",
         )
     ordered = ranked(found, goal)
+    if besides.recompute:
+        ordered = ranked([*ordered, *_again(oracle, ordered, goal)], goal)
     if not ordered[0].fits:
         least = min(ordered, key=lambda each: each.memory.use.total)
         least.memory.require(least.limit)
-    if layers:
-        ordered = ranked([*ordered, *_layerwise(oracle, ordered, layers, refused)], goal)
+    if besides.layers:
+        ordered = ranked([*ordered, *_layerwise(oracle, ordered, besides.layers, refused)], goal)
     if data is not None:
         shown = [oracle.with_reading(each, data) for each in ordered[:simulated]]
         ordered = [*ranked(shown, goal), *ordered[simulated:]]
-    while True:
-        best, *others = ordered
+    best, trace, others = _first(oracle, ordered, lines, refused)
+    best = best if data is None else oracle.with_reading(best, data)
+    alone = sum(each.setup.stages == 1 for each in found)
+    return Found(oracle, goal, (best, *others), trace, len(given) - alone, tuple(refused))
+
+
+def _first(
+    oracle: Oracle, ordered: Sequence[Forecast], lines: Pipelines | None, refused: list[str]
+) -> tuple[Forecast, StepTrace, Sequence[Forecast]]:
+    """Return the first setup that can be as it was told, traced as the engine runs it; and those behind it."""
+    for place, best in enumerate(ordered):
+        others = ordered[place + 1 :]
         try:
             traced, trace = (
-                exact(oracle, best.setup, best.layers)
+                exact(oracle, best.setup, best.layers, best.recompute)
                 if lines is None or best.setup.stages == 1
                 else lines.exact(best.setup, best.cuts)
             )
         except UsageError as error:
-            if best.setup.stages == 1 or not others:
+            if best.setup.stages == 1:
                 raise
             refused.append(f"{best.setup.describe()} is left out: {error}")
-            ordered = others
             continue
-        traced = traced if data is None else oracle.with_reading(traced, data)
-        alone = sum(each.setup.stages == 1 for each in found)
-        return Found(oracle, goal, (traced, *others), trace, len(given) - alone, tuple(refused))
+        if best.fits and not traced.fits and others and others[0].fits:
+            refused.append(f"{best.setup.describe()} is left out: as the engine runs it, it does not fit")
+            continue
+        return traced, trace, others
+    raise UsageError(
+        "--stages",
+        found="pipelines, none of which can be run",
+        expected="other setups, too",
+        remedy="allow more --ranks",
+    )
 
 
 def _staged(lines: Pipelines, given: Iterable[Setup], refused: list[str]) -> Iterator[Forecast]:

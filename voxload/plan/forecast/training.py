@@ -13,6 +13,7 @@ from torch import nn
 
 from voxload.errors import UsageError
 from voxload.models import CosmoFlow, UNet3D
+from voxload.plan.platform.platform import AUTOCAST
 from voxload.plan.trace.step import Optimizer, trace_volume
 from voxload.plan.trace.volume import VolumeTrace
 
@@ -25,6 +26,8 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
     }
 )
 """By the names that commands take."""
+WRAPPERS = ("ddp", "fsdp")
+"""DistributedDataParallel, and ``fully_shard`` around the whole network."""
 NETWORKS = ("cosmoflow", "cosmoflow-lbann", "unet3d", "unet3d-lbann")
 """Names of our own networks, and of their variants."""
 
@@ -42,11 +45,16 @@ class Training:
     optimizer: str = "adam"
     """One of `OPTIMIZERS`."""
     dtype: str = "float32"
-    """What is computed in."""
+    """What convolutions and products of matrices are computed in, as a machine's ``[device.flops]`` calls it; tensors
+    are float32, but where autocast makes others."""
+    wrapper: str = "ddp"
+    """What averages gradients, one of `WRAPPERS`."""
 
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
             raise UsageError("optimiser", found=repr(self.optimizer), expected=", ".join(OPTIMIZERS))
+        if self.wrapper not in WRAPPERS:
+            raise UsageError("--wrapper", found=repr(self.wrapper), expected=", ".join(WRAPPERS))
         if min(self.sample) < 1 or self.batch < 1:
             raise UsageError(
                 "training",
@@ -59,6 +67,12 @@ class Training:
         """Extents (D, H, W)."""
         return self.sample[1], self.sample[2], self.sample[3]
 
+    @property
+    def autocast(self) -> torch.dtype | None:
+        """The type that autocast casts to; None where nothing is cast."""
+        found: torch.dtype | None = getattr(torch, self.dtype) if self.dtype in AUTOCAST else None
+        return found
+
     def network(self) -> nn.Module:
         """Return the network, its weights without data; raises UsageError where the name names none."""
         with torch.device("meta"):
@@ -67,7 +81,7 @@ class Training:
     def trace(self) -> VolumeTrace:
         """Return what a step takes of a rank that has whole samples."""
         make = OPTIMIZERS[self.optimizer]
-        return trace_volume(self.network(), self.shape, channels=self.sample[0], optimizer=make)
+        return trace_volume(self.network(), self.shape, channels=self.sample[0], optimizer=make, autocast=self.autocast)
 
 
 def make_network(name: str, sample: tuple[int, int, int, int]) -> nn.Module:

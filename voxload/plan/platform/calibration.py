@@ -33,13 +33,13 @@ class Sharing:
     latency: float = 0.0
     """Seconds that an exchange between blocks takes from all of them however small it is, in a step that computes."""
     seconds_per_byte: float = 0.0
-    copying: float = 0.0
-    """Seconds for each byte of a block that is read or written to join it with its halos."""
     sum_latency: float = 0.0
     """Seconds of a sum over all of them however small it is, in a step that computes."""
     sum_seconds_per_byte: float = 0.0
     gradients: float = 0.0
     """Seconds that averaging gradients adds to a step, beside sums themselves."""
+    jitter: float = 0.0
+    """Times the square root of the seconds that ranks computed since they last met: what one waits for the other."""
     error: float = 0.0
     """Median of how far off a step is that is told from these, as a share of it."""
 
@@ -47,6 +47,22 @@ class Sharing:
         """Return how many times as long an operation takes as it was timed to."""
         shares = {Company.APART: 1.0, Company.REPLICAS: self.replicas, Company.BLOCKS: self.blocks}
         return self.computing * shares[company]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStorage:
+    """What was measured, all bytes a second by how many did so at once."""
+
+    latency: float
+    """Seconds of a request of one page."""
+    reads: tuple[tuple[int, float], ...]
+    """Of the folder, past the page cache."""
+    copies: tuple[tuple[int, float], ...]
+    """Of memory."""
+    decoding: float
+    """Of one thread: decoded bytes of 16-bit counts that Blosc compressed with zstd and a bit shuffle."""
+    room: int
+    """Bytes of the node's memory that are free for blocks: half of what nobody uses."""
 
 
 @dataclass(frozen=True, slots=True)

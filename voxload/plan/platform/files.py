@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from datetime import date
@@ -21,13 +22,15 @@ from voxload.errors import UsageError
 from voxload.files.atomic import replacing
 from voxload.plan.costs.kernels import KernelPoints, numbers_of
 from voxload.plan.costs.speeds import Link
-from voxload.plan.platform.calibration import Calibration, Sharing
+from voxload.plan.platform.calibration import Calibration, MeasuredStorage, Sharing
 from voxload.plan.platform.platform import Device, Platform
 from voxload.plan.trace.operation import Phase
 from voxload.prefetch import machines
 from voxload.prefetch.machines.entries import Entries
 
-_STORAGE = ("compute", "storage", "network", "memory", "staging")
+_STORAGE = ("storage", "network", "memory", "staging")
+_REQUESTS = 8
+"""Of one rank at once, to the storage or to peers: what the loader has under way."""
 _SHARED = tuple(each.name for each in fields(Sharing) if each.name != "ranks")
 _REMEDY = "calibrate it with voxload plan calibrate, or add [device] and [links] as in template.toml"
 
@@ -62,7 +65,7 @@ def load(name: str) -> Platform:
         raise UsageError(
             f"machine {name}", found="nothing about devices", expected=f"one of {', '.join(names())}", remedy=_REMEDY
         )
-    storage = machines.parse(text, name) if all(map(top.has, _STORAGE)) else None
+    storage = machines.parse(text, name, needs_compute=False) if all(map(top.has, _STORAGE)) else None
     calibration = _calibration(top.part("calibration"), top) if top.has("calibration") else None
     node = top.part("node")
     links = top.part("links")
@@ -72,7 +75,7 @@ def load(name: str) -> Platform:
     found = Platform(
         top.text("name"), top.text("source"), node.count("ranks"), device, within, between, storage, calibration
     )
-    for each in (*_STORAGE, "disk"):
+    for each in (*_STORAGE, "compute", "disk"):
         top.pass_over(each)
     for part in (top, node, links):
         part.check_all_used()
@@ -145,10 +148,33 @@ def _sharing(part: Entries) -> Sharing:
     return found
 
 
-def write(calibration: Calibration, path: Path, *, name: str, day: date) -> None:
+def write(
+    calibration: Calibration, path: Path, *, name: str, day: date, storage: MeasuredStorage | None = None
+) -> None:
     """Write what was measured as the file of a machine; it appears whole or not at all."""
+    lines = [*_lines(calibration, name, day), *(() if storage is None else _storage_lines(calibration, storage))]
     with replacing(path) as temporary:
-        temporary.write_text("\n".join(_lines(calibration, name, day)) + "\n", encoding="utf-8")
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _storage_lines(calibration: Calibration, found: MeasuredStorage) -> Iterator[str]:
+    cores = max(1, len(os.sched_getaffinity(0)) // calibration.ranks)
+    yield from ("", "[storage]", f"latency = {found.latency:.6g}", f"threads = {_REQUESTS}")
+    yield f"bytes_per_second = {_rates(found.reads)}"
+    link = next((each for each in calibration.sharing if each.ranks > 1), Sharing(1))
+    copies = dict(found.copies)
+    speed = 1 / link.seconds_per_byte if link.seconds_per_byte else max(copies.values())
+    yield from ("", "# Between ranks of this node. For blocks of other nodes, say what the network between them does.")
+    yield from ("[network]", f"latency = {link.latency:.6g}", f"threads = {_REQUESTS}")
+    yield f"bytes_per_second = {int(speed)}"
+    yield from ("", "[memory]", f"bytes = {found.room}", f"threads = {cores}")
+    yield from (f"{name} = {_rates(found.copies)}" for name in ("read", "write"))
+    yield from ("", "[staging]", f"bytes = {found.room // (4 * calibration.ranks)}", f"threads = {cores}")
+    yield f"decode_bytes_per_second = {int(found.decoding)}"
+
+
+def _rates(values: tuple[tuple[int, float], ...]) -> str:
+    return f"[{', '.join(f'[{count}, {int(rate)}]' for count, rate in values)}]"
 
 
 def _lines(found: Calibration, name: str, day: date) -> Iterator[str]:

@@ -12,6 +12,9 @@ from voxload.plan.platform.calibration import Calibration, Company
 from voxload.plan.trace.operation import Phase
 from voxload.prefetch.simulate import Machine
 
+AUTOCAST = ("bfloat16", "float16")
+"""Types that convolutions and products of matrices are cast to, and others are not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -73,8 +76,10 @@ class Platform:
         """
         found = self.calibration
         if found is None:
-            self._check(dtype, ranks)
-            return Roofline(self.device.flops[dtype], self.device.bandwidth, self.device.launch)
+            self._check_room(ranks)
+            usual = dtype if dtype not in AUTOCAST else "float32"  # what autocast leaves alone
+            flops = {each: self._flops(each) for each in {usual, dtype}}
+            return Roofline(flops.pop(usual), self.device.bandwidth, self.device.launch, flops)
         if dtype != "float32":
             raise UsageError(
                 f"machine {self.name}", found=f"operations in float32, not {dtype}", expected="a measured type"
@@ -82,7 +87,6 @@ class Platform:
         if found.device != "cpu":
             self._check_room(ranks)
         kernels = measured(found.kernels, dict(zip(Phase, found.overheads, strict=True)), found.device)
-        kernels.copying = found.shared_by(ranks).copying
         kernels.slowdown = self.slowdown(ranks, company)
         return kernels
 
@@ -126,10 +130,10 @@ class Platform:
         shared = self.calibration.shared_by(ranks)
         within = Link(shared.latency, shared.seconds_per_byte)
         sums = Link(shared.sum_latency, shared.sum_seconds_per_byte)
-        return Fabric(ranks, within, between, sums, shared.gradients)
+        return Fabric(ranks, within, between, sums, shared.gradients, shared.jitter)
 
-    def _check(self, dtype: str, ranks: int) -> None:
-        self._check_room(ranks)
+    def _flops(self, dtype: str) -> float:
+        """Return the operations a second in a type; raises UsageError where nobody said."""
         if dtype not in self.device.flops:
             raise UsageError(
                 f"machine {self.name}",
@@ -137,6 +141,7 @@ class Platform:
                 expected=f"one of {', '.join(self.device.flops)}",
                 remedy="choose another --amp, or add the type to [device.flops] of a file of your own",
             )
+        return self.device.flops[dtype]
 
     def _check_room(self, ranks: int) -> None:
         if ranks > self.ranks_per_node:

@@ -62,6 +62,8 @@ class Allocation:
     name: str
     """Of the operation that made it."""
     shape: tuple[int, ...]
+    used: int = 0
+    """Number of the last operation of the forward pass that took it, or of the one that made it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ Paths of operations and names of gradients begin with the number of their part, 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from voxload.plan.trace.operation import Phase, StepTrace
+
+_FILLS = frozenset({"aten.zero_", "aten.fill_"})
+"""What is done in place to what an optimiser makes for the first time; all others in place are updates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +40,14 @@ class ChainTrace:
         """Return a traced step by parts.
 
         What has no part's path belongs to that of the operation before it: the loss to the last part, sums of
-        gradients to the part that gave the last of them. An optimiser does equally much with each parameter, in order.
+        gradients to the part that gave the last of them. An optimiser does equally much with each parameter, in order:
+        first it makes what it keeps of all, then it updates them.
         """
         found, last = list[int](), 0
-        updates = sum(each.phase is Phase.UPDATE for each in step.operations)
-        weights = Counter(number_of(each.name) or 0 for each in step.gradients)
-        owners = [part for part in sorted(weights) for _ in range(weights[part])]
-        done = 0
+        update = iter(_updating(step))
         for each in step.operations:
-            if each.phase is Phase.UPDATE:
-                last = owners[done * len(owners) // updates] if owners else 0
-                done += 1
-            else:
-                number = number_of(each.path)
-                last = last if number is None else number
+            number = next(update) if each.phase is Phase.UPDATE else number_of(each.path)
+            last = last if number is None else number
             found.append(last)
         return cls(step, tuple(found), tuple(sizes))
 
@@ -66,7 +62,7 @@ class ChainTrace:
 
         own = set(places)
         allocations = (
-            replace(each, made=moved(each.made), freed=moved(each.freed))
+            replace(each, made=moved(each.made), freed=moved(each.freed), used=moved(each.used))
             for each in step.allocations
             if each.made in own
         )
@@ -84,6 +80,15 @@ class ChainTrace:
             sum(each.weights for each in self.sizes[first:last]),
             step.state * trained // whole,
         )
+
+
+def _updating(step: StepTrace) -> Iterator[int]:
+    """Yield the part that each operation of the update is for."""
+    names = [each.name for each in step.of(Phase.UPDATE)]
+    owners = sorted(number_of(each.name) or 0 for each in step.gradients)
+    first = next((place for place, name in enumerate(names) if name.endswith("_") and name not in _FILLS), 0)
+    for count in (first, len(names) - first):
+        yield from (owners[number * len(owners) // count] if owners else 0 for number in range(count))
 
 
 def number_of(path: str) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,6 +13,8 @@ from torch.utils._pytree import tree_leaves
 from voxload.engine import NoExchange, SplitPlan, shard
 from voxload.engine.shard import MIN_WIDTH, Sharded, shard_on_shapes
 from voxload.grid import ProcessGrid
+from voxload.plan.checkpoints import checkpoint_modules
+from voxload.plan.trace.autocast import AutocastOnMeta
 from voxload.plan.trace.operation import Phase, StepTrace
 from voxload.plan.trace.tracer import Tracer
 from voxload.plan.trace.volume import BATCH, VolumeTrace
@@ -30,6 +33,8 @@ def trace_step(  # noqa: PLR0913 - each is a choice of who trains
     batch: int = 1,
     optimizer: Optimizer | None = None,
     plan: SplitPlan | None = None,
+    recompute: Collection[str] = (),
+    autocast: torch.dtype | None = None,
     min_width: int = MIN_WIDTH,
     loss: Loss | None = None,
 ) -> StepTrace:
@@ -38,7 +43,7 @@ def trace_step(  # noqa: PLR0913 - each is a choice of who trains
     Parameters
     ----------
     model
-        The network, on the meta device. It is left as it is.
+        The network, on the meta device. It is left as it is, but for modules that are checkpointed.
     grid
         The grid, seen from the rank of interest.
     shape
@@ -51,6 +56,10 @@ def trace_step(  # noqa: PLR0913 - each is a choice of who trains
         Makes the optimiser of parameters; None for no update.
     plan, min_width
         As `voxload.engine.shard` takes them.
+    recompute
+        Paths of modules that run again in the backward pass, as `checkpoint_modules` takes them.
+    autocast
+        Type that `torch.autocast` would cast to; None for nothing.
     loss
         Of the network's result; by default the sum of squares of each of its tensors.
 
@@ -60,8 +69,11 @@ def trace_step(  # noqa: PLR0913 - each is a choice of who trains
         When the network or the shape cannot be split, as `voxload.engine.shard` would.
     """
     network = shard(model, grid, shape=shape, exchange=NoExchange(grid), plan=plan, min_width=min_width)
-    own = grid.block(tuple(shape)).shape
-    return trace_network(model, network, own, channels=channels, batch=batch, optimizer=optimizer, loss=loss)
+    if recompute:
+        checkpoint_modules(network, recompute)
+    x = torch.empty(batch, channels, *grid.block(tuple(shape)).shape, device="meta")
+    network(x)  # what is looked at once, in a first pass with gradients
+    return trace_network(model, network, x, optimizer=optimizer, autocast=autocast, loss=loss)
 
 
 def trace_volume(
@@ -70,6 +82,7 @@ def trace_volume(
     *,
     channels: int,
     optimizer: Optimizer | None = None,
+    autocast: torch.dtype | None = None,
     loss: Loss | None = None,
 ) -> VolumeTrace:
     """Return what a step takes of one rank that has whole volumes, from which steps on blocks follow in no time.
@@ -81,36 +94,30 @@ def trace_volume(
     x = torch.empty(BATCH, channels, *shape, device="meta")
     if not isinstance(network, Sharded):
         network(x)  # as above; programs of traced networks are made before
-    return VolumeTrace(_traced(model, network, x, optimizer, loss or squares), tuple(shape), channels)
+    step = trace_network(model, network, x, optimizer=optimizer, autocast=autocast, loss=loss)
+    return VolumeTrace(step, tuple(shape), channels)
 
 
 def trace_network(
     model: nn.Module,
     network: nn.Module,
-    shape: Sequence[int],
+    x: Tensor,
     *,
-    channels: int,
-    batch: int = BATCH,
     optimizer: Optimizer | None = None,
+    autocast: torch.dtype | None = None,
     loss: Loss | None = None,
 ) -> StepTrace:
-    """Return what a step takes of a network that is split already, or not at all.
+    """Return what a step takes of a network that is split already, or not at all, and has run once.
 
     Parameters
     ----------
     model, network
         The network on the meta device as it was, whose paths are told, and as it runs.
-    shape
-        Extents of what it takes on this rank, in voxels.
-    channels, batch, optimizer, loss
+    x
+        What it takes on this rank.
+    optimizer, autocast, loss
         As `trace_step` takes them.
     """
-    x = torch.empty(batch, channels, *shape, device="meta")
-    network(x)  # what is looked at once
-    return _traced(model, network, x, optimizer, loss or squares)
-
-
-def _traced(model: nn.Module, network: nn.Module, x: Tensor, optimizer: Optimizer | None, loss: Loss) -> StepTrace:
     weights = [*network.parameters(), *network.buffers()]
     updates = None if optimizer is None else optimizer(list(network.parameters()))
     before = [(weight, weight.grad) for weight in network.parameters()]
@@ -119,7 +126,10 @@ def _traced(model: nn.Module, network: nn.Module, x: Tensor, optimizer: Optimize
     tracer = Tracer(model, network)
     try:
         with tracer:
-            loss(network(x)).backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
+            with nullcontext() if autocast is None else AutocastOnMeta(autocast):
+                total = (loss or squares)(network(x))
+            total.backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
+            del total
             tracer.phase = Phase.UPDATE
             if updates is not None:
                 updates.step()

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from voxload.engine.observe import exchanged, runs_layer
+from voxload.plan.checkpoints import plain_path
 from voxload.plan.trace.operation import Allocation, Gradient, Operation, Phase
 
 _PLAIN = (int, float, bool, str, torch.dtype, torch.memory_format)
@@ -40,12 +41,15 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
         """What is done now; None for forward or backward, as autograd says."""
         self.operations: list[Operation] = []
         self.gradients: list[Gradient] = []
-        self._paths = {id(module): path for each in (model, network) for path, module in each.named_modules()}
+        self._paths = {
+            id(module): plain_path(path) for each in (model, network) for path, module in each.named_modules()
+        }
         self._sequence: dict[int, str] = {}  # paths by autograd's numbers of nodes
         self._live: dict[int, tuple[int, int, str, str, tuple[int, ...]]] = {}
+        self._used: dict[int, int] = {}
         self._gone: list[Allocation] = []
         self._hooks = [
-            weight.register_post_accumulate_grad_hook(self._hook(name))  # type: ignore[no-untyped-call] # as above
+            weight.register_post_accumulate_grad_hook(self._hook(plain_path(name)))  # type: ignore[no-untyped-call] # as above
             for name, weight in network.named_parameters()
             if weight.requires_grad
         ]
@@ -53,7 +57,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
     def allocations(self) -> tuple[Allocation, ...]:
         """Return all memory that was made, in the order in which it was."""
         last = len(self.operations)
-        held = (Allocation(nbytes, made, last, *about) for nbytes, made, *about in self._live.values())  # type: ignore[arg-type] # as they were put in
+        held = (
+            Allocation(nbytes, made, last, path, name, shape, max(made, self._used.get(key, made)))
+            for key, (nbytes, made, path, name, shape) in self._live.items()
+        )
         return tuple(sorted([*self._gone, *held], key=lambda each: each.made))
 
     def close(self) -> None:
@@ -78,6 +85,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
         name = ".".join(str(func).split(".")[:2])
         for each in fresh:
             self._hold(each, path, name)
+        if self._phase(node) is Phase.FORWARD:
+            self._used |= dict.fromkeys(known, len(self.operations))
         written = fresh or given[:1]
         self.seconds.append(end - begin)
         self.operations.append(
@@ -130,8 +139,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
         weakref.finalize(storage, self._free, key)
 
     def _free(self, key: int) -> None:
-        nbytes, made, *about = self._live.pop(key)
-        self._gone.append(Allocation(nbytes, made, max(made, len(self.operations) - 1), *about))  # type: ignore[arg-type] # as above
+        nbytes, made, path, name, shape = self._live.pop(key)
+        used = max(made, self._used.pop(key, made))
+        self._gone.append(Allocation(nbytes, made, max(made, len(self.operations) - 1), path, name, shape, used))
 
     def _hook(self, name: str) -> Any:
         def ready(weight: Tensor) -> None:

@@ -234,9 +234,10 @@ class _Divider:
             nbytes = each.nbytes * now // before
             made, freed = places[each.made], places[each.freed]
             end = ends.get((freed, each.shape), freed)
-            yield Allocation(nbytes, made, end if end > made else freed, each.path, each.name, shape)
-        for (path, _), copy in self._copies.items():
-            yield Allocation(copy.nbytes, copy.made, copy.freed, path, "voxload.gather", copy.shape)
+            used = places[each.used]
+            yield Allocation(nbytes, made, end if end > made else freed, each.path, each.name, shape, used)
+        for (path, _), copy in self._copies.items():  # taken by the operation behind it
+            yield Allocation(copy.nbytes, copy.made, copy.freed, path, "voxload.gather", copy.shape, copy.made + 1)
 
 
 @dataclass(slots=True)

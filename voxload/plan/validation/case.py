@@ -23,11 +23,17 @@ class ValidationCase:
     """What layers use the axes of the grid for; those left out, space."""
     rounds: int = 5
     """Steps of which the median counts."""
+    looks: bool = True
+    """Whether memory is looked at, too."""
     stages: int = 1
     """Of each group's pipeline."""
     microbatches: int = 1
     cuts: tuple[str, ...] = ()
     """Where the network is cut into stages; of several stages, those that `predict` chooses."""
+    wrapper: str = "ddp"
+    """What averages gradients."""
+    recompute: tuple[str, ...] = ()
+    """Paths of modules that run again in the backward pass."""
 
     @property
     def setup(self) -> Setup:

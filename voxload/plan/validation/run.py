@@ -19,7 +19,7 @@ from voxload.plan.validation.case import MeasuredStep, ValidationCase, Validatio
 
 __all__ = ["Compared", "MeasuredStep", "ValidationCase", "kendall", "predict", "validate"]
 
-_SECONDS, _FEWEST, _MOST = 6.0, 4, 25
+_SECONDS, _FEWEST, _MOST = 4.0, 4, 20
 """What steps of a case may take together, and how many of them there are."""
 
 
@@ -45,11 +45,11 @@ class Compared:
 
 def predict(case: ValidationCase, platform: Platform) -> Forecast:
     """Return what is said of a case on one node."""
-    training = Training(case.model, case.sample, case.groups * case.samples, case.optimizer)
+    training = Training(case.model, case.sample, case.groups * case.samples, case.optimizer, wrapper=case.wrapper)
     oracle = Oracle(training, platform, nodes=1)
     if case.stages > 1:
         return Pipelines(oracle).exact(case.setup, case.cuts)[0]
-    return exact(oracle, case.setup, case.layers)[0]
+    return exact(oracle, case.setup, case.layers, case.recompute)[0]
 
 
 def validate(
@@ -81,7 +81,7 @@ def validate(
         planned = tuple(
             replace(case, rounds=_rounds(forecast, jobs), cuts=forecast.cuts) for case, forecast in together
         )
-        several = [_run(planned) for _ in range(jobs - 1)]
+        several = [_run(tuple(replace(case, looks=False) for case in planned)) for _ in range(jobs - 1)]
 
         def listen(
             place: int,

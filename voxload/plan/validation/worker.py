@@ -18,6 +18,8 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import Schedule1F1B
 from torch.nn.parallel import DistributedDataParallel
 
@@ -27,6 +29,7 @@ from voxload.launch.collectives import all_gathered
 from voxload.launch.processes import emit, run_rank
 from voxload.launch.rendezvous import process_group
 from voxload.launch.wire import decode
+from voxload.plan.checkpoints import checkpoint_modules
 from voxload.plan.forecast.training import OPTIMIZERS, make_network
 from voxload.plan.trace.step import squares
 from voxload.plan.validation.case import MeasuredStep, ValidationCase, ValidationPlan
@@ -35,6 +38,7 @@ COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 _WARM = 2
 """Steps that do not count: the first ones make what later ones find."""
 _SECOND = "voxload: second step"
+_HOST = torch.device("cpu")
 
 
 Parts = tuple[float, float, float]
@@ -62,7 +66,12 @@ class BlockTrainer:
         model = make_network(case.model, case.sample)
         plan = SplitPlan.of(case.layers) if case.layers else None
         network = shard(model, grid, shape=shape, plan=plan)
-        self.network: nn.Module = DistributedDataParallel(network) if grid.world_size > 1 else network
+        checkpoint_modules(network, case.recompute)
+        if grid.world_size > 1 and case.wrapper == "fsdp":
+            fully_shard(network, mesh=init_device_mesh("cpu", (grid.world_size,)))
+            self.network: nn.Module = network
+        else:
+            self.network = DistributedDataParallel(network) if grid.world_size > 1 else network
         self.optimizer = OPTIMIZERS[case.optimizer]([each for each in self.network.parameters() if each.requires_grad])
         self.x = torch.randn(case.samples, case.sample[0], *grid.block(shape).shape)
         self.given = self.x.nbytes
@@ -95,7 +104,7 @@ class StageTrainer:
             shape,
             channels=channels,
             samples=setup.at_once,
-            device=torch.device("cpu"),
+            device=_HOST,
             wrap=_averaged if has_others else None,
         )
         self._schedule = Schedule1F1B(stage, setup.microbatches, loss_fn=lambda result, _: squares(result))
@@ -127,7 +136,16 @@ def _trainer(case: ValidationCase, rank: int) -> Trainer:
 
 
 def most_memory(case: ValidationCase, rank: int) -> int:
-    """Return the most bytes that this rank has in the second step of a trainer made for it, its blocks apart."""
+    """Return the most bytes that a rank has in the second step of a trainer made for it, its blocks apart.
+
+    Ranks in the middle of a group, of all stages, are looked at; others take part in the steps, and return 0.
+    """
+    setup = case.setup
+    if rank not in {setup.stage_grid(stage).rank for stage in range(setup.stages)}:
+        trainer = _trainer(case, rank)
+        for _ in range(2):
+            trainer.step()
+        return 0
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         trainer = _trainer(case, rank)
         trainer.step()
@@ -148,11 +166,7 @@ def most_memory(case: ValidationCase, rank: int) -> int:
 
 
 def measure(case: ValidationCase, rank: int) -> tuple[tuple[float, ...], int]:
-    """Return medians of the parts of a step, of the whole, and its spread; and bytes of the ranks that are looked at.
-
-    Those are the ranks in the middle of a group, of all stages.
-    """
-    setup = case.setup
+    """Return medians of the parts of a step, of the whole, and its spread; and bytes, where they are looked at."""
     trainer = _trainer(case, rank)
     parts = []
     for number in range(_WARM + case.rounds):
@@ -162,13 +176,12 @@ def measure(case: ValidationCase, rank: int) -> tuple[tuple[float, ...], int]:
         if number >= _WARM:
             parts.append(taken)
     del trainer
-    memory = most_memory(case, rank)
-    is_middle = rank in {setup.stage_grid(stage).rank for stage in range(setup.stages)}
+    memory = most_memory(case, rank) if case.looks else 0
     totals = [sum(each) for each in parts]
     low, _, high = quantiles(totals, n=4) if len(totals) > 1 else (totals[0],) * 3
     medians = [median(each) for each in zip(*parts, strict=True)]
     whole = median(totals)
-    return (*medians, whole, (high - low) / 2 / whole), memory if is_middle else 0
+    return (*medians, whole, (high - low) / 2 / whole), memory
 
 
 def measured(plan: ValidationPlan) -> Iterator[MeasuredStep]:

@@ -67,10 +67,15 @@ def text_of(name: str, others: Mapping[str, str] = NONE) -> str:
     return read_text(path)
 
 
-def parse(text: str, where: str) -> Machine:
-    """Return the machine that a TOML text describes; raises UsageError that names `where` and the entry."""
+def parse(text: str, where: str, *, needs_compute: bool = True) -> Machine:
+    """Return the machine that a TOML text describes; raises UsageError that names `where` and the entry.
+
+    Who knows what a step takes needs no entry [compute].
+    """
     top = entries_of(text, where)
-    compute, node, storage = top.part("compute"), top.part("node"), top.part("storage")
+    unknown = Entries({"seconds_per_step": 0.0}, where)
+    compute = top.part("compute") if needs_compute or top.has("compute") else unknown
+    node, storage = top.part("node"), top.part("storage")
     network, memory, staging = top.part("network"), top.part("memory"), top.part("staging")
     machine = Machine(
         name=top.text("name"),
