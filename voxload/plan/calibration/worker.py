@@ -12,7 +12,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from itertools import islice
+from itertools import chain, islice
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -52,6 +52,10 @@ _SEEDS = 1000
 """Ranks that draw convolutions of their own, at most: further ones draw what ranks of another job do."""
 _YARDSTICK, _YARDSTICK_SEED = 16, 10**6
 """Convolutions that all ranks of all jobs measure, and what they are drawn with: no other draw has that."""
+_FIRST, _LIGHT = 30, 60
+"""Convolutions that come first, and the share of the largest that they take at most."""
+_SMALL = 4
+"""Networks that come first, the smallest ones: operations of every kind."""
 _CONVOLUTIONS = 5
 """As many to one network."""
 _SUMS = tuple(4**power * 4 for power in range(12))
@@ -88,10 +92,13 @@ def _steps(plan: CalibrationPlan, device: torch.device, rank: int, tell: Tell) -
     """Yield steps of convolutions and networks in turns until the time is over, on each rank others."""
     scale = 1 if device.type == "cpu" else 50
     networks, seed = cases(LARGEST_WORK * scale), _SEEDS * plan.seed + rank
-    random.Random(seed).shuffle(networks)  # noqa: S311 - an order needs no secrecy
-    turns = iter([*volumes(LARGEST_VOLUME * scale), *networks])
+    small, others = networks[:_SMALL], networks[_SMALL:]
+    random.Random(seed).shuffle(others)  # noqa: S311 - an order needs no secrecy
+    turns = iter([*small, *volumes(LARGEST_VOLUME * scale), *others])
     begin = perf_counter()
-    for number, convolution in enumerate(convolutions(LARGEST_FLOPS * scale, seed)):
+    # Light ones first: however short the time, each of torch's implementations was met.
+    light, all_sizes = (convolutions(LARGEST_FLOPS * scale / share, seed) for share in (_LIGHT, 1))
+    for number, convolution in enumerate(chain(islice(light, _FIRST), all_sizes)):
         spent = perf_counter() - begin
         if spent >= plan.seconds:
             return
