@@ -154,7 +154,8 @@ class TrainingPlan:
             optimisation = Optimisation(**values.pop("optimisation"))
             cache = _cache_of(values.pop("cache"))
             lists: dict[str, Any] = {name: tuple(values.pop(name)) for name in ("spatial", "targets", "widths")}
-            lists["patch"] = tuple(values.pop("patch", ()))  # which checkpoints of before do not know
+            for name in ("patch", "recompute"):  # which checkpoints of before do not know
+                lists[name] = tuple(values.pop(name, ()))
             return cls(**values, **lists, optimisation=optimisation, cache=cache)
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
