@@ -18,7 +18,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from statistics import fmean, median
@@ -119,11 +119,8 @@ def _means(rows: Sequence[Row]) -> Iterator[Row]:
         for name in ("all", row.strategy, f"{row.ranks} ranks"):
             groups[name].append(row)
     for name, some in groups.items():
-        mean = _mean(name, fmean(row.accuracy for row in some), f"of {len(some)}")
-        yield replace(
-            mean,
-            memory_error=fmean(abs(row.memory_error) for row in some),
-        )
+        memory = fmean(abs(row.memory_error) for row in some)
+        yield _mean(name, fmean(row.accuracy for row in some), f"of {len(some)}", memory)
     taus = []
     for network in dict.fromkeys(row.network for row in rows):
         # A step of more samples is another step: orders are of time a sample.
@@ -133,8 +130,8 @@ def _means(rows: Sequence[Row]) -> Iterator[Row]:
     yield _mean("order", fmean(taus), "Kendall's tau, mean")
 
 
-def _mean(name: str, value: float, note: str) -> Row:
-    return Row("mean", name, 0, 0, 0.0, 0.0, value, note=note)
+def _mean(name: str, value: float, note: str, memory: float = 0.0) -> Row:
+    return Row("mean", name, 0, 0, 0.0, 0.0, value, memory_error=memory, note=note)
 
 
 def _bytes() -> Iterator[Row]:

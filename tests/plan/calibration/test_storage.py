@@ -51,6 +51,12 @@ def test_room_is_asked_for_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
+    """Before anything is measured: a calibration takes minutes."""
+    with pytest.raises(UsageError, match=r"--storage .*nowhere: found no such folder"):
+        measure_storage(tmp_path / "nowhere", 1)
+
+
 def test_what_was_measured_is_what_simulations_read(tmp_path: Path) -> None:
     """Rates, latency and decoding; what a step takes is for voxload plan to say, and asked for by voxload simulate."""
     path = tmp_path / "machine.toml"

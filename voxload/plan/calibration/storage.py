@@ -42,8 +42,12 @@ def measure_storage(folder: str | os.PathLike[str], ranks: int) -> MeasuredStora
     Raises
     ------
     UsageError
-        When the folder's file system knows no direct reads, as one in memory does, or has no room for the files.
+        When there is no such folder, or its file system knows no direct reads or has no room for the files.
     """
+    if not Path(folder).is_dir():
+        raise UsageError(
+            f"--storage {folder}", found="no such folder", expected="one on the storage that samples are read from"
+        )
     readers = sorted({1, ranks, 2 * ranks})
     with tempfile.TemporaryDirectory(prefix="voxload-", dir=folder) as name:
         files = _written(Path(name), readers[-1])

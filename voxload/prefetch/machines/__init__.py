@@ -106,7 +106,7 @@ def entries_of(text: str, where: str) -> Entries:
     try:
         return Entries(tomllib.loads(text), where)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(where, found=str(error), expected="TOML") from None
+        raise UsageError(where, found=str(error), expected="TOML", remedy="is the file whole?") from None
 
 
 def _tier(part: Entries) -> NodeTier:
