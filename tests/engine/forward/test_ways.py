@@ -11,6 +11,7 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn.functional import interpolate
 
 from tests.engine.forward.split_plan_nets import Deep
 from tests.support.splitting.functional import FunctionalUNet
@@ -61,12 +62,15 @@ def test_what_a_plan_does_is_among_the_ways(data: st.DataObject, spatial: Any, m
     chosen: list[Any] = []
     for (call, step), each in zip(plan.sequence, found.calls, strict=False):
         assert each.call is not None
+        maker, place = each.meets or (-1, 0)
+        met = chosen[maker].results[place] if maker >= 0 else None
         assert (call.function, call.path) == (each.call.function, each.call.path)
         own = [
             way
             for way in each.ways
             if way.taken == step.taken
             and way.results == step.results
+            and (met is None or way.beside in (None, met))
             and (not each.is_layer or way.uses == layers[call.path])
         ]
         assert own, (call.path, call.function, step.taken, step.results)
@@ -75,6 +79,21 @@ def test_what_a_plan_does_is_among_the_ways(data: st.DataObject, spatial: Any, m
         assert all(one is None or one == other for one, other in zip(made, own[0].taken, strict=True))
         chosen.append(own[0])
     assert len(plan.sequence) == len(found.calls) - 1
+
+
+def test_blocks_are_made_where_those_are_that_they_meet() -> None:
+    """As deep as a decoder goes, for every cut in which the encoder's volume may be."""
+    spatial, uses = (1, 1, 3), _uses((1, 1, 3))
+    with torch.device("meta"):
+        model = FunctionalUNet(2, 4, (8, 16))
+    found = NetworkWays(model, ProcessGrid(spatial, 3), (2, 2, *SHAPE), uses=uses, min_width=0)
+    resized = next(each for each in found.calls if each.call is not None and each.call.function is interpolate)
+    assert resized.meets is not None
+    ways = [way for way in resized.ways if way.taken[0].dims[4][0].bounds == (0, 1, 3, 4)]
+    assert {way.results[0].dims[4][0].bounds for way in ways} >= {(0, 2, 5, 8), (0, 2, 6, 8)}
+    for way in ways:
+        if way.beside is not None and way.beside.dims[4][0].axis is not None:
+            assert way.results[0].dims[4] == way.beside.dims[4]
 
 
 def test_every_way_runs_on_shapes() -> None:

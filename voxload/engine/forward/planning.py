@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -293,24 +293,33 @@ class _Planner:
 
         So a decoder's blocks are made where the encoder's are, and no voxel moves twice.
         """
-        waiting = [value.number for value in self._calls[index].made]
-        seen = set(waiting)
-        while waiting:
-            number = waiting.pop(0)
-            for user in self._users.get(number, ()):
-                if user <= index:
-                    continue
-                call = self._calls[user]
-                others = [
-                    self.cuts[each.number] for each in call.taken if each.number in self.cuts and each.number != number
-                ]
-                if others:
-                    return others[0]
-                fresh = [value.number for value in call.made if value.number not in seen]
-                if len(call.taken) == 1 and call.made and call.made[0].shape[2:] == call.taken[0].shape[2:]:
-                    waiting += fresh
-                    seen.update(fresh)
-        return None
+        number = met_later(self._calls, self._users, index, self.cuts)
+        return None if number is None else self.cuts[number]
+
+
+def met_later(
+    calls: Sequence[Call], users: Mapping[int, Sequence[int]], index: int, known: Container[int]
+) -> int | None:
+    """Return the number of the first of the `known` values that a later call takes with the result of call `index`.
+
+    Only calls that keep the extents lie between; None where there is no such value.
+    """
+    waiting = [value.number for value in calls[index].made]
+    seen = set(waiting)
+    while waiting:
+        number = waiting.pop(0)
+        for user in users.get(number, ()):
+            if user <= index:
+                continue
+            call = calls[user]
+            others = [each.number for each in call.taken if each.number in known and each.number != number]
+            if others:
+                return others[0]
+            fresh = [value.number for value in call.made if value.number not in seen]
+            if len(call.taken) == 1 and call.made and call.made[0].shape[2:] == call.taken[0].shape[2:]:
+                waiting += fresh
+                seen.update(fresh)
+    return None
 
 
 def ruled(call: Call, cuts: tuple[Sharding, ...], wishes: Preferences) -> Ruling:

@@ -7,13 +7,13 @@ the rules allow are there, so that whoever knows what each takes can choose the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 from voxload.engine.arithmetic.split_plan import IN_SPACE, Use, Uses
 from voxload.engine.forward.layer_uses import WEIGHTED, layer_behind
-from voxload.engine.forward.planning import plan_forward, returned, ruled
+from voxload.engine.forward.planning import met_later, plan_forward, returned, ruled
 from voxload.engine.forward.recording import Call, Recording, Value
 from voxload.engine.forward.redistribution import Move, plan_move
 from voxload.engine.forward.rule import Action, LayerSplit, NoRule, Preferences, Ruling, whole
@@ -45,6 +45,8 @@ class Way:
     """Of the axes of the grid, by a layer with weights."""
     behind: IsSpace | None = None
     """Whether the next layer with weights uses the axes for space; None where that is all the same."""
+    beside: Sharding | None = None
+    """Cut of the value that its result will meet, whose blocks it makes its own fit; None where that is all the same."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +62,8 @@ class CallWays:
     ways: tuple[Way, ...]
     behind: int | None = None
     """Number of the next layer with weights, of a layer with weights."""
+    meets: tuple[int, int] | None = None
+    """Number of the call that made the value that its result will meet, and the value's place there."""
 
     @property
     def is_layer(self) -> bool:
@@ -123,12 +127,16 @@ class _Finder:
     def add(self, index: int, call: Call) -> None:
         """Find the ways of a call."""
         sources = tuple(self._made[value.number] for value in call.taken)
-        ways = dict[tuple[object, ...], Way]()
         behind = layer_behind(self._recording.calls, self._users, index) if call.function in WEIGHTED else None
-        for taken in self._combined(sources):
-            for way in self._ways(call, taken, has_next=behind is not None):
-                ways.setdefault((way.taken, way.uses, way.behind), way)
-        self._keep(CallWays(call, call.taken, sources, tuple(ways.values()), behind), call.where)
+        number = met_later(self._recording.calls, self._users, index, self._made)
+        meets = None if number is None else self._made[number]
+        ways = dict[tuple[object, ...], dict[Sharding | None, Way]]()
+        for cuts in self._combined(sources if meets is None else (*sources, meets)):
+            taken, beside = cuts[: len(sources)], None if meets is None else cuts[-1]
+            for way in self._ways(call, taken, beside, has_next=behind is not None):
+                ways.setdefault((way.taken, way.uses, way.behind), {}).setdefault(beside, way)
+        kept = [way for alike in ways.values() for way in _told_apart(alike)]
+        self._keep(CallWays(call, call.taken, sources, tuple(kept), behind, meets), call.where)
         for place, value in enumerate(call.made):
             self._made[value.number] = index, place
 
@@ -172,16 +180,19 @@ class _Finder:
             return [self._given]
         return list(dict.fromkeys(way.results for way in self.found[index].ways))
 
-    def _ways(self, call: Call, taken: tuple[Sharding, ...], *, has_next: bool) -> Iterator[Way]:
+    def _ways(
+        self, call: Call, taken: tuple[Sharding, ...], beside: Sharding | None, *, has_next: bool
+    ) -> Iterator[Way]:
         is_layer = call.function in WEIGHTED
         for uses in self._uses if is_layer else (IN_SPACE,):
             for behind in self._behinds(uses) if is_layer and has_next else (None,):
                 next_uses = tuple(Use.SPACE if each else Use.FILTER for each in behind or (True,) * len(self._mesh))
-                ruling = self._ruling(call, taken, LayerSplit(uses, self._mesh, next_uses, self._plain.min_width))
+                split = LayerSplit(uses, self._mesh, next_uses, self._plain.min_width)
+                ruling = self._ruling(call, taken, replace(self._plain, cut=beside, split=split))
                 if ruling is None:
                     break
                 moves = tuple(_move(*pair) for pair in zip(taken, ruling.inputs, strict=True))
-                yield Way(taken, moves, ruling.action, ruling.results, uses, behind)
+                yield Way(taken, moves, ruling.action, ruling.results, uses, behind, beside)
 
     def _behinds(self, uses: Uses) -> Iterator[IsSpace | None]:
         """Yield what the next layer may use axes for, as far as what a layer gives depends on it."""
@@ -193,18 +204,27 @@ class _Finder:
             along = dict(zip(axes, flags, strict=True))
             yield along.get(0, True), along.get(1, True), along.get(2, True)
 
-    def _ruling(self, call: Call, taken: tuple[Sharding, ...], split: LayerSplit) -> Ruling | None:
+    def _ruling(self, call: Call, taken: tuple[Sharding, ...], wishes: Preferences) -> Ruling | None:
         """Return what a call does as the planner has it; None where it cannot."""
-        is_planned = call.function in WEIGHTED and not split.is_in_space
+        is_planned = call.function in WEIGHTED and wishes.split is not None and not wishes.split.is_in_space
         is_whole = all(cut.is_whole for cut in taken)
         if is_whole and call.function is batch_norm_of_world:
             return None  # it counts every rank's samples once
         if is_whole and not is_planned:
             return whole(call, taken)
         try:
-            return ruled(call, taken, replace(self._plain, split=split))
+            return ruled(call, taken, wishes)
         except NoRule:
             return None if is_planned or call.written else whole(call, taken)
+
+
+def _told_apart(alike: Mapping[Sharding | None, Way]) -> Iterator[Way]:
+    """Yield ways that differ by what their results will meet; one of them where all give the same."""
+    ways = list(alike.values())
+    if all(way.results == ways[0].results for way in ways):
+        yield replace(ways[0], beside=None)
+    else:
+        yield from ways
 
 
 def _move(cut: Sharding, taken: Sharding) -> Move | None:

@@ -162,6 +162,11 @@ class _Graph:
                 node, given = cuts[maker]
                 made: list[_Cuts] = [tuple(results[place] for _, place in places) for results in given]
                 self._join(number, [tuple(way.taken[at] for at, _ in places) for way in call.ways], node, made)
+            if call.meets is not None and call.meets[0] >= 0 and any(way.beside is not None for way in call.ways):
+                node, given = cuts[call.meets[0]]
+                met = [results[call.meets[1]] for results in given]
+                suits = [[way.beside is None or way.beside == each for each in met] for way in call.ways]
+                self._edges.append(Edge(number, node, np.where(suits, 0.0, np.inf)))
             if call.behind is not None and any(way.behind is not None for way in call.ways):
                 node, known = spaces[call.behind]
                 fits = [[_expects(way, each) for each in known] for way in call.ways]
