@@ -46,7 +46,7 @@ class Way:
     behind: IsSpace | None = None
     """Whether the next layer with weights uses the axes for space; None where that is all the same."""
     beside: Sharding | None = None
-    """Cut of the value that its result will meet, whose blocks it makes its own fit; None where that is all the same."""
+    """Cut of the value that its result meets later, whose blocks its own fit; None where that is all the same."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +63,7 @@ class CallWays:
     behind: int | None = None
     """Number of the next layer with weights, of a layer with weights."""
     meets: tuple[int, int] | None = None
-    """Number of the call that made the value that its result will meet, and the value's place there."""
+    """Number of the call that made the value that its result meets later, and the value's place there."""
 
     @property
     def is_layer(self) -> bool:
