@@ -22,8 +22,8 @@ from voxload.inference.store import PREDICTIONS
 from voxload.inference.worker import infer_rank
 from voxload.training.checkpoint import CHECKPOINT
 from voxload.training.plan import TrainingPlan
-from voxload.training.result import TrainingResult
-from voxload.training.worker import WEIGHTS, train_rank
+from voxload.training.result import WEIGHTS, TrainingResult
+from voxload.training.worker import train_rank
 
 pytestmark = pytest.mark.gpu
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from voxload import augment as augment
     from voxload import engine as engine
     from voxload import models as models
+    from voxload import parallel as parallel
     from voxload import transforms as transforms
     from voxload.catalog.table import Catalog as Catalog
     from voxload.data.dataset import VolumeDataset as VolumeDataset
@@ -37,7 +38,7 @@ _HOMES = {
     "Window": "voxload.data.lists.window",
 }
 """The module of each public class."""
-_MODULES = ("augment", "engine", "models", "transforms")
+_MODULES = ("augment", "engine", "models", "parallel", "transforms")
 """Public modules."""
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "augment",
     "engine",
     "models",
+    "parallel",
     "transforms",
 ]
 

@@ -17,9 +17,8 @@ from voxload.cli.main import run
 from voxload.grid import ProcessGrid
 from voxload.loader.cache import Cache
 from voxload.training.plan import Optimisation, TrainingPlan
-from voxload.training.result import TrainingResult
+from voxload.training.result import WEIGHTS, TrainingResult
 from voxload.training.run import Run
-from voxload.training.worker import WEIGHTS
 
 TRAINED, HELD_OUT = 12, 4
 """Samples of the catalogue when a quarter is held out."""

@@ -16,8 +16,8 @@ from voxload.catalog.table import Catalog
 from voxload.errors import DataError, UsageError
 from voxload.models import CosmoFlow
 from voxload.training.plan import Optimisation, TrainingPlan
-from voxload.training.result import TrainingResult
-from voxload.training.worker import WEIGHTS, launch
+from voxload.training.result import WEIGHTS, TrainingResult
+from voxload.training.worker import launch
 
 
 def _plan(catalog: Path, output: Path, **changes: Any) -> TrainingPlan:

@@ -35,8 +35,7 @@ from voxload.models import CosmoFlow, UNet3D
 from voxload.training.checkpoint import CHECKPOINT, Checkpoint
 from voxload.training.learner import rate_factor
 from voxload.training.plan import TrainingPlan
-from voxload.training.result import TrainingResult
-from voxload.training.worker import WEIGHTS
+from voxload.training.result import WEIGHTS, TrainingResult
 
 ROOT = Path(__file__).parents[2]
 RANKS = 4

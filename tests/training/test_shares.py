@@ -15,7 +15,10 @@ sizes = st.integers(10**4, 2**40)
 def test_room_is_divided_by_samples(memory: int, disk: int, training: int, validation: int) -> None:
     """Shares are as the numbers of samples are, to a byte, in folders of their own; nothing else differs."""
     whole = Cache(memory=memory, disk="tier", disk_size=disk * 1000, policy="lru", clairvoyant=False, peers="node")
-    parts = split_cache(whole, training=training, validation=validation, epochs=3)
+    samples = {"training": training, "validation": validation}
+    named = split_cache(whole, samples, epochs={"training": 3, "validation": 3})
+    assert list(named) == list(samples)
+    parts = list(named.values())
     for room in ("memory_bytes", "disk_bytes"):
         given_, all_ = [getattr(part, room) for part in parts], getattr(whole, room)
         assert all_ - 2 <= sum(given_) <= all_
@@ -26,6 +29,6 @@ def test_room_is_divided_by_samples(memory: int, disk: int, training: int, valid
 
 def test_without_a_disk_there_is_none() -> None:
     """Memory alone is shared as memory alone."""
-    for part in split_cache(Cache(memory="1MiB"), training=3, validation=1, epochs=1):
+    for part in split_cache(Cache(memory="1MiB"), {"a": 3, "b": 1}, epochs={"a": 1, "b": 1}).values():
         assert part.folder is None
         assert part.disk_bytes == 0

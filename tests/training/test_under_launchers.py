@@ -14,8 +14,7 @@ from tests.support.ranks import printed_by_ranks
 from tests.training.stops import REGRESSION, regression, train_on_ranks
 from voxload.cli.main import run
 from voxload.training.checkpoint import CHECKPOINT
-from voxload.training.result import TrainingResult
-from voxload.training.worker import WEIGHTS
+from voxload.training.result import WEIGHTS, TrainingResult
 
 BIN = Path(sys.executable).parent
 TRAINING = ["--epochs", "1", "--batch-size", "2", "--validation", "0.25", "--dtype", "float32", "--json"]

@@ -17,9 +17,10 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from voxload.errors import DataError, InternalError, UsageError, VoxloadError
@@ -35,11 +36,21 @@ _SIGNAL = re.compile(r"Signal \d+ \(SIG(?!TERM)")
 """What torchrun says of a rank that was ended, but by torchrun itself."""
 _ERROR = re.compile(r"(\[rank\d+\]: )?[\w.]+(Error|Exception|Interrupt)\b")
 """What the last line of a traceback begins with."""
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _STOP_SECONDS = 30
 """Time for torchrun to end its processes before they are killed: it gives them as much itself."""
 
 
-def launch_ranks(module: str, plan: str, *, processes: int, subject: str, hear: Hear) -> None:
+def launch_ranks(
+    module: str,
+    plan: str,
+    *,
+    processes: int,
+    subject: str,
+    hear: Hear,
+    environ: Mapping[str, str] = _NOTHING,
+    started: Callable[[subprocess.Popen[str]], object] | None = None,
+) -> None:
     """Run a module on as many local processes, with the path of a file that holds `plan`; they end with this call.
 
     Parameters
@@ -54,6 +65,10 @@ def launch_ranks(module: str, plan: str, *, processes: int, subject: str, hear: 
         What an error is about where a process dies without one.
     hear
         Hears of the ranks' events, in the order in which they come.
+    environ
+        What ranks find in their environment besides.
+    started
+        Is given torchrun's process, for another thread to end it.
 
     Raises
     ------
@@ -70,11 +85,13 @@ def launch_ranks(module: str, plan: str, *, processes: int, subject: str, hear: 
                 _command(module, written, processes),
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=_environment(processes),
+                env=_environment(processes) | dict(environ),
                 text=True,
                 start_new_session=True,
             )
             try:
+                if started is not None:
+                    started(process)
                 error = _follow(process.stdout or (), hear)
                 status = process.wait()
             finally:
@@ -104,9 +121,14 @@ def _command(module: str, plan: Path, processes: int) -> list[str]:
     return [*runner, "-m", module, os.fspath(plan)]
 
 
+def cores_of(processes: int) -> int:
+    """Return how many cores each of so many processes has to itself, at least 1."""
+    return max(1, len(os.sched_getaffinity(0)) // processes)
+
+
 def _environment(processes: int) -> dict[str, str]:
     """Share the cores among the processes and let gloo listen at loopback, unless the caller has decided."""
-    threads = max(1, len(os.sched_getaffinity(0)) // processes)
+    threads = cores_of(processes)
     # PET_ ones are words to torchrun, and may name another rendezvous.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}
     return {"OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo", **kept}

@@ -149,7 +149,13 @@ atexit.register(_ended.clear)
 
 @contextmanager
 def process_group(
-    rank: int, world_size: int, *, timeout: timedelta, kind: str = HOST, environ: Mapping[str, str] | None = None
+    rank: int,
+    world_size: int,
+    *,
+    timeout: timedelta,
+    kind: str = HOST,
+    environ: Mapping[str, str] | None = None,
+    store: Any = None,
 ) -> Iterator[None]:
     """Initialise torch.distributed for the job's ranks, and end it afterwards; nothing for one rank.
 
@@ -157,6 +163,8 @@ def process_group(
 
     What lies on the host travels by gloo and, where ranks compute on a `kind` of device that is no host, what lies
     there by NCCL.
+
+    They meet at `store` where one is given, else where the launcher says.
 
     Raises
     ------
@@ -167,9 +175,8 @@ def process_group(
         yield
         return
     known = os.environ if environ is None else environ
-    store = (
-        None if "MASTER_ADDR" in known and "MASTER_PORT" in known else store_over_mpi(rank, world_size, timeout=timeout)
-    )
+    if store is None and not ("MASTER_ADDR" in known and "MASTER_PORT" in known):
+        store = store_over_mpi(rank, world_size, timeout=timeout)
     method = {"init_method": "env://"} if store is None else {"store": store}
     backend = _ON_HOSTS if kind == HOST else _ON_GPUS
     _ended.clear()

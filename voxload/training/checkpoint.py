@@ -17,6 +17,7 @@ from voxload.files.atomic import remove_partials, replacing
 from voxload.files.regular import check_regular
 from voxload.launch.collectives import broadcast_from_first
 from voxload.launch.devices import HOST
+from voxload.parallel.tournament.tournament import Verdict
 from voxload.training.figures import Progress
 from voxload.training.normalisation import Moments, TargetScale
 from voxload.training.plan import TrainingPlan
@@ -82,12 +83,15 @@ class Checkpoint:
     """Those of the held-out samples at the last epoch's end; empty before."""
     device_random: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.uint8))
     """State of the generator of the device that computed; empty for the host, and in what older versions wrote."""
+    verdicts: tuple[Verdict, ...] = ()
+    """What was decided in the rounds of a tournament."""
 
     def values(self) -> dict[str, Any]:
         """Return the checkpoint as numbers, text, tensors, and mappings and lists of these."""
         values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         values |= {name: dataclasses.asdict(values[name]) for name in ("moments", "progress")}
         values["scale"] = None if self.scale is None else dataclasses.asdict(self.scale)
+        values["verdicts"] = [dataclasses.asdict(each) for each in self.verdicts]
         return values | {"version": FORMAT, "plan": self.plan.to_json()}
 
     def write(self, folder: Path) -> None:
@@ -177,6 +181,7 @@ def _built(values: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("another format")
     progress, moments, scale, plan = (values.pop(name) for name in ("progress", "moments", "scale", "plan"))
     epochs = tuple(Epoch(**row) for row in progress.pop("epochs"))
+    values["verdicts"] = tuple(Verdict(**each) for each in values.pop("verdicts", ()))
     figures = {"progress": Progress(**progress, epochs=epochs), "moments": Moments(**moments)}
     figures["scale"] = None if scale is None else TargetScale(**scale)
     return {**values, **figures, "plan": TrainingPlan.from_json(plan)}

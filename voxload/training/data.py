@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 
@@ -91,6 +92,36 @@ def split_samples(ids: Sequence[str], *, fraction: float, seed: int) -> Split:
     return Split(tuple(sorted(drawn[count:])), tuple(sorted(drawn[:count])))
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one of several trainers has of the samples to train on; sorted."""
+
+    training: tuple[str, ...]
+    """That it learns from, as many for each trainer."""
+    contest: tuple[str, ...]
+    """That it judges models by in a tournament, and does not learn from."""
+
+
+def part_samples(ids: Sequence[str], *, trainers: int, trainer: int, held_out: float, seed: int) -> Part:
+    """Deal samples out to trainers, by `seed`, and hold out a share of each one's part.
+
+    Raises UsageError when there are too few for each to learn from one and judge by another.
+    """
+    drawn = sorted(ids)
+    random.Random(f"parts {seed}").shuffle(drawn)  # noqa: S311 - a split needs no secrecy
+    least = len(drawn) // trainers
+    learns = least - max(round(least * held_out), 1)
+    if learns < 1:
+        raise UsageError(
+            f"{trainers} trainers",
+            found=f"{len(drawn)} samples to train on",
+            expected=f"{2 * trainers} or more",
+            remedy="choose fewer trainers, or more samples",
+        )
+    own = drawn[trainer::trainers]
+    return Part(tuple(sorted(own[:learns])), tuple(sorted(own[learns:])))
+
+
 def patches_of(plan: TrainingPlan) -> tuple[Patches | None, Patches | None]:
     """Return the patches that are trained on, at random places, and those held out, which cover their samples."""
     if not plan.patch:
@@ -101,29 +132,28 @@ def patches_of(plan: TrainingPlan) -> tuple[Patches | None, Patches | None]:
     return training, Patches(plan.patch, stride=plan.patch)
 
 
-TRAINING, VALIDATION = "training", "validation"
-"""Names of the two loaders, and of their folders on disk: a disk tier's capacity is one of its folder."""
+TRAINING, VALIDATION, CONTEST = "training", "validation", "contest"
+"""Names of the loaders, and of their folders on disk: a disk tier's capacity is one of its folder."""
 
 
-def split_cache(cache: Cache, *, training: int, validation: int, epochs: int) -> tuple[Cache, Cache]:
-    """Divide `cache` by numbers of samples: all are read once an epoch, so a byte is worth the same to each.
+def split_cache(cache: Cache, samples: Mapping[str, int], *, epochs: Mapping[str, int]) -> dict[str, Cache]:
+    """Divide `cache` by numbers of samples: all are read again and again, so a byte is worth the same to each.
 
     Parameters
     ----------
     cache
         The room of a node.
-    training, validation
-        Samples that are trained on, and that are held out.
+    samples
+        Those of each loader, by its name.
     epochs
-        Passes over both.
+        Passes over them, by the same names.
 
     Returns
     -------
-    The caches of the training and of the validation loader, in sum no larger than `cache`.
+    The loaders' caches by name, in sum no larger than `cache`.
     """
-    whole = training + validation
-    held_out = _part(cache, VALIDATION, (validation, whole), epochs)
-    return _part(cache, TRAINING, (training, whole), epochs), held_out
+    whole = sum(samples.values())
+    return {name: _part(cache, name, (count, whole), epochs[name]) for name, count in samples.items()}
 
 
 def _part(cache: Cache, name: str, share: tuple[int, int], epochs: int) -> Cache:
@@ -142,6 +172,22 @@ _DECISIVE = ("sample", "dataset", "shape", "axes")
 """Columns of a catalogue that, with the targets, say what there is to learn from; not where it lies."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """Samples that models are judged by, in a loader that does not shuffle."""
+
+    loader: DataLoader
+    data: VolumeDataset
+    order: tuple[int, ...]
+    """Their numbers, as this rank's loader gives them."""
+
+    @classmethod
+    def of(cls, loader: DataLoader) -> Judged:
+        """Return a loader's samples."""
+        # Asked once: to iterate a sampler beside its loader would tell it of epochs there are not.
+        return cls(loader, cast("VolumeDataset", loader.dataset), tuple(loader.sampler))
+
+
 class TrainingData:
     """What a run reads; every rank makes one at the same point.
 
@@ -155,6 +201,8 @@ class TrainingData:
         Where the loaders' batches go; on the host they are tensors of the loaders' own memory.
     moments
         Those of the inputs, where they are known; None measures them.
+    trainer
+        Whose part of the samples this is, where there are several.
 
     Raises
     ------
@@ -169,32 +217,41 @@ class TrainingData:
         *,
         device: torch.device = ON_HOST,
         moments: Moments | None = None,
+        trainer: int = 0,
     ) -> None:
         catalog = Catalog.read(plan.catalog, allow_outside=plan.allow_outside)
         self.fields = Fields.of(plan, catalog)
         self.digest = _digest(catalog)
         recipe = plan.optimisation
         split = split_samples(catalog.samples, fraction=plan.validation, seed=recipe.seed)
-        self.training, self.validation = (
-            VolumeDataset(
-                catalog.select(samples),
-                fields=self.fields.volumes,
-                targets=self.fields.targets or None,
-                grid=grid,
-                patches=patches,
+        drawn, whole = patches_of(plan)
+        words: dict[str, Any] = {"fields": self.fields.volumes, "targets": self.fields.targets or None, "grid": grid}
+        self.everyones = VolumeDataset(catalog.select(split.training), patches=drawn, **words)
+        """What all trainers learn from, and judge models by: inputs and targets are scaled by it."""
+        self.validation = VolumeDataset(catalog.select(split.validation), patches=whole, **words)
+        self.training, contest = self.everyones, None
+        if plan.trainers > 1:
+            part = part_samples(
+                split.training,
+                trainers=plan.trainers,
+                trainer=trainer,
+                held_out=plan.tournament.held_out,
+                seed=recipe.seed,
             )
-            for samples, patches in zip((split.training, split.validation), patches_of(plan), strict=True)
-        )
+            self.training = VolumeDataset(catalog.select(part.training), patches=drawn, **words)
+            contest = VolumeDataset(catalog.select(part.contest), patches=whole, **words)
         size = recipe.batch_size
-        self.moments = moments or Moments.of(self.training, batch_size=size, log1p=plan.log1p)
+        self.moments = moments or Moments.of(self.everyones, batch_size=size, log1p=plan.log1p)
         # Over groups also where there is one process: the same plan then sees the same order on every grid.
         order = GroupSampler(self.training, grid, shuffle=True, seed=recipe.seed)
-        caches, transform = self._caches(plan), self.moments.transform
-        place = loader_device(device)
-        self.loader = DataLoader(self.training, size, sampler=order, transform=transform, cache=caches[0], device=place)
-        self.judge = DataLoader(self.validation, size, transform=transform, cache=caches[1], device=place)
-        # Not shuffled, and asked once: to iterate a sampler beside its loader would tell it of epochs there are not.
-        self.judged = tuple(self.judge.sampler)
+        caches = self._caches(plan, contest)
+        more: dict[str, Any] = {"transform": self.moments.transform, "device": loader_device(device)}
+        self.loader = DataLoader(self.training, size, sampler=order, cache=caches.get(TRAINING), **more)
+        self.judge = Judged.of(DataLoader(self.validation, size, cache=caches.get(VALIDATION), **more))
+        self.contest = None
+        """What models of a tournament are judged by."""
+        if contest is not None:
+            self.contest = Judged.of(DataLoader(contest, size, cache=caches.get(CONTEST), **more))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -208,19 +265,26 @@ class TrainingData:
 
     def close(self) -> None:
         """Close loaders and data: no thread, shared memory or connection is left, and what lies on disk stays."""
-        for part in (self.loader, self.judge, self.training, self.validation):
-            part.close()
+        judges = [each for each in (self.judge, self.contest) if each is not None]
+        for loader in (self.loader, *(each.loader for each in judges)):
+            loader.close()
+        for data in {
+            id(each): each for each in (self.training, self.everyones, *(one.data for one in judges))
+        }.values():
+            data.close()
 
-    def _caches(self, plan: TrainingPlan) -> tuple[Cache | None, Cache | None]:
-        """Return the caches of the training and of the validation loader."""
+    def _caches(self, plan: TrainingPlan, contest: VolumeDataset | None) -> dict[str, Cache]:
+        """Return the caches of the loaders by name; none where the plan has no room for any."""
         if plan.cache is None:
-            return None, None
-        return split_cache(
-            plan.cache,
-            training=len(self.training),
-            validation=len(self.validation),
-            epochs=plan.optimisation.epochs,
-        )
+            return {}
+        cache, epochs = plan.cache, plan.optimisation.epochs
+        samples = {TRAINING: len(self.training), VALIDATION: len(self.validation)}
+        passes = dict.fromkeys(samples, epochs)
+        if contest is not None:
+            samples[CONTEST] = len(contest)
+            steps = epochs * -(-len(self.training) // plan.optimisation.batch_size)
+            passes[CONTEST] = 2 * max(steps // plan.tournament.every, 1)
+        return split_cache(cache, samples, epochs=passes)
 
 
 def _digest(catalog: Catalog) -> str:

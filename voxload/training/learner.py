@@ -13,8 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 from voxload.engine import SplitPlan, shard
 from voxload.errors import DataError
 from voxload.grid import ProcessGrid
+from voxload.parallel import Lion
 from voxload.plan import checkpoint_modules
-from voxload.training.plan import Optimisation
+from voxload.training.plan import ADAM, Optimisation
 
 WARM_UP_STEPS = 64
 """Steps until the full rate. CosmoFlow ends in tanh: full steps from the start drive it flat for good."""
@@ -67,13 +68,14 @@ class Learner:
         layers: Mapping[str, str] = _IN_SPACE,
         recompute: Collection[str] = (),
     ) -> None:
+        self._grid = grid
         self.dtype: torch.dtype = getattr(torch, recipe.dtype)
         self.network = network.to(self.dtype)
         split = SplitPlan.of(layers) if layers else None
         sharded = shard(self.network, grid, shape=shape, plan=split)
         checkpoint_modules(sharded, recompute)
         self.model: nn.Module = _averaging(sharded) if grid.world_size > 1 else sharded
-        self._optimiser = torch.optim.Adam(self.network.parameters(), lr=recipe.learning_rate)
+        self._optimiser = _optimiser(self.network, self.model, recipe, grid)
         self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimiser, lambda step: rate_factor(step, steps))
 
     @property
@@ -98,17 +100,32 @@ class Learner:
         self._optimiser.step()
         self._schedule.step()
 
-    def state(self) -> dict[str, Any]:
-        """Return weights, moments of the optimiser and place in the schedule: equal on every rank, for any grid.
+    def tensors(self, *, with_optimizer: bool) -> list[Tensor]:
+        """Return weights and buffers, and with them the moments of the optimiser, to be changed in place."""
+        found = [*self.network.parameters(), *self.network.buffers()]
+        if with_optimizer:
+            states = [self._optimiser.state.get(each, {}) for each in self.network.parameters()]
+            found += [each for state in states for _, each in sorted(state.items()) if isinstance(each, Tensor)]
+        return [each.detach() for each in found]
 
-        All of it is on the host: it goes on wherever it is loaded.
+    def scale_rate(self, factor: float) -> None:
+        """Make the step size, now and later, so many times as large."""
+        for group in self._optimiser.param_groups:
+            for name in ("lr", "initial_lr"):
+                group[name] *= factor
+        self._schedule.base_lrs = [rate * factor for rate in self._schedule.base_lrs]
+
+    def state(self) -> dict[str, Any] | None:
+        """Return weights, moments of the optimiser and place in the schedule, for any grid, on rank 0; else None.
+
+        All of it is on the host: it goes on wherever it is loaded. All ranks call this.
         """
+        optimiser = self._optimiser
+        moments = optimiser.gathered_state_dict() if isinstance(optimiser, Lion) else optimiser.state_dict()
+        if self._grid.rank != 0:
+            return None
         state: dict[str, Any] = on_host(
-            {
-                "network": self.network.state_dict(),
-                "optimiser": self._optimiser.state_dict(),
-                "schedule": self._schedule.state_dict(),
-            }
+            {"network": self.network.state_dict(), "optimiser": moments, "schedule": self._schedule.state_dict()}
         )
         return state
 
@@ -116,7 +133,10 @@ class Learner:
         """Go on from what `state` returned, on whatever grid; raises DataError when that is of another network."""
         try:
             self.network.load_state_dict(state["network"])
-            self._optimiser.load_state_dict(state["optimiser"])
+            if isinstance(self._optimiser, Lion):
+                self._optimiser.load_gathered_state_dict(state["optimiser"])
+            else:
+                self._optimiser.load_state_dict(state["optimiser"])
             self._schedule.load_state_dict(state["schedule"])
             # The state holds the rates of the run as it was planned then; a prolonged one has others.
             for group, rate in zip(self._optimiser.param_groups, self._schedule.lr_lambdas, strict=True):
@@ -137,6 +157,23 @@ def on_host(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: on_host(each) for key, each in value.items()}
     return [on_host(each) for each in value] if isinstance(value, list) else value
+
+
+def _optimiser(network: nn.Module, model: nn.Module, recipe: Optimisation, grid: ProcessGrid) -> torch.optim.Optimizer:
+    """Return the optimiser of a network that a model runs."""
+    if recipe.optimizer == ADAM:
+        return torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
+    found = Lion(
+        network.parameters(),
+        grid,
+        lr=recipe.learning_rate,
+        combine=recipe.lion_combine,
+        bits=recipe.lion_bits or None,
+        momentum=recipe.lion_momentum,
+    )
+    if isinstance(model, DistributedDataParallel):
+        found.attach(model)
+    return found
 
 
 def _averaging(model: nn.Module) -> DistributedDataParallel:

@@ -14,11 +14,15 @@ from voxload.errors import DataError, UsageError
 from voxload.files.regular import parse_json
 from voxload.launch.devices import HOST, check_device
 from voxload.loader.cache import Cache
+from voxload.parallel.tournament.tournament import Rules
 
 COSMOFLOW, UNET3D = "cosmoflow", "unet3d"
 """Names of the networks: the first predicts targets of samples, the second a class for each of their voxels."""
 DTYPES = ("float32", "float64")
 """What a run can compute in."""
+ADAM, LION = "adam", "lion"
+RATES = {ADAM: 2e-4, LION: 4e-5}
+"""Names of the optimisers, and step sizes that suit them: Lion's steps are longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +34,33 @@ class Optimisation:
     batch_size: int = 2
     """Samples of one sample group in one step."""
     learning_rate: float = 2e-4
-    """Adam's step size at its highest; `schedule.rate_factor` says how it rises and falls."""
+    """The step size at its highest; `learner.rate_factor` says how it rises and falls."""
     dropout: float = 0.0
     """Share of the head's activations that are dropped in training; the U-Net has none."""
     seed: int = 0
     """Seed of the weights, the orders, the dropout and the split."""
     dtype: str = "float32"
     """Type of the weights and of all that is computed: one of `DTYPES`. The wide one is to compare runs by."""
+    optimizer: str = ADAM
+    """One of `RATES`."""
+    lion_combine: str = "majority"
+    """How the updates of sample groups become one, as `voxload.parallel.Lion` has it."""
+    lion_bits: int = 0
+    """Bits of a number of an update that is sent; 0 for as many as is usual."""
+    lion_momentum: int = 0
+    """Steps from one averaging of a tensor's momentum over the groups to the next; 0 for none."""
 
     def __post_init__(self) -> None:
+        if self.optimizer not in RATES:
+            raise UsageError("optimizer", found=repr(self.optimizer), expected=" or ".join(RATES))
+        if self.optimizer != LION and (self.lion_combine, self.lion_bits, self.lion_momentum) != ("majority", 0, 0):
+            raise UsageError(
+                f"optimizer {self.optimizer}",
+                found=f"lion_combine={self.lion_combine!r}, lion_bits={self.lion_bits}, "
+                f"lion_momentum={self.lion_momentum}",
+                expected="none of Lion's options",
+                remedy="say --optimizer lion as well, or leave them out",
+            )
         if self.dtype not in DTYPES:
             raise UsageError("dtype", found=repr(self.dtype), expected=" or ".join(DTYPES))
         if self.epochs < 1 or self.batch_size < 1 or self.learning_rate <= 0 or not 0 <= self.dropout < 1:
@@ -105,12 +127,23 @@ class TrainingPlan:
     """What layers use the axes of the grid for, as `voxload.engine.SplitPlan.of` takes it; those left out, space."""
     recompute: tuple[str, ...] = ()
     """Paths of modules that keep nothing for the backward pass, and run again in it."""
+    trainers: int = 1
+    """Trainers, each of which learns from a part of the samples; more than one play a tournament."""
+    tournament: Rules = field(default_factory=Rules)
+    """How they play it."""
 
     def __post_init__(self) -> None:
         check_device(self.device)
         self._check_patches()
         if self.checkpoint_every < 0:
             raise UsageError("checkpoints", found=f"every {self.checkpoint_every} steps", expected="0 or more")
+        if self.trainers < 1 or (self.trainers > 1 and self.checkpoint_every):
+            raise UsageError(
+                "trainers",
+                found=f"{self.trainers}, checkpoints every {self.checkpoint_every} steps",
+                expected="1 or more, whose checkpoints lie behind the rounds of their tournament",
+                remedy="leave out --checkpoint-every, and choose --tournament-every",
+            )
         if self.model == UNET3D:
             self._check_segmentation()
         elif self.model != COSMOFLOW:
@@ -153,10 +186,11 @@ class TrainingPlan:
             values: dict[str, Any] = parse_json(text)
             optimisation = Optimisation(**values.pop("optimisation"))
             cache = _cache_of(values.pop("cache"))
+            rules = Rules(**values.pop("tournament", {}))
             lists: dict[str, Any] = {name: tuple(values.pop(name)) for name in ("spatial", "targets", "widths")}
             for name in ("patch", "recompute"):  # which checkpoints of before do not know
                 lists[name] = tuple(values.pop(name, ()))
-            return cls(**values, **lists, optimisation=optimisation, cache=cache)
+            return cls(**values, **lists, optimisation=optimisation, cache=cache, tournament=rules)
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
                 "training plan", found=str(error), expected="JSON as TrainingPlan.to_json writes"

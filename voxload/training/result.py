@@ -12,7 +12,11 @@ from typing import Any
 from voxload.errors import DataError
 from voxload.files.regular import parse_json
 from voxload.loader.stats import sources_as_dict
+from voxload.parallel.tournament.tournament import Verdict
 from voxload.prefetch.meter import Traffic
+
+WEIGHTS = "model.pt"
+"""File name of the trained weights in an output folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,8 @@ class TrainingResult:
     """Whether orders beyond the epoch at hand were used, which some benchmarks forbid."""
     dice_baseline: DiceBaseline | None = None
     """What a segmentation is compared with; None for a regression."""
+    verdicts: tuple[Verdict, ...] = ()
+    """What a trainer decided in the rounds of a tournament, in order."""
 
     @property
     def mae_ratio(self) -> tuple[float, ...]:
@@ -126,7 +132,9 @@ class TrainingResult:
             ranks = tuple(map(_rank_report, values.pop("ranks")))
             dice = values.pop("dice_baseline")
             baseline = None if dice is None else DiceBaseline(**_all_tupled(dice))
-            return cls(**_all_tupled(values), epochs=epochs, ranks=ranks, dice_baseline=baseline)
+            verdicts = tuple(Verdict(**row) for row in values.pop("verdicts", ()))
+            words: dict[str, Any] = {"epochs": epochs, "ranks": ranks, "dice_baseline": baseline, "verdicts": verdicts}
+            return cls(**_all_tupled(values), **words)
         except (ValueError, TypeError, KeyError) as error:
             raise DataError("training result", found=str(error), expected="JSON as TrainingResult.to_json") from error
 

@@ -89,7 +89,9 @@ def check_same_samples(saved: GlobalBatch, now: GlobalBatch) -> None:
         )
 
 
-def small_differences(saved: GlobalBatch, now: GlobalBatch, *, samples: int, is_normalised: bool) -> tuple[str, ...]:
+def small_differences(
+    saved: GlobalBatch, now: GlobalBatch, *, samples: int, is_normalised: bool, is_voted: bool = False
+) -> tuple[str, ...]:
     """Return what makes a run on other groups differ from the one that was stopped by more than rounding.
 
     Parameters
@@ -100,6 +102,8 @@ def small_differences(saved: GlobalBatch, now: GlobalBatch, *, samples: int, is_
         Samples that are trained on.
     is_normalised
         Whether the network normalises over the samples of a batch.
+    is_voted
+        Whether sample groups combine their updates.
     """
     found = []
     repeated, before = -samples % now.groups, -samples % saved.groups
@@ -107,6 +111,8 @@ def small_differences(saved: GlobalBatch, now: GlobalBatch, *, samples: int, is_
         found.append(f"{repeated} of {samples} samples come twice in an epoch of {now.groups} groups, not {before}")
     if is_normalised and now.batch_size != saved.batch_size:
         found.append(f"normalisation is over the {now.batch_size} samples of a group, not {saved.batch_size}")
+    if is_voted and now.groups != saved.groups:
+        found.append(f"{now.groups} groups combine their updates, not {saved.groups}, from the mean of their momentum")
     return tuple(found)
 
 

@@ -101,7 +101,7 @@ class Regression:
         self.names = data.fields.targets
         self._plan = plan
         self._data = data
-        self._targets = _all_targets(data.training)
+        self._targets = _all_targets(data.everyones)
         self.scale = TargetScale.of(self._targets)
 
     def network(self) -> nn.Module:

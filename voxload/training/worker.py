@@ -17,12 +17,14 @@ from typing import Any
 import torch
 
 from voxload.files.atomic import replacing
-from voxload.grid import ProcessGrid, launched_as
+from voxload.grid import ProcessGrid
 from voxload.launch.devices import check_own, check_there, rank_device
 from voxload.launch.processes import emit, launch_ranks, run_rank
 from voxload.launch.rendezvous import process_group
 from voxload.training.plan import TrainingPlan
-from voxload.training.result import TrainingResult
+from voxload.training.population.jobs import concluded
+from voxload.training.population.seat import plan_of, seat_of, source_for
+from voxload.training.result import WEIGHTS, TrainingResult
 from voxload.training.run import Run
 
 
@@ -54,8 +56,6 @@ def launch(plan: TrainingPlan, *, processes: int, on_epoch: Callable[[dict[str, 
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 """How long a rank waits for the others in a collective before it gives up."""
-WEIGHTS = "model.pt"
-"""File name of the trained weights in the output folder."""
 
 
 def train(text: str) -> TrainingResult | None:
@@ -71,22 +71,27 @@ def train_rank(plan: TrainingPlan, hear: Callable[[dict[str, Any]], None]) -> Tr
     UsageError
         When ranks, plan and data do not fit each other.
     """
-    rank, world_size = launched_as(os.environ)
-    grid = ProcessGrid(spatial=plan.spatial, world_size=world_size, rank=rank)
+    seat = seat_of(plan.trainers, os.environ)
+    own = plan_of(plan, seat.trainer)
+    grid = ProcessGrid(spatial=plan.spatial, world_size=seat.world_size, rank=seat.rank)
     device = rank_device(plan.device)
-    with process_group(rank, world_size, timeout=COLLECTIVE_TIMEOUT, kind=device.type):
+    source = source_for(plan, seat)
+    words = {"timeout": COLLECTIVE_TIMEOUT, "kind": device.type, "store": seat.store}
+    with process_group(seat.rank, seat.world_size, **words):
         check_own(device)
-        with closing(Run(plan, grid, device=device)) as run:
-            is_first = rank == 0
-            result = run.execute(hear if is_first else _hush)
-            if not is_first:
+        with closing(Run(own, grid, device=device, trainer=seat.trainer, meeting=seat.meeting, source=source)) as run:
+            result = run.execute(hear if seat.rank == 0 else _hush)
+            if seat.rank != 0:
                 return None
-            Path(plan.output).mkdir(parents=True, exist_ok=True)
-            with replacing(plan.report_path) as path:
+            Path(own.output).mkdir(parents=True, exist_ok=True)
+            with replacing(own.report_path) as path:
                 path.write_text(result.to_json(), encoding="utf-8")
-            with replacing(Path(plan.output) / WEIGHTS) as path:
+            with replacing(Path(own.output) / WEIGHTS) as path:
                 torch.save(run.weights(), path)
-            return result
+            run.leave()
+    if plan.trainers > 1 and seat.is_first and seat.store is not None:
+        return concluded(plan, seat).write(plan.output)  # nobody else speaks for all
+    return result
 
 
 def _hush(event: dict[str, Any]) -> None:

@@ -20,11 +20,13 @@ from voxload.launch.processes import refuse_processes
 from voxload.prefetch.meter import Traffic
 from voxload.training.plan import TrainingPlan
 from voxload.training.plots import draw_learning, draw_timeline
+from voxload.training.population.genealogy import draw_genealogy
+from voxload.training.population.jobs import launch_population, written_population
 from voxload.training.result import DiceBaseline, Epoch, TrainingResult
 from voxload.training.worker import launch, train_rank
 from voxload.units import format_bytes
 
-LEARNING, TIMELINE = "learning.png", "stall.png"
+LEARNING, TIMELINE, GENEALOGY = "learning.png", "stall.png", "genealogy.png"
 """File names of the pictures in the output folder."""
 
 
@@ -45,6 +47,39 @@ def train_as_rank(plan: TrainingPlan, *, processes: int, label: str) -> Training
     ProcessGrid(spatial=plan.spatial, world_size=world_size)
     with _epoch_bar(plan, label) as show:
         return train_rank(plan, show)
+
+
+def train_population(plan: TrainingPlan, *, processes: int) -> TrainingResult | None:
+    """Run a plan of several trainers; return the best one's result, None on other ranks than the first."""
+    with count_bar("training", total=plan.optimisation.epochs * plan.trainers, unit="epoch") as bar:
+
+        def show(trainer: int, event: dict[str, Any]) -> None:
+            if event["event"] == "epoch":
+                bar.set_postfix(trainer=trainer, held_out=f"{event['validation_loss']:.4f}")
+                bar.update(1)
+
+        if not is_launched(os.environ):
+            population = launch_population(plan, processes=processes, on_event=show)
+            return population.write(plan.output)
+        refuse_processes(processes)
+        return train_rank(plan, lambda event: show(0, event))
+
+
+def report_population(plan: TrainingPlan, *, console: Console) -> None:
+    """Print what trainers decided in the rounds of their tournament, and draw it into the output folder."""
+    population = written_population(plan.output, plan.trainers)
+    table = _table("Trainers", ("trainer", "held-out\nloss", "rounds", "adopted", "forfeits", ""))
+    for trainer in range(plan.trainers):
+        result = population.results.get(trainer)
+        if result is None:
+            table.add_row(str(trainer), "", "", "", "", population.lost[trainer])
+            continue
+        verdicts = result.verdicts
+        counts = (len(verdicts), sum(one.is_adopted for one in verdicts), sum(one.is_forfeit for one in verdicts))
+        is_best = "best" if trainer == population.best else ""
+        table.add_row(str(trainer), f"{result.epochs[-1].validation_loss:.4f}", *map(str, counts), is_best)
+    console.print(table)
+    draw_genealogy(population.results, Path(plan.output) / GENEALOGY)
 
 
 def report(result: TrainingResult, folder: Path, *, console: Console) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from voxload.catalog.table import Catalog
-from voxload.cli.network.report import report, train_as_rank
+from voxload.cli.network.report import report, report_population, train_as_rank, train_population
 from voxload.cli.options import (
     AllowOutside,
     catalog_at,
@@ -24,8 +24,9 @@ from voxload.cli.terminal import Screen
 from voxload.errors import UsageError
 from voxload.launch.devices import DEVICES, HOST
 from voxload.loader.cache import CLAIRVOYANT, CODECS, PEERS, Cache
+from voxload.parallel.tournament.tournament import PAIRS, TRUNCATION, Rules
 from voxload.prefetch import policies
-from voxload.training.plan import COSMOFLOW, DTYPES, UNET3D, Optimisation, TrainingPlan
+from voxload.training.plan import ADAM, COSMOFLOW, DTYPES, RATES, UNET3D, Optimisation, TrainingPlan
 from voxload.training.tensorboard import check_tensorboard
 
 EPILOG = "Example: voxload train universes/ --model cosmoflow --spatial 2,1,1 --epochs 5 --nproc 4"
@@ -60,9 +61,23 @@ def train(
     batch_size: Annotated[
         int, typer.Option(help="Samples of one sample group in one step.")
     ] = Optimisation().batch_size,
+    optimizer: Annotated[str, typer.Option(help=f"What finds the weights: {' or '.join(RATES)}.")] = ADAM,
+    lion_combine: Annotated[
+        str, typer.Option(help="How groups' updates become one: exact, majority, p-bit or mean.")
+    ] = Optimisation().lion_combine,
+    lion_bits: Annotated[
+        int, typer.Option(help="Bits of a number of an update: 1, 2, 4 or 8.", show_default="1, p-bit 4")
+    ] = 0,
+    lion_momentum: Annotated[
+        int, typer.Option(help="Steps between averages of a tensor's momentum; 0 for none.", min=0)
+    ] = 0,
     learning_rate: Annotated[
-        float, typer.Option(help="Adam's step size at its highest.")
-    ] = Optimisation().learning_rate,
+        float | None,
+        typer.Option(
+            help="The step size at its highest.",
+            show_default=", ".join(f"{each} {size:g}" for each, size in RATES.items()),
+        ),
+    ] = None,
     dropout: Annotated[float, typer.Option(help="Share of CosmoFlow's head that is dropped.")] = Optimisation().dropout,
     validation: Annotated[float, typer.Option(help="Share of the samples that is held out.")] = 0.125,
     dataset: Annotated[str, typer.Option(help="Dataset to train on, where there are several.")] = "",
@@ -111,6 +126,22 @@ def train(
         typer.Option(help="File *.prom that gets all ranks' figures after each epoch.", show_default=False),
     ] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard's logs.", show_default=False)] = None,
+    trainers: Annotated[
+        int, typer.Option(help="Trainers with a part of the samples each, which play a tournament.", min=1)
+    ] = 1,
+    tournament_every: Annotated[int, typer.Option(help="Steps between its rounds.", min=1)] = Rules().every,
+    tournament_selection: Annotated[
+        str, typer.Option(help=f"Who meets whom: {PAIRS}, or {TRUNCATION} for the worst and the best.")
+    ] = Rules().selection,
+    tournament_mutate: Annotated[
+        bool, typer.Option("--tournament-mutate", help="Change the step size with the model.")
+    ] = False,
+    tournament_optimizer: Annotated[
+        bool, typer.Option("--tournament-optimizer", help="Exchange the optimiser's moments with the model.")
+    ] = False,
+    tournament_patience: Annotated[
+        float, typer.Option(help="Seconds to wait for another trainer, which then forfeits.")
+    ] = Rules().patience,
     output: Annotated[Path, typer.Option(help="Folder for weights, checkpoint, result and pictures.")] = Path(
         "train-report"
     ),
@@ -143,6 +174,9 @@ def train(
         check_tensorboard()
     if model == UNET3D and dropout:
         raise UsageError("--dropout", found=f"{dropout} for {UNET3D}", expected="none: it has no such layer")
+    if optimizer not in RATES:
+        raise UsageError("--optimizer", found=repr(optimizer), expected=" or ".join(RATES))
+    rate = RATES[optimizer] if learning_rate is None else learning_rate
     blocks, layers = parse_triple("--spatial", spatial), dict[str, str]()
     recompute: tuple[str, ...] = ()
     if plan_file is not None:
@@ -181,7 +215,13 @@ def train(
         device=device,
         validation=validation,
         log1p=log1p,
-        optimisation=Optimisation(epochs, batch_size, learning_rate, dropout, seed, dtype),
+        optimisation=Optimisation(
+            *(epochs, batch_size, rate, dropout, seed, dtype),
+            optimizer=optimizer,
+            lion_combine=lion_combine,
+            lion_bits=lion_bits,
+            lion_momentum=lion_momentum,
+        ),
         cache=Cache(**given, clairvoyant=clairvoyant) if given else None,
         prometheus="" if prometheus is None else os.fspath(prometheus),
         tensorboard="" if tensorboard is None else os.fspath(tensorboard),
@@ -191,8 +231,19 @@ def train(
         patch=parse_triple("--patch", patch) if patch else (),
         patches=patches,
         around_classes=around_classes,
+        trainers=trainers,
+        tournament=Rules(
+            tournament_every,
+            selection=tournament_selection,
+            with_optimizer=tournament_optimizer,
+            mutate=tournament_mutate,
+            patience=tournament_patience,
+        ),
     )
-    result = train_as_rank(plan, processes=nproc, label="training")
+    if trainers > 1:
+        result = train_population(plan, processes=nproc)
+    else:
+        result = train_as_rank(plan, processes=nproc, label="training")
     if result is None:  # another rank than the first
         return
     if as_json:
@@ -200,4 +251,6 @@ def train(
         return
     console = Screen()
     report(result, output, console=console)
+    if trainers > 1:
+        report_population(plan, console=console)
     console.print(f"Weights, result and pictures are in {output}/.")

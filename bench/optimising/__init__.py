@@ -1,0 +1,1 @@
+"""Optimisers on slow links: ranks in network namespaces, whose links take so many bits a second."""
