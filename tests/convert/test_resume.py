@@ -18,8 +18,8 @@ from tests.support import scripts
 from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, ConvertReport, StoredFormat, convert
 from voxload.convert.plan.tiles import LIBRARY_BYTES
+from voxload.convert.write.ledger import Ledger
 from voxload.convert.write.lock import LOCK_NAME
-from voxload.convert.write.records import Ledger
 from voxload.convert.write.writer import ledger_name, temporary_name
 from voxload.errors import StorageError, UsageError
 from voxload.files.atomic import TEMPORARY_MARK

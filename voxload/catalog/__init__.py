@@ -4,6 +4,7 @@ In comes Parquet that any tool may have written, out come `Catalog` (rows that a
 changed). Read table first. Doors: table, rows, statistics, checksums, figures; query/ has the conditions of --where.
 """
 
+from voxload.catalog.append import Appended, append, note_failures, read_failures
 from voxload.catalog.figures import FieldFigures, field_figures
 from voxload.catalog.merge import merge
 from voxload.catalog.places import CATALOG_NAME
@@ -15,16 +16,20 @@ from voxload.catalog.table import Catalog, Entry, catalog_path
 
 __all__ = [
     "CATALOG_NAME",
+    "Appended",
     "Catalog",
     "Entry",
     "FieldFigures",
     "Grouping",
     "Rows",
+    "append",
     "catalog_path",
     "field_figures",
     "filter_rows",
     "merge",
+    "note_failures",
     "parse",
+    "read_failures",
     "relocated",
     "split",
     "universes_of",

@@ -38,6 +38,8 @@ COLUMNS: dict[str, pa.DataType] = {
 }
 COORDINATES = {"D": "coordinates_d", "H": "coordinates_h", "W": "coordinates_w"}
 """Columns by the axis that they are of; written where a row has one, and else, as any other tool's, not looked at."""
+GENERATION = "generation"
+"""Column of whole numbers, of a catalogue that was appended to: which append a row came by."""
 _MAY_BE_EMPTY = frozenset({"dataset", "checksums", "universe"})
 """Columns in which a null means an empty string."""
 _MAY_BE_NULL = frozenset({"window", "origin", "spacing", "affine", "statistics"})
@@ -89,9 +91,11 @@ def column_of(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def is_target(column: pa.Field) -> bool:
-    """Tell whether a column holds a target: a number, and not the row index that pandas may have stored."""
-    is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
-    return is_number and column.name not in COLUMNS and not column.name.startswith("__index_level_")
+    """Tell whether a column holds a target: a number, and neither pandas' row index nor a generation."""
+    is_whole = pa.types.is_integer(column.type)
+    is_known = column.name in COLUMNS or (is_whole and column.name == GENERATION)
+    is_number = is_whole or pa.types.is_floating(column.type)
+    return is_number and not is_known and not column.name.startswith("__index_level_")
 
 
 def conform(column: pa.ChunkedArray, name: str, kind: pa.DataType, root: Folder) -> pa.ChunkedArray:

@@ -23,10 +23,11 @@ column             type            meaning
 ``coordinates_d``  list of double  what the file has along D, such as levels, a number for each voxel; null, or no such
                                    column, where it has none. So ``coordinates_h`` and ``coordinates_w``
 ``statistics``     struct          figures of the voxels for normalisation, see `statistics`; may be null
+``generation``     int64           which append the row came by, of a catalogue that grows, see `append`
 any other number   float64         one target a column; equal in all rows of a sample
 =================  ==============  ==============================================================
 
-The columns from ``checksums`` to ``statistics`` may be left out. Any tool that writes Parquet can make a catalogue;
+The columns from ``checksums`` to ``generation`` may be left out. Any tool that writes Parquet can make a catalogue;
 pandas and duckdb read it.
 """
 

@@ -196,7 +196,7 @@ GROUPS: Mapping[str, Group] = {
         ),
     ),
     "catalog": Group(
-        "List, merge, split and filter catalogues.",
+        "List, merge, append to, split and filter catalogues.",
         {
             "list": Command(
                 "voxload.cli.catalog.list",
@@ -208,6 +208,11 @@ GROUPS: Mapping[str, Group] = {
                 "voxload.cli.catalog.merge",
                 "merge_catalogs",
                 "Write the rows of several catalogues into one; paths are rewritten, nothing else is copied.",
+            ),
+            "append": Command(
+                "voxload.cli.catalog.append",
+                "append_catalogs",
+                "Add rows to a catalogue, which readers see whole, as it was before or as it is then.",
             ),
             "split": Command(
                 "voxload.cli.catalog.split",

@@ -34,6 +34,7 @@ from voxload.convert import (
     Readers,
     Share,
     StoredFormat,
+    convert_and_append,
     plan_conversion,
 )
 from voxload.convert import convert as run_convert
@@ -110,6 +111,9 @@ def convert(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read every stored voxel again and compare it with its source.")
     ] = False,
+    into: Annotated[
+        bool, typer.Option("--append", help="Add to DST's catalogue, which others read and add to meanwhile.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     allow_outside: AllowOutside = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
@@ -117,6 +121,9 @@ def convert(
     """Convert raw cubes into Zarr or HDF5 samples and a catalogue.
 
     Run it again after an interruption: what is complete is skipped, what is not is taken up.
+
+    With --append each source has a folder of its own below DST, and its samples appear in DST's catalogue when all of
+    them are complete.
     """
     check_folder("folder for the samples", dst)
     binary = headerless(shape, dtype, order=order, header_bytes=header_bytes)
@@ -134,7 +141,8 @@ def convert(
         compression=compression,
         max_memory=parse_bytes(max_memory),
         workers=workers,
-        share=_share(task, tasks),
+        # Tasks of an array that append have sources of their own.
+        share=None if into and task is None and tasks is None else _share(task, tasks),
         scheduler=scheduler,
         checksums=checksums,
         verify=verify,
@@ -144,7 +152,7 @@ def convert(
         _print(plan_figures(plan), as_json=as_json, table=plan_table(plan))
         return
     with byte_bar() as show:
-        report = run_convert(src, dst, options=options, progress=show)
+        report = (convert_and_append if into else run_convert)(src, dst, options=options, progress=show)
     figures = {**dataclasses.asdict(report), "catalog": str(report.catalog)}
     _print(figures, as_json=as_json, table=report_table(report))
 
@@ -240,6 +248,8 @@ def report_table(report: ConvertReport) -> Table:
     if report.verified:
         table.add_row("compared with the sources", f"{report.verified} voxels, all equal")
     table.add_row("time", f"{report.seconds:.1f} s")
+    if report.generation:
+        table.add_row("generation", str(report.generation))
     table.add_row("catalogue", str(report.catalog) if report.is_catalogued else "the last task writes it")
     return table
 

@@ -7,6 +7,7 @@ named, cut), `sources` (read), `encode` (tiles to chunks with their statistics),
 `sources.registry`; `plan.finding`; `write.writer` and `write.lock`; `storage.hdf5`; `gridding`.
 """
 
+from voxload.convert.appending import convert_and_append as convert_and_append
 from voxload.convert.dryrun import PlannedConversion as PlannedConversion
 from voxload.convert.dryrun import PlannedVolume as PlannedVolume
 from voxload.convert.dryrun import plan_conversion as plan_conversion

@@ -234,3 +234,5 @@ class ConvertReport:
     """Volumes of the catalogue whose chunks have checksums."""
     verified: int = 0
     """Stored voxels that were compared with their source and are equal, those of all channels."""
+    generation: int = 0
+    """Of the catalogue that the samples were appended to; 0 for one of this conversion alone."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from voxload.catalog.generations import is_growing
 from voxload.catalog.places import CATALOG_NAME
 from voxload.convert.executors.array_tasks import Tasks
 from voxload.convert.executors.dask_cluster import Cluster, DaskExecutor, connected
@@ -73,6 +74,7 @@ def convert(
     if options.scheduler is not None:
         source, target = source.absolute(), target.absolute()  # its workers have other working folders
     check_folders(source, target)
+    check_not_growing(target)
     with nullcontext() if options.scheduler is None else connected(options.scheduler) as cluster:
         options = resolved(options, cluster)
         plan = plan_volumes(source, target, options)
@@ -95,6 +97,17 @@ def check_folders(src: Path, dst: Path) -> None:
         raise UsageError(f"{dst}", found="a file", expected="a folder for the samples")
     if src.is_dir() and src.resolve() == dst.resolve():
         raise UsageError(f"{dst}", found="the source folder itself", expected="another folder")
+
+
+def check_not_growing(dst: Path) -> None:
+    """Refuse a folder whose catalogue was appended to, of whose rows this conversion would know nothing."""
+    if is_growing(dst / CATALOG_NAME):
+        raise UsageError(
+            f"catalogue {dst / CATALOG_NAME}",
+            found="one that is appended to",
+            expected="none, or that of a conversion like this one",
+            remedy="say --append, or choose another folder",
+        )
 
 
 @dataclass(frozen=True, slots=True)

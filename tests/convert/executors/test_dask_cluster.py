@@ -23,9 +23,10 @@ from voxload.convert import ConvertOptions, Gridding, GridUnit, Hints, ParticleC
 from voxload.convert.executors import dask_cluster as joining
 from voxload.convert.plan.planning import plan_volumes
 from voxload.convert.plan.tiles import LIBRARY_BYTES
-from voxload.convert.write.lock import LOCK_NAME, BusyError
+from voxload.convert.write.lock import LOCK_NAME
 from voxload.convert.write.volume import remove_lock, volume_lock
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
+from voxload.files.lock import BusyError
 from voxload.geometry import Box
 
 Array = npt.NDArray[Any]
@@ -48,7 +49,7 @@ asyncio.run(main())
 WORKER = """
 import asyncio, os, signal, sys
 from distributed import Worker
-from voxload.convert.write.records import Ledger
+from voxload.convert.write.ledger import Ledger
 address, trap = sys.argv[1:]
 record = Ledger.add
 def add(self, step):

@@ -13,11 +13,12 @@ import pytest
 
 from voxload.convert import ConvertOptions, convert
 from voxload.convert.write.checksums import SampleChecksums
+from voxload.convert.write.ledger import Ledger
 from voxload.convert.write.lock import LOCK_NAME, locked
-from voxload.convert.write.records import Ledger, is_own_folder, open_record, read_record, write_record
 from voxload.convert.write.writer import ledger_name, temporary_name
 from voxload.errors import StorageError
 from voxload.files.private import ForeignError
+from voxload.files.records import is_own_folder, open_record, read_record, write_record
 
 OTHER = 61002
 """A user that needs no account."""

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from voxload.catalog import FieldFigures, Rows, field_figures, filter_rows, parse
+from voxload.catalog import FieldFigures, Rows, field_figures, filter_rows, parse, read_failures
 from voxload.catalog.query.parser import parse_column
 from voxload.catalog.query.terms import Column
-from voxload.cli.catalog.tables import figures_table, plain, sample_table, totals
+from voxload.cli.catalog.tables import failures_table, figures_table, plain, sample_table, totals
 from voxload.cli.options import parse_names
 from voxload.cli.terminal import Screen
 
@@ -33,6 +33,9 @@ def list_catalog(
     statistics: Annotated[
         bool, typer.Option("--statistics", help="Add the figures of each field, merged over all rows.")
     ] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Add the samples that could not be made, as append noted them.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows and figures as JSON.")] = False,
 ) -> None:
     """List samples with totals; these and the figures are of all rows for which --where holds, shown or not."""
@@ -41,14 +44,17 @@ def list_catalog(
         rows = filter_rows(rows, where=parse(where))
     shown = _shown(rows, parse_names(columns), is_short=not as_json)
     figures = field_figures(rows) if statistics else None
+    failures = read_failures(catalog) if failed else None
     if as_json:
-        _print_json(rows, shown, limit, figures)
+        _print_json(rows, shown, limit, figures, failures)
         return
     console = Screen()
     console.print(sample_table(rows, shown, _SHOWN if limit is None else limit))
     console.print(totals(rows))
     if figures is not None:
         console.print(figures_table(figures))
+    if failures is not None:
+        console.print(failures_table(failures))
 
 
 def _shown(rows: Rows, names: tuple[str, ...], *, is_short: bool) -> dict[str, Column]:
@@ -63,7 +69,11 @@ def _shown(rows: Rows, names: tuple[str, ...], *, is_short: bool) -> dict[str, C
 
 
 def _print_json(
-    rows: Rows, shown: dict[str, Column], limit: int | None, figures: dict[str, FieldFigures] | None
+    rows: Rows,
+    shown: dict[str, Column],
+    limit: int | None,
+    figures: dict[str, FieldFigures] | None,
+    failures: dict[str, str] | None,
 ) -> None:
     values = [[plain(value) for value in column.of(rows.table)[:limit].to_pylist()] for column in shown.values()]
     found: dict[str, Any] = {
@@ -75,4 +85,6 @@ def _print_json(
     }
     if figures is not None:
         found["statistics"] = {name: plain(asdict(field)) for name, field in figures.items()}
+    if failures is not None:
+        found["failed"] = failures
     print(json.dumps(found, allow_nan=False, default=str))

@@ -61,6 +61,16 @@ def figures_table(figures: Mapping[str, FieldFigures]) -> Table:
     return table
 
 
+def failures_table(failures: Mapping[str, str]) -> Table:
+    """Return the samples that could not be made, and what is said of them."""
+    table = _table(f"{len(failures)} samples that could not be made")
+    for name in ("sample", ""):
+        table.add_column(name, overflow="fold")
+    for sample, words in failures.items():
+        table.add_row(visible(sample), visible(words))
+    return table
+
+
 def parts_table(parts: list[dict[str, Any]]) -> Table:
     """Return what went into each part of a split."""
     table = _table("")

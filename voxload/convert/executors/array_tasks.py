@@ -15,9 +15,9 @@ from pathlib import Path
 
 from voxload.convert.options import Share
 from voxload.convert.plan.volumeplan import VolumePlan
-from voxload.convert.write.lock import exclusive
-from voxload.convert.write.records import read_record, write_record
 from voxload.convert.write.writer import writing
+from voxload.files.lock import exclusive
+from voxload.files.records import read_record, write_record
 
 _PREFIX = ".voxload-convert."
 _DONE = ".done"

@@ -20,10 +20,10 @@ from typing import Any
 
 from voxload.convert.plan.volumeplan import VolumePlan
 from voxload.convert.write.checksums import SampleChecksums
-from voxload.convert.write.lock import BusyError
 from voxload.convert.write.pipeline import Tally
 from voxload.convert.write.volume import write_volume
 from voxload.errors import UsageError, VoxloadError
+from voxload.files.lock import BusyError
 from voxload.units import format_bytes
 
 

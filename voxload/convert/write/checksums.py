@@ -20,10 +20,10 @@ from voxload.catalog.checksums import checksums_name, recording, sum_volume
 from voxload.catalog.places import CATALOG_NAME
 from voxload.convert.manifest import AXES, read_manifest
 from voxload.convert.write.catalogue import Complete, volume_entries
-from voxload.convert.write.records import is_own
 from voxload.convert.write.writer import writing
 from voxload.errors import InternalError
 from voxload.files.atomic import TEMPORARY_MARK, remove, remove_partials
+from voxload.files.records import is_own
 from voxload.readers.chunks.checksums import ChecksumFile, ChecksumRow
 from voxload.readers.protocol import Location
 

@@ -24,9 +24,9 @@ from voxload.convert.manifest import stored_bytes
 from voxload.convert.plan.volumeplan import VolumePlan
 from voxload.convert.storage import STORAGES
 from voxload.convert.write.completion import is_complete
-from voxload.convert.write.lock import exclusive
 from voxload.convert.write.pipeline import Tally, convert_chunks
 from voxload.convert.write.writer import VolumeWriter, remove_leftovers, temporary_name, writing
+from voxload.files.lock import exclusive
 
 TIMEOUT = 60.0
 """Seconds to wait for another writer of a volume: the time it needs for a slab, after which it learns that its work is

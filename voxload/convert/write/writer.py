@@ -15,10 +15,11 @@ from voxload.catalog.statistics import Statistics
 from voxload.convert.manifest import Manifest, Members, SampleResult
 from voxload.convert.storage.compression import Parts
 from voxload.convert.storage.protocol import Place, StoredChunk, VolumeStorage
-from voxload.convert.write.records import Ledger, is_own_folder
+from voxload.convert.write.ledger import Ledger
 from voxload.convert.write.spool import Spool, Unsynced
 from voxload.errors import StorageError, VoxloadError
 from voxload.files.atomic import TEMPORARY_MARK, publish, remove, sync
+from voxload.files.records import is_own_folder
 
 Figures = Mapping[int, Mapping[int, Statistics]]
 """Figures of voxels, by the number of their sample and their channel."""
