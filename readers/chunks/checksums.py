@@ -20,6 +20,7 @@ or all before the last four where these are a CRC-32C of their own; see `checksu
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -205,7 +206,7 @@ class ChecksumFile:
     def _read(self, groups: range | list[int], columns: Any) -> pa.Table:
         """Return columns of row groups in the types of the schema."""
         metadata, data = self._footer.metadata, self._footer.data
-        check_size(self._path, metadata, groups=groups, data=data)
+        check_size(self._path, metadata, groups=groups, file=None if data is None else io.BytesIO(data))
         source = self._path if data is None else pa.BufferReader(data)
         with pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True) as file:
             found = file.read_row_groups(list(groups), columns=list(columns), use_threads=False)

@@ -16,6 +16,7 @@ import errno
 import io
 import os
 from collections.abc import Collection, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -52,14 +53,12 @@ def read_table(path: Path | str, *, without: Collection[str] = (), data: bytes |
     pyarrow.ArrowException and OSError for what is no Parquet, DataError for what claims more values than it has or
     would take more memory than a table may, UsageError for a pipe or a device.
     """
-    if data is None:
-        if Path(path).is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        with open_regular(path):
-            pass
-    with pa.OSFile(str(path)) if data is None else pa.BufferReader(data) as file:
+    if data is None and Path(path).is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    # A file that is put into its place meanwhile is another one: what is looked at is what is read.
+    with open_regular(path, buffering=0) if data is None else io.BytesIO(data) as own, _opened(own, data) as file:
         metadata = pq.read_metadata(file)
-        check_size(path, metadata, data=data)
+        check_size(path, metadata, file=own)
         columns = [_column(metadata, number) for number in range(metadata.num_columns)]
         # As numbers into a dictionary: a text that comes a million times is in memory once.
         texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
@@ -74,8 +73,13 @@ def read_table(path: Path | str, *, without: Collection[str] = (), data: bytes |
             return _in_full(path, columns_of.read(columns=kept.names).select(kept.names), kept)
 
 
+def _opened(own: IO[bytes], data: bytes | None) -> Any:
+    """Return a file that is open, or bytes, for Arrow."""
+    return pa.OSFile(f"/proc/self/fd/{own.fileno()}") if data is None else pa.BufferReader(data)
+
+
 def check_size(
-    path: Path | str, metadata: Any, *, groups: Iterable[int] | None = None, data: bytes | None = None
+    path: Path | str, metadata: Any, *, groups: Iterable[int] | None = None, file: IO[bytes] | None = None
 ) -> None:
     """Refuse row groups of a file, all by default, that take more memory than a table may once they are decoded.
 
@@ -87,8 +91,8 @@ def check_size(
         Its footer, as pyarrow has it.
     groups
         Numbers of the row groups.
-    data
-        The file's bytes, where they are in memory; else it is opened.
+    file
+        The file, where it is open; else it is opened.
 
     Raises
     ------
@@ -103,9 +107,9 @@ def check_size(
     for number, chunk in enumerate(chunks):
         total += _decoded_bytes(metadata, number % metadata.num_columns, chunk)
         TABLE.check(f"{path}", total, "a table, decoded,")
-    with open_regular(path, buffering=0) if data is None else io.BytesIO(data) as file:
+    with open_regular(path, buffering=0) if file is None else nullcontext(file) as pages:
         for chunk in chunks:
-            _check_pages(file, chunk)
+            _check_pages(pages, chunk)
 
 
 def _decoded_bytes(metadata: Any, column: int, chunk: Any) -> int:
