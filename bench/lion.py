@@ -5,7 +5,7 @@ namespace of its own, whose link sends 1 Gbit or 100 Mbit a second: lion-pytorch
 voxload.parallel.Lion under it, in turns. Bytes are those that the links have sent. Wanted of the majority vote: 3 and 5
 times as fast, and at most 2/32 of the bytes, and a hundredth more.
 
-    python bench/lion.py [--ranks 4] [--turns 3] [--json]         (root, or user namespaces, and iproute2)
+    python bench/lion.py [--ranks 4] [--turns 3] [--megabits 1000] [--json]   (root, or user namespaces, and iproute2)
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ def main() -> int:
     words.add_argument("--ranks", type=number, default=4, help="processes (default 4)")
     words.add_argument("--steps", type=number, default=4, help="of each in a turn (default 4)")
     words.add_argument("--turns", type=number, default=3, help="in which each has its own (default 3)")
+    words.add_argument("--megabits", type=number, choices=tuple(WANTED), help="a second, of links (default: each)")
     given = words.parse_args()
     links.enter()
     links.make(given.ranks)
     rows = []
-    for megabits in WANTED:
+    for megabits in (given.megabits,) if given.megabits else WANTED:
         links.limit(given.ranks, megabits)
         told = json.dumps({"size": given.size, "steps": given.steps, "turns": given.turns})
         found = _run(given.ranks, told, port=29500 + megabits)

@@ -42,7 +42,7 @@ WRITTEN = {
     "readers": "--quick --size 64 --chunks 32 --formats hdf5-gzip,zarr-raw --budget 0.1",
 }
 """Scripts that write their figures into a file."""
-APART = {"__init__", "dlio", "documented", "gpu", "gpu_page", "networks"}
+APART = {"__init__", "dlio", "documented", "gpu", "gpu_page", "lion", "networks"}
 """No scripts, and those that need what is installed nowhere here, or that tests of their own run."""
 
 

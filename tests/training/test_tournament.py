@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.support.ranks import run_ranks
 from tests.training.stops import regression, train_on_ranks
 from voxload.errors import NotFoundError, UsageError
+from voxload.loader.cache import Cache
 from voxload.parallel.tournament.tournament import Rules, Verdict
 from voxload.training.checkpoint import CHECKPOINT
 from voxload.training.data import part_samples
@@ -32,6 +33,7 @@ from voxload.training.population.rounds import (
     rounds_in,
     source_of,
 )
+from voxload.training.population.seat import plan_of
 from voxload.training.result import WEIGHTS, TrainingResult
 
 RECIPE = Optimisation(epochs=2, batch_size=1, dropout=0.2)
@@ -148,6 +150,25 @@ def test_parts_are_equal_and_share_nothing(count: int, trainers: int, held_out: 
     assert len({len(part.training) for part in parts}) == 1
     assert all(part.contest and part.training for part in parts)
     assert sorted(sample for part in parts for sample in (*part.training, *part.contest)) == ids
+
+
+def test_trainers_of_a_node_share_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were started one by one all of it; under a launcher as many as have ranks here."""
+    plan = TrainingPlan("c.parquet", "out", trainers=4, cache=Cache(memory=4000, disk="tier", disk_size=8000))
+    monkeypatch.setenv("VOXLOAD_TRAINER", "1")
+    own = plan_of(plan, 1).cache
+    assert own is not None
+    assert (own.memory_bytes, own.disk_bytes, str(own.folder)) == (1000, 2000, "tier/trainer-1")
+    monkeypatch.delenv("VOXLOAD_TRAINER")
+    for name, value in {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}.items():
+        monkeypatch.setenv(name, value)
+    own = plan_of(plan, 1).cache
+    assert own is not None
+    assert own.memory_bytes == 2000
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
+    own = plan_of(plan, 3).cache
+    assert own is not None
+    assert own.memory_bytes == 1000
 
 
 def test_all_go_on_from_the_last_round_that_they_have(tmp_path: Path) -> None:

@@ -153,18 +153,18 @@ def split_cache(cache: Cache, samples: Mapping[str, int], *, epochs: Mapping[str
     The loaders' caches by name, in sum no larger than `cache`.
     """
     whole = sum(samples.values())
-    return {name: _part(cache, name, (count, whole), epochs[name]) for name, count in samples.items()}
+    return {name: cache_part(cache, name, (count, whole), epochs=epochs[name]) for name, count in samples.items()}
 
 
-def _part(cache: Cache, name: str, share: tuple[int, int], epochs: int) -> Cache:
-    """Return so many parts of so many, rounded down."""
+def cache_part(cache: Cache, name: str, share: tuple[int, int], *, epochs: int | None = None) -> Cache:
+    """Return so many parts of so many of a node's room, rounded down, with a folder of that name on disk."""
     parts, whole = share
     return replace(
         cache,
         memory=cache.memory_bytes * parts // whole,
         disk=None if cache.disk is None else os.path.join(cache.disk, name),  # noqa: PTH118 - travels as text
         disk_size=cache.disk_bytes * parts // whole,
-        epochs=epochs,
+        epochs=cache.epochs if epochs is None else epochs,
     )
 
 

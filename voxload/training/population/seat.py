@@ -14,6 +14,7 @@ import torch.distributed
 from voxload.errors import UsageError
 from voxload.grid import launched_as
 from voxload.launch.rendezvous import store_over_mpi
+from voxload.training.data import cache_part
 from voxload.training.plan import TrainingPlan
 from voxload.training.population.rounds import common_round, folder_of, source_of
 
@@ -23,6 +24,8 @@ TRAINER, MEETING = "VOXLOAD_TRAINER", "VOXLOAD_TRAINERS_MEET_AT"
 """Names of what the process that starts trainers one by one puts into their environment: a number, and HOST:PORT."""
 _TIMEOUT = timedelta(minutes=10)
 _RESUMED = "resumed"
+_HERE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+"""Variables of launchers that say how many ranks there are on a node; without one all of them may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +87,26 @@ def ranks_of_each(world_size: int, trainers: int) -> int:
 
 
 def plan_of(plan: TrainingPlan, trainer: int) -> TrainingPlan:
-    """Return the plan of one trainer, with folders of its own."""
+    """Return the plan of one trainer, with folders of its own, and its part of this node's room for blocks."""
     if plan.trainers == 1:
         return plan
+    cache = plan.cache and cache_part(plan.cache, f"trainer-{trainer}", (1, _trainers_here(plan.trainers, os.environ)))
     return replace(
         plan,
+        cache=cache,
         output=folder_of(plan.output, trainer),
         tensorboard=plan.tensorboard and folder_of(plan.tensorboard, trainer),
         prometheus=plan.prometheus and _beside(plan.prometheus, trainer),
     )
+
+
+def _trainers_here(trainers: int, environ: Mapping[str, str]) -> int:
+    """Return how many trainers share this node, at most: all of those that were started one by one."""
+    if TRAINER in environ:
+        return trainers
+    size = ranks_of_each(launched_as(environ)[1], trainers)
+    here = next((int(environ[name]) for name in _HERE if environ.get(name, "").isdecimal()), size * trainers)
+    return max(-(-here // size), 1)
 
 
 def _beside(path: str, trainer: int) -> str:
