@@ -212,7 +212,8 @@ GROUPS: Mapping[str, Group] = {
             "append": Command(
                 "voxload.cli.catalog.append",
                 "append_catalogs",
-                "Add rows to a catalogue, which readers see whole, as it was before or as it is then.",
+                "Add rows to a catalogue, which readers see whole, as it was before or as it is then; "
+                "nothing else is copied.",
             ),
             "split": Command(
                 "voxload.cli.catalog.split",

@@ -93,8 +93,8 @@ class Universe:
         UsageError
             When a count does not fit int16.
         """
-        drawing, phases, noise = np.random.SeedSequence(spec.seed, spawn_key=(spec.index,)).spawn(3)
-        unit = np.random.default_rng(drawing).uniform(-1, 1, len(PARAMETERS))
+        _, phases, noise = _streams(spec)
+        unit = unit_parameters(spec)
         phase_seed = int(phases.generate_state(1, np.uint64)[0])
         noisy = np.random.default_rng(noise)
         grid = spec.grid
@@ -112,6 +112,16 @@ class Universe:
                 )
             counts[..., channel] = drawn
         return cls(counts, unit)
+
+
+def unit_parameters(spec: UniverseSpec) -> NDArray[np.float64]:
+    """Return the parameters of a universe, scaled to [-1, 1], shape ``(4,)``, without drawing it."""
+    return np.random.default_rng(_streams(spec)[0]).uniform(-1, 1, len(PARAMETERS))
+
+
+def _streams(spec: UniverseSpec) -> list[np.random.SeedSequence]:
+    """Return the seeds of a universe's parameters, phases and noise."""
+    return np.random.SeedSequence(spec.seed, spawn_key=(spec.index,)).spawn(3)
 
 
 def make_universes(

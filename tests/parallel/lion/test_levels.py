@@ -60,7 +60,10 @@ def test_what_comes_back_is_the_sum(
         assert (found.shape, found.dtype) == ((rows, units * UNIT * levels.bits // 8), torch.uint8)
         assert is_none.tolist() == [0]
         packed.append(found)
-    back = torch.stack([levels.summed(torch.stack([each[row] for each in packed])) for row in range(rows)])
+    came = [torch.stack([each[row] for each in packed]) for row in range(rows)]
+    back = torch.stack([levels.summed(each) for each in came])
+    for each, own in zip(came, back, strict=True):  # by torch's operations, as on a device
+        assert torch.equal(levels.summed(each.t().contiguous().t()), own)
     assert back.shape == (rows, units * UNIT * levels.result_bits // 8)
     total = np.stack([_levels(each, levels.bits, odd=odd) for each in numbers]).sum(0)
     wanted = total / (groups * levels.limit) if levels.combine is Combine.MEAN else np.sign(total)
