@@ -129,6 +129,9 @@ def test_universes_become_samples_while_workers_are_killed(tmp_path: Path) -> No
                 _until(lambda share=share: rows() >= COUNT // share, limit)  # type: ignore[misc]
                 for pid in _workers(tmp_path):
                     os.kill(pid, signal.SIGKILL)
+        # What a worker had taken, and had not yet told Redis of, is lost with it: Merlin finds out what is not done.
+        (workspace,) = study.glob("studies/*")
+        processes.run([merlin, "restart", str(workspace)], cwd=study, env=environ, capture_output=True)
         with processes.started([merlin, "run-workers", "study.yaml"], **words):  # type: ignore[arg-type]
             _until(lambda: any(study.glob("studies/*/train/**/MERLIN_FINISHED")), limit)
             for pid in _workers(tmp_path):
