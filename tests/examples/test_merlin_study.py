@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -93,13 +93,14 @@ def _server(folder: Path) -> Iterator[dict[str, str]]:
         yield environ
 
 
-def _workers(folder: Path) -> list[int]:
-    """Return the processes of Celery that belong to a folder's server."""
+def _workers(folder: Path, name: str) -> list[int]:
+    """Return the processes of Celery that belong to a folder's server, and have a name among their words."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
             is_own = f"HOME={folder}".encode() in (place / "environ").read_bytes().split(b"\0")
-            is_celery = b"celery" in (place / "cmdline").read_bytes()
+            said = (place / "cmdline").read_bytes()
+            is_celery = b"celery" in said and name.encode() in said
         except OSError:
             continue
         if is_own and is_celery:
@@ -124,17 +125,19 @@ def test_universes_become_samples_while_workers_are_killed(tmp_path: Path) -> No
         def rows() -> int:
             return len(Catalog.read(universes)) if (universes / "catalog.parquet").exists() else 0
 
-        for share in (4, 2):  # twice, workers die in the middle of what they do
-            with processes.started([merlin, "run-workers", "study.yaml"], **words):  # type: ignore[arg-type]
+        with ExitStack() as ending:
+            for share in (4, 2):  # twice, workers die in the middle of what they do
+                ending.enter_context(processes.started([merlin, "run-workers", "study.yaml"], **words))  # type: ignore[arg-type]
                 _until(lambda share=share: rows() >= COUNT // share, limit)  # type: ignore[misc]
-                for pid in _workers(tmp_path):
+                for pid in _workers(tmp_path, "simulators"):
                     os.kill(pid, signal.SIGKILL)
-        # What a worker had taken, and had not yet told Redis of, is lost with it: Merlin finds out what is not done.
-        (workspace,) = study.glob("studies/*")
-        processes.run([merlin, "restart", str(workspace)], cwd=study, env=environ, capture_output=True)
-        with processes.started([merlin, "run-workers", "study.yaml"], **words):  # type: ignore[arg-type]
+                _until(lambda: not _workers(tmp_path, "simulators"), limit)
+            # What a worker had taken, and had not yet told Redis of, is lost with it: Merlin finds out what is not done.
+            (workspace,) = study.glob("studies/*")
+            processes.run([merlin, "restart", str(workspace)], cwd=study, env=environ, capture_output=True)
+            ending.enter_context(processes.started([merlin, "run-workers", "study.yaml"], **words))  # type: ignore[arg-type]
             _until(lambda: any(study.glob("studies/*/train/**/MERLIN_FINISHED")), limit)
-            for pid in _workers(tmp_path):
+            for pid in _workers(tmp_path, ""):
                 os.kill(pid, signal.SIGKILL)
     found = Catalog.read(universes)
     indices = {int(name.rpartition("_")[2]) for name in found.samples}
