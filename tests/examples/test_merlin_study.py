@@ -132,7 +132,7 @@ def test_universes_become_samples_while_workers_are_killed(tmp_path: Path) -> No
                 for pid in _workers(tmp_path, "simulators"):
                     os.kill(pid, signal.SIGKILL)
                 _until(lambda: not _workers(tmp_path, "simulators"), limit)
-            # What a worker had taken, and had not yet told Redis of, is lost with it: Merlin finds out what is not done.
+            # What a worker had taken, and not yet told Redis of, is lost with it: Merlin finds out what is not done.
             (workspace,) = study.glob("studies/*")
             processes.run([merlin, "restart", str(workspace)], cwd=study, env=environ, capture_output=True)
             ending.enter_context(processes.started([merlin, "run-workers", "study.yaml"], **words))  # type: ignore[arg-type]
