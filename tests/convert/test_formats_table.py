@@ -64,7 +64,8 @@ def test_no_law_is_forgotten() -> None:
 def test_pytest_collects_every_test_of_the_table() -> None:
     """Pytest finds each of them by its name."""
     wanted = sorted({f"tests/convert/{test}" for tests in NAMED.values() for test in tests})
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *wanted]
+    words = ["--collect-only", "-q", "-p", "no:cacheprovider", "-m", "long or not long"]
+    command = [sys.executable, "-m", "pytest", *words, *wanted]
     done = processes.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
