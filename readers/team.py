@@ -24,6 +24,7 @@ from operator import itemgetter
 from typing import TypeVar
 
 from voxload.errors import UsageError
+from voxload.grid import ranks_here
 
 _THREAD_NAMES = ("voxload-", "fsspecIO")
 """How the names of the threads begin that reading may start."""
@@ -86,14 +87,11 @@ _URGENT = -1
 """Place of an interrupt among the errors: before those of all tasks."""
 _SLOT_TIMEOUT = 0.1
 """Seconds that a caller waits for a core: longer than nearly all reads from memory take."""
-_LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
-"""Where torchrun, Open MPI and MPICH say how many ranks share the node."""
 
 
 def default_threads() -> int:
     """Return this process's share of the cores it may use: all of them over the ranks of its node."""
-    ranks = [int(os.environ[name]) for name in _LOCAL_RANKS if os.environ.get(name, "").isdigit()]
-    return max(1, len(os.sched_getaffinity(0)) // max(1, *ranks, 1))
+    return max(1, len(os.sched_getaffinity(0)) // (ranks_here(os.environ) or 1))
 
 
 class Team:

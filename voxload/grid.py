@@ -26,6 +26,10 @@ _LAUNCHERS: tuple[tuple[str, str, str], ...] = (
 """Launchers in order of precedence: torchrun inside a Slurm step is torchrun."""
 
 
+_LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+"""Where torchrun, Open MPI and MPICH say how many ranks share the node."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessGrid:
     """One rank's view of the grid of ranks; pure, it never communicates.
@@ -194,6 +198,12 @@ def spatial_counts(spatial: Sequence[int]) -> tuple[int, int, int]:
 def is_launched(environ: Mapping[str, str]) -> bool:
     """Tell whether a launcher gave its rank and world size."""
     return any(rank in environ and size in environ for _, rank, size in _LAUNCHERS)
+
+
+def ranks_here(environ: Mapping[str, str]) -> int | None:
+    """Return how many ranks share this node, as a launcher says; None where none does."""
+    known = [int(environ[name]) for name in _LOCAL_RANKS if environ.get(name, "").isdecimal()]
+    return max(known, default=0) or None
 
 
 def launched_as(environ: Mapping[str, str]) -> tuple[int, int]:

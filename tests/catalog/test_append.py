@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -153,3 +154,16 @@ def test_many_writers_lose_nothing(tmp_path: Path) -> None:
 def test_many_more_writers_lose_nothing(tmp_path: Path) -> None:
     """Eight, of which four are killed."""
     _hammer(tmp_path, writers=8, count=60, kills=4)
+
+
+def test_a_pipe_in_the_catalogues_place_stops_nobody(tmp_path: Path) -> None:
+    """Nor one in the place of what could not be made."""
+    os.mkfifo(tmp_path / "catalog.parquet")
+    (tmp_path / "raw").mkdir()
+    np.save(tmp_path / "raw" / "a.npy", np.zeros((2, 2, 2), np.int16))
+    for more in (["--append"], []):
+        assert run(["convert", str(tmp_path / "raw"), str(tmp_path), *more]) == 2
+    (tmp_path / "catalog.parquet").unlink()
+    os.mkfifo(tmp_path / "failures.json")
+    with pytest.raises(UsageError, match="a named pipe"):
+        read_failures(tmp_path)

@@ -20,10 +20,10 @@ from voxload.catalog.columns import GENERATION
 from voxload.catalog.merge import merge
 from voxload.catalog.rows import Rows, check_output, resolved
 from voxload.catalog.table import catalog_path
-from voxload.errors import DataError, NotFoundError, StorageError, UsageError
+from voxload.errors import DataError, NotFoundError, StorageError, UsageError, VoxloadError
 from voxload.files.atomic import remove_partials, replacing
 from voxload.files.lock import exclusive
-from voxload.files.regular import parse_json
+from voxload.files.regular import parse_json, read_text
 from voxload.readers.store import is_url
 
 PATIENCE = 600.0
@@ -113,9 +113,11 @@ def read_failures(path: str | os.PathLike[str]) -> dict[str, str]:
     """
     file = catalog_path(path).with_name(_FAILURES)
     try:
-        found = parse_json(file.read_text(encoding="utf-8"))
+        found = parse_json(read_text(file))
     except FileNotFoundError:
         return {}
+    except VoxloadError:  # a pipe, or more than a document may be
+        raise
     except (ValueError, UnicodeDecodeError) as error:
         raise DataError(
             f"{file}", found=str(error), expected="JSON of samples and words", remedy="remove it"

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from voxload.catalog.columns import GENERATION
 from voxload.catalog.table import Catalog
 from voxload.errors import UsageError
+from voxload.files.regular import open_regular
 
 
 def generation_of(catalog: Catalog) -> int:
@@ -22,9 +23,13 @@ def generation_of(catalog: Catalog) -> int:
 
 
 def is_growing(place: Path) -> bool:
-    """Tell whether rows were appended to a catalogue's file."""
+    """Tell whether rows were appended to a catalogue's file; of one that is damaged nobody knows.
+
+    Raises UsageError for a pipe or a device.
+    """
     try:
-        return GENERATION in pq.read_schema(place).names
+        with open_regular(place) as file:
+            return GENERATION in pq.read_schema(file).names
     except (pa.ArrowException, OSError):
         return False
 

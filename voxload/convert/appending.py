@@ -59,9 +59,9 @@ def convert_and_append(
     if place.exists() and not is_growing(place):
         raise UsageError(
             f"catalogue {place}",
-            found="what a conversion without --append wrote",
+            found="what a conversion without --append wrote, or a damaged one",
             expected="one that is appended to",
-            remedy=f"append into another folder, and that catalogue to it: voxload catalog append FOLDER {target}",
+            remedy=f"append into another folder, and this one's rows to it: voxload catalog append FOLDER {target}",
         )
     part = target / PARTS / part_name(source)
     part.parent.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from voxload.errors import DataError, UsageError
 from voxload.files.regular import parse_json
 from voxload.launch.devices import HOST, check_device
 from voxload.loader.cache import Cache
+from voxload.parallel.lion.levels import levels_of
 from voxload.parallel.tournament.tournament import Rules
 
 COSMOFLOW, UNET3D = "cosmoflow", "unet3d"
@@ -61,6 +62,8 @@ class Optimisation:
                 expected="none of Lion's options",
                 remedy="say --optimizer lion as well, or leave them out",
             )
+        if self.optimizer == LION:
+            levels_of(self.lion_combine, self.lion_bits or None, groups=1)  # refuses what there is not
         if self.dtype not in DTYPES:
             raise UsageError("dtype", found=repr(self.dtype), expected=" or ".join(DTYPES))
         if self.epochs < 1 or self.batch_size < 1 or self.learning_rate <= 0 or not 0 <= self.dropout < 1:

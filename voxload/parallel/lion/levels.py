@@ -150,6 +150,19 @@ class Levels:
             numbers.sub_(1)
 
 
+def levels_of(combine: str, bits: int | None, *, groups: int) -> Levels:
+    """Return the levels of what users say; without bits, 4 of ``"p-bit"`` and 1 of all else.
+
+    Raises UsageError where there is no such thing.
+    """
+    try:
+        kind = Combine(combine)
+    except ValueError as error:
+        expected = ", ".join(repr(str(each)) for each in Combine)
+        raise UsageError("Lion's combine", found=repr(combine), expected=expected) from error
+    return Levels(kind, (4 if kind is Combine.LEVELS else 1) if bits is None else bits, groups)
+
+
 def _joined(fields: Tensor, bits: int) -> Tensor:
     """Return rows of fields ``(R, n)`` as bytes."""
     if bits > 8:

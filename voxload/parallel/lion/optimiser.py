@@ -21,7 +21,7 @@ from voxload.parallel.lion.alike import check_alike
 from voxload.parallel.lion.buckets import MOMENTUM, Bucket, accumulated_as, buckets_of, turn
 from voxload.parallel.lion.gathering import gathered, of_group
 from voxload.parallel.lion.hook import average_in_groups
-from voxload.parallel.lion.levels import Combine, Levels
+from voxload.parallel.lion.levels import Combine, levels_of
 from voxload.parallel.lion.votes import STEPS, Ballot, opened
 from voxload.parallel.lion.wire import Wire
 
@@ -86,7 +86,7 @@ class Lion(torch.optim.Optimizer):
         momentum: int = 0,
     ) -> None:
         self._grid = ProcessGrid() if grid is None else grid
-        self.levels = _levels(combine, bits, self._grid.groups)
+        self.levels = levels_of(combine, bits, groups=self._grid.groups)
         """What an update becomes on its way."""
         options = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "momentum": momentum, STEPS: 0}
         self._layout: tuple[Any, ...] = ()
@@ -277,15 +277,6 @@ class Lion(torch.optim.Optimizer):
             mean = self._wire.mean_across(torch.cat(parts))
             for each, part in zip(parts, torch.split(mean, [len(each) for each in parts]), strict=True):
                 each.copy_(part)
-
-
-def _levels(combine: str, bits: int | None, groups: int) -> Levels:
-    try:
-        kind = Combine(combine)
-    except ValueError as error:
-        expected = ", ".join(repr(str(each)) for each in Combine)
-        raise UsageError("Lion's combine", found=repr(combine), expected=expected) from error
-    return Levels(kind, (4 if kind is Combine.LEVELS else 1) if bits is None else bits, groups)
 
 
 def _check(options: Mapping[str, Any]) -> None:

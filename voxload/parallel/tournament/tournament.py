@@ -64,10 +64,10 @@ class Verdict:
     """Of the round, from 1."""
     partner: int
     """Whom it was to meet; itself where it was left over, or keeps its own by the scores of all."""
-    own: float
-    """Loss of its own model; no number where none was judged."""
-    other: float
-    """Loss of the other's; no number where none came, or its trainer alone has judged it."""
+    own: float | None = None
+    """Loss of its own model; None where nothing was judged."""
+    other: float | None = None
+    """Loss of the other's; None where none came, or its trainer alone has judged it."""
     is_adopted: bool = False
     """Whether it goes on with the other's."""
     is_forfeit: bool = False
@@ -121,13 +121,13 @@ class Tournament:
         partner = partners(self.trainers, number, seed=self._seed)[self.trainer]
         if partner == self.trainer:
             self._agreed(lambda: self._arrives(number))
-            return Verdict(number, partner, torch.nan, torch.nan)
+            return Verdict(number, partner)
         theirs = None
         if self._agreed(lambda: self._meets(number, partner)):
             theirs = self._swapped(number, partner, tensors)
         own = judge()
         if theirs is None:
-            return Verdict(number, partner, own, torch.nan, is_forfeit=True)
+            return Verdict(number, partner, own, is_forfeit=True)
         kept = [each.detach().clone() for each in tensors]
         _put(tensors, theirs)
         other = judge()
@@ -163,14 +163,14 @@ class Tournament:
             self._swapped(number, other, tensors)
         model = verdict.get(self.trainer)
         if model is None:  # too late for this round
-            return Verdict(number, self.trainer, own, torch.nan, is_forfeit=True)
+            return Verdict(number, self.trainer, own, is_forfeit=True)
         if model == self.trainer:
-            return Verdict(number, model, own, torch.nan)
+            return Verdict(number, model, own)
         theirs = self._swapped(number, model, tensors)
         if theirs is None:
-            return Verdict(number, model, own, torch.nan, is_forfeit=True)
+            return Verdict(number, model, own, is_forfeit=True)
         _put(tensors, theirs)
-        return Verdict(number, model, own, torch.nan, is_adopted=True, rate=self._rate(number))
+        return Verdict(number, model, own, is_adopted=True, rate=self._rate(number))
 
     def _arrives(self, number: int) -> bool:
         self._meeting.arrive(number)

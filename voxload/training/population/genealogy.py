@@ -49,8 +49,9 @@ def draw_genealogy(results: Mapping[int, TrainingResult], path: Path) -> None:
                 left.annotate("", (number, trainer), (number, verdict.partner), arrowprops=words)
             if verdict.is_forfeit:
                 left.plot([number], [trainer], marker="x", color="black", markersize=7)
-        losses = [min(verdict.own, verdict.other) if verdict.is_adopted else verdict.own for verdict in result.verdicts]
-        numbers = [verdict.number for verdict in result.verdicts]
+        judged = [(each.number, each.own, each.other) for each in result.verdicts if each.own is not None]
+        losses = [own if other is None else min(own, other) for _, own, other in judged]
+        numbers = [number for number, *_ in judged]
         right.plot(numbers, losses, color=colours(trainer % 10), marker="o", markersize=3, label=f"trainer {trainer}")
     left.set(title="Whose model each trainer has (x: no other came)", xlabel="round", ylabel="trainer")
     left.set_yticks(sorted(results))

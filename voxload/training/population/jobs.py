@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from voxload.errors import DataError, InternalError, NotFoundError, UsageError, VoxloadError
+from voxload.errors import DataError, InternalError, NotFoundError, VoxloadError
 from voxload.files.atomic import replacing
 from voxload.files.regular import parse_json
 from voxload.grid import ProcessGrid
@@ -114,7 +114,7 @@ def launch_population(
     Raises
     ------
     UsageError
-        When grid, trainers and processes do not fit each other, or what the trainers found wrong.
+        When grid, trainers and processes do not fit each other.
     VoxloadError
         What the first trainer died of, when none is left.
     """
@@ -131,12 +131,11 @@ def launch_population(
     finally:
         for job in jobs:
             job.stop()
+        for job in jobs:
+            job.join()
     errors = {job.trainer: job.error for job in jobs if job.error is not None}
-    refusal = next((error for error in errors.values() if isinstance(error, UsageError)), None)
-    if refusal is not None:
-        raise refusal
     if len(errors) == plan.trainers:
-        raise next(iter(errors.values()))
+        raise errors[0]
     return read_population(plan.output, plan.trainers, {trainer: str(error) for trainer, error in errors.items()})
 
 
@@ -150,7 +149,7 @@ class _Job:
         self.error: VoxloadError | None = None
         self._plan, self._size, self._meeting, self._on_event = plan, size, meeting, on_event
         self._process: subprocess.Popen[str] | None = None
-        self._is_stopped = False
+        self._is_stopped = self._has_begun = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"voxload-trainer-{trainer}", daemon=True)
 
@@ -160,15 +159,15 @@ class _Job:
 
     def join(self) -> None:
         """Wait until it has ended."""
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def stop(self) -> None:
-        """End it, if it has not ended."""
+        """Tell it to end, if it has not ended."""
         with self._lock:
             self._is_stopped = True
             if self._process is not None and self._process.poll() is None:
                 self._process.terminate()
-        self._thread.join()
 
     def _run(self) -> None:
         threads = cores_of(self._size * self._plan.trainers)
@@ -180,7 +179,7 @@ class _Job:
                 self._plan.to_json(),
                 processes=self._size,
                 subject=f"trainer {self.trainer}",
-                hear=lambda event: self._on_event(self.trainer, event),
+                hear=self._hear,
                 environ=environ,
                 started=self._keep,
             )
@@ -190,9 +189,13 @@ class _Job:
             self.error = InternalError(f"trainer {self.trainer}", found=str(error), remedy="report it")
         # Whatever it died of: nobody waits for it any more.
         self._meeting.set(ended_key(self.trainer), "")
-        if self.error is not None and not self._is_stopped:
+        if self.error is not None and self._has_begun and not self._is_stopped:
             message = f"{self.error}; the other trainers go on without it"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+    def _hear(self, event: dict[str, Any]) -> None:
+        self._has_begun = True
+        self._on_event(self.trainer, event)
 
     def _keep(self, process: subprocess.Popen[str]) -> None:
         with self._lock:

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch.distributed
 
-from voxload.errors import UsageError
-from voxload.grid import launched_as
+from voxload.errors import UsageError, VoxloadError
+from voxload.grid import launched_as, ranks_here
 from voxload.launch.rendezvous import store_over_mpi
 from voxload.training.data import cache_part
 from voxload.training.plan import TrainingPlan
@@ -23,9 +23,7 @@ dist: Any = torch.distributed
 TRAINER, MEETING = "VOXLOAD_TRAINER", "VOXLOAD_TRAINERS_MEET_AT"
 """Names of what the process that starts trainers one by one puts into their environment: a number, and HOST:PORT."""
 _TIMEOUT = timedelta(minutes=10)
-_RESUMED = "resumed"
-_HERE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
-"""Variables of launchers that say how many ranks there are on a node; without one all of them may be."""
+_RESUMED, _NONE = "resumed", "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +103,7 @@ def _trainers_here(trainers: int, environ: Mapping[str, str]) -> int:
     if TRAINER in environ:
         return trainers
     size = ranks_of_each(launched_as(environ)[1], trainers)
-    here = next((int(environ[name]) for name in _HERE if environ.get(name, "").isdecimal()), size * trainers)
-    return max(-(-here // size), 1)
+    return -(-(ranks_here(environ) or size * trainers) // size)
 
 
 def _beside(path: str, trainer: int) -> str:
@@ -123,12 +120,19 @@ def source_for(plan: TrainingPlan, seat: Seat) -> Path | None:
     if plan.trainers == 1 or not plan.resume:
         return None
     if seat.is_first:
-        number = common_round(plan.output, plan.trainers)
+        try:
+            number = common_round(plan.output, plan.trainers)
+        except VoxloadError:
+            seat.meeting.set(_RESUMED, _NONE)
+            raise
         seat.meeting.set(_RESUMED, str(number))
     else:
         try:
             seat.meeting.wait([_RESUMED], _TIMEOUT)
         except RuntimeError as error:
             raise UsageError("--resume", found="no word of the first trainer", remedy="see what it wrote") from error
-        number = int(seat.meeting.get(_RESUMED))
+        word = seat.meeting.get(_RESUMED).decode()
+        if word == _NONE:
+            raise UsageError("--resume", found="no round to go on from", remedy="see what the first trainer says")
+        number = int(word)
     return source_of(plan.output, seat.trainer, plan.trainers, number)
