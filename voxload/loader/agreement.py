@@ -64,6 +64,12 @@ class GroupAgreement:
         """Whether there are other ranks to agree with."""
         return self._grid.group_size > 1
 
+    def renew(self, fingerprint: str) -> None:
+        """Compare batches of another data set from the next one on; between epochs, when nothing is announced."""
+        self._fingerprint = fingerprint
+        if self._exchange is not None:
+            self._exchange.fingerprint = fingerprint
+
     def announce(self, coming: Coming) -> None:
         """Tell the others what the next batch will be; returns at once, and what fails is told by its `check`."""
         if self._exchange is None or self._announced is not None:
@@ -124,7 +130,7 @@ class _Exchange:
 
     def __init__(self, grid: ProcessGrid, fingerprint: str) -> None:
         self._grid = grid
-        self._fingerprint = fingerprint
+        self.fingerprint = fingerprint
         self._own = torch.zeros(1, dtype=torch.int64)
         self._found = torch.zeros(grid.group_size, dtype=torch.int64)
         self._places = [self._found[place : place + 1] for place in range(grid.group_size)]
@@ -154,7 +160,7 @@ class _Exchange:
 
     def _digest(self, coming: Coming) -> int:
         said: Sequence[int] | None = None if coming.indices is None else list(coming.indices)
-        text = f"{self._fingerprint} {coming.step} {said}"
+        text = f"{self.fingerprint} {coming.step} {said}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
 
 

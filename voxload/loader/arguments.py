@@ -46,6 +46,12 @@ def check_arguments(loader: torch.utils.data.DataLoader[Any], added: Mapping[str
         raise UsageError("cache", found=repr(cache), expected='a Cache, such as voxload.Cache(memory="8GiB")')
     if isinstance(data, VolumeDataset) and data.is_grid_known:
         _check_sampler(data, loader.sampler)
+    if isinstance(data, VolumeDataset) and data.following is not None and not is_read_by_threads(data):
+        raise UsageError(
+            "follow",
+            found=f"a {type(data).__name__} with items of its own, which worker processes have copies of",
+            remedy="give VolumeDataset a transform instead, or leave follow out",
+        )
     if not is_read_by_threads(data):
         found = (
             "a VolumeDataset with items of its own" if isinstance(data, VolumeDataset) else "a data set of another kind"

@@ -258,6 +258,10 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
 
     def __iter__(self) -> _BaseDataLoaderIter:
         if not isinstance(self.dataset, IterableDataset):
+            if self._pipeline is not None:
+                if isinstance(self._iterator, VolumeIterator):
+                    self._iterator.leave()  # one that persists is begun anew
+                self._pipeline.follow()
             self._cursor.begin(self)
         return super().__iter__()
 

@@ -79,9 +79,13 @@ class VolumeIterator(_BaseDataLoaderIter):
         self._delivered: float | None = None
         self._step = 0
 
+    def leave(self) -> None:
+        """Give up what is left of the epoch."""
+        self._ahead = _Nothing()
+
     def _reset(self, loader: torch.utils.data.DataLoader[Any], first_iter: bool = False) -> None:
         """Start the next epoch with the same iterator, as persistent workers ask for."""
-        self._ahead = _Nothing()  # its slots are the next epoch's
+        self.leave()  # its slots are the next epoch's
         self._reader.begin()
         super()._reset(loader, first_iter)
         self._begin()

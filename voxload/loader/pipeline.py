@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from voxload.data.dataset import VolumeDataset
+from voxload.errors import UsageError
 from voxload.loader.agreement import GroupAgreement
 from voxload.loader.arguments import largest_batch
 from voxload.loader.batch import Batches
@@ -20,6 +21,7 @@ from voxload.loader.caching.kept import Kept, kept_of
 from voxload.loader.caching.prefetcher import Prefetcher
 from voxload.loader.device.batches import DeviceEpochs
 from voxload.loader.device.copiers import with_index
+from voxload.loader.growth import Growth
 from voxload.loader.helper.memory import SharedSlots
 from voxload.loader.helper.team import ReaderTeam
 from voxload.loader.order.cursor import Cursor
@@ -27,7 +29,7 @@ from voxload.loader.reading.batch_reads import BatchReads
 from voxload.loader.reading.pinning import host_memory, page_lock
 from voxload.loader.reading.readahead import ReadAhead
 from voxload.loader.reading.staging import LEAST_SLOTS, BatchLayout, Memory, StagingRing
-from voxload.loader.sampler import GroupSampler
+from voxload.loader.sampler import GroupSampler, divide
 from voxload.loader.stats import StatsRecorder
 from voxload.prefetch.meter import Meter
 from voxload.prefetch.order.source import OrderSource
@@ -97,6 +99,8 @@ class Pipeline:
         self._process = os.getpid()
         self._is_cached = False
         self._cursor = cursor
+        self._growth = None if volumes.following is None else Growth(volumes)
+        self._generation = volumes.generation
         self.epoch = cursor.epoch
         """Number of the epoch begun last: the sampler's own, or counted, or as `set_epoch` says."""
 
@@ -104,6 +108,58 @@ class Pipeline:
     def agreement(self) -> GroupAgreement:
         """What compares this rank's samples with its group's; made by the first epoch, when the ranks are known."""
         return GroupAgreement(self._volumes.grid, self._volumes.fingerprint)
+
+    def follow(self) -> None:
+        """Take up what was appended to a catalogue that is followed, before an epoch begins; called by all ranks.
+
+        Raises UsageError where a state was loaded for another generation while an iterator is under way, and what
+        `Growth.take_up` raises.
+        """
+        if self._growth is None:
+            return
+        loader, is_busy = self._of, self._has_more
+        self._growth.take_up(goes_on=self._cursor.goes_on(loader), is_busy=is_busy)
+        divide(loader)  # a state that was loaded may have gone to another generation and back
+        if self._volumes.generation == self._generation:
+            return
+        if is_busy:
+            raise UsageError(
+                "epoch of a catalogue that is followed",
+                found=f"an iterator under way, of generation {self._generation}",
+                expected=f"none, where the next one is of {self._volumes.generation}",
+                remedy="let go of the iterator first",
+            )
+        self._renew()
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether somebody holds an iterator that is under way."""
+        is_ahead = self._ahead is not None and self._ahead.has_more
+        return is_ahead or (self.prefetcher is not None and self.prefetcher.has_more)
+
+    def _renew(self) -> None:
+        """Read the data set as it is now from here on; tiers keep what they have where it only has become longer."""
+        before, self._generation = self._generation, self._volumes.generation
+        vars(self).pop("_kept", None)
+        agreement: GroupAgreement | None = vars(self).get("agreement")
+        if agreement is not None:
+            agreement.renew(self._volumes.fingerprint)
+        ahead, prefetcher = self._ahead, self.prefetcher
+        if ahead is not None and self._budget.is_apart:  # that process has a copy of the data set
+            self._ahead = None
+            ahead.close()
+        elif ahead is not None:
+            ahead.renew(len(self._volumes), None if self._budget.cache else self._new_source(self._of))
+        if prefetcher is None:
+            return
+        self.prefetcher = None
+        try:
+            if (self._generation or 0) > (before or 0):
+                prefetcher.renew(self._kept, self._new_source(self._of))
+                self.prefetcher = prefetcher
+        finally:
+            if self.prefetcher is None:
+                prefetcher.close()
 
     def begin(self) -> None:
         """Begin an epoch, right before its iterator is made."""
@@ -153,6 +209,8 @@ class Pipeline:
         agreement: GroupAgreement | None = vars(self).get("agreement")
         if agreement is not None:
             agreement.close()
+        if self._growth is not None:
+            self._growth.close()
 
     @cached_property
     def _kept(self) -> Kept:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sized
 from typing import Any, cast
 
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from voxload.grid import ProcessGrid
@@ -73,3 +73,17 @@ class GroupSampler(DistributedSampler[int]):
             drop_last=self.drop_last,
         )
         self.epoch = epoch
+
+
+def divide(loader: DataLoader[Any]) -> None:
+    """Have the DistributedSampler of a loader, if it has one, divide as many samples as there are now.
+
+    torch's own divides once, when it is made; its other samplers look how many there are each time.
+    """
+    batches: Any = loader.batch_sampler
+    for one in {id(each): each for each in (loader.sampler, getattr(batches, "sampler", None))}.values():
+        if isinstance(one, DistributedSampler) and one.dataset is loader.dataset:
+            anew: DistributedSampler[Any] = DistributedSampler(
+                one.dataset, num_replicas=one.num_replicas, rank=one.rank, drop_last=one.drop_last
+            )
+            one.num_samples, one.total_size = anew.num_samples, anew.total_size

@@ -14,6 +14,7 @@ from torch.utils.data import ConcatDataset, Subset
 
 from voxload.data.dataset import VolumeDataset
 from voxload.data.lists.selection import joined
+from voxload.errors import UsageError
 
 
 def unwrapped(dataset: Any) -> Any:
@@ -44,6 +45,7 @@ def _whole(dataset: Any) -> tuple[VolumeDataset | None, str]:
         inner, reason = _whole(dataset.dataset)
         if inner is None:
             return None, reason
+        _check_fixed(inner, "Subset")
         return (inner.subset(dataset.indices), "") if len(dataset.indices) else (None, "no sample")
     if type(dataset) is ConcatDataset:
         parts = [_whole(one) for one in dataset.datasets]
@@ -51,6 +53,8 @@ def _whole(dataset: Any) -> tuple[VolumeDataset | None, str]:
         volumes = [inner for inner, _ in parts if inner is not None]
         if not volumes or reasons or len(volumes) < len(parts):
             return None, reasons[0] if reasons else "other data sets than of volumes" if volumes else ""
+        for one in volumes:
+            _check_fixed(one, "ConcatDataset")
         other = next((name for name in _DECISIVE if not _agree(volumes, name)), None)
         if other is not None:
             return None, f"data sets of unequal {other}"
@@ -58,6 +62,17 @@ def _whole(dataset: Any) -> tuple[VolumeDataset | None, str]:
     if isinstance(dataset, VolumeDataset):
         return None, f"a {type(dataset).__name__} with ways of its own"
     return None, ""
+
+
+def _check_fixed(data: VolumeDataset, kind: str) -> None:
+    """Refuse to number the samples of a data set that becomes longer once for all."""
+    if data.following is not None:
+        raise UsageError(
+            f"{kind} of a VolumeDataset that follows its catalogue",
+            found="indices that are given out once",
+            expected="samples that may become more",
+            remedy="choose by data.subset(where=...), or leave follow out",
+        )
 
 
 _DECISIVE = (

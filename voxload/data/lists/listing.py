@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from voxload.catalog.table import Catalog
+from voxload.data.lists.growing import GrowingSamples
 from voxload.data.lists.patches import Patches, patches_of
 from voxload.data.lists.row_values import SAMPLE
-from voxload.data.lists.samples import Samples
+from voxload.data.lists.samples import Axes, Fields, Reading, Samples, list_samples
 from voxload.data.lists.series import has_series, series_of
+from voxload.data.lists.sources import Source
 from voxload.data.lists.window import Window
 from voxload.errors import NotFoundError, UsageError
 from voxload.readers.attributes import is_attribute
@@ -51,6 +54,40 @@ class Parts:
                 remedy="name another; voxload catalog list shows those of a catalogue",
             )
         return found if self.patches is None else patches_of(found, self.patches, handles)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """How a data set lists its samples; its lists are of the same fields, whatever they are of."""
+
+    fields: Fields
+    targets: tuple[str, ...]
+    columns: tuple[str, ...]
+    axes: Axes
+    allow_outside: bool
+    how: Reading
+    parts: Parts
+    handles: Handles
+    """Opens files whose shapes have to be known and are not."""
+
+    def of(self, source: Source) -> Samples:
+        """Return the samples that `source` names; raises as `list_samples` and `Parts.of`."""
+        return self.parts.of(self._stored(source), self.handles, self.columns)
+
+    def growing(self, catalog: Catalog) -> Samples:
+        """Return those of a catalogue that grows, which keep their places when it does."""
+        return self.parts.of(GrowingSamples(self._stored(catalog), catalog), self.handles, self.columns)
+
+    def _stored(self, source: Source) -> Samples:
+        return list_samples(
+            source,
+            fields=self.fields,
+            targets=self.targets,
+            axes=self.axes,
+            columns=self.columns,
+            allow_outside=self.allow_outside,
+            how=self.how,
+        )
 
 
 def _others(stored: Samples, columns: Sequence[str]) -> tuple[str, ...]:

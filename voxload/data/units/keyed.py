@@ -118,6 +118,15 @@ class KeyedUnits:
         with self._lock:
             self._known.pop(number, None)
 
+    def adopt(self, other: KeyedUnits) -> list[int]:
+        """Take over what others with fewer units have learnt of those that both have; return their numbers."""
+        with other._lock:
+            known = dict(other._known)
+        same = {number: one for number, one in known.items() if self._units.unit(number) == other._units.unit(number)}
+        with self._lock:
+            self._known = {**same, **self._known}
+        return list(same)
+
     def patiently(self, number: int, out: Sequence[Volume]) -> ReadCost:
         """Fill one array for each field, as `read` does, whatever its keys are."""
         for pause in _PAUSES:

@@ -44,6 +44,10 @@ class DatasetBlocks:
         self.filling = items.filling
         self._keyed = KeyedUnits(units, outlives=outlives)
 
+    def adopt(self, other: DatasetBlocks) -> Ints:
+        """Take over the keys that were learnt of fewer units; return the numbers of those units."""
+        return np.array(self._keyed.adopt(other._keyed), np.int64)
+
     def shrinkage(self, codec: Codec) -> float:
         """Return what part of the bytes of arrays that a codec suits is stored, as a few units tell."""
         raw = stored = 0

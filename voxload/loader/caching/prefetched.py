@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, takewhile
 from typing import Protocol, cast
 
+from voxload.errors import UsageError
 from voxload.loader.batch import Batch, Foreseen
 from voxload.loader.caching.epoch_plans import EpochPlan, EpochPlans, starting_at, with_late_drops
 from voxload.loader.caching.items import BatchFilling, Items
@@ -77,12 +78,19 @@ class PrefetchedBatches:
         self._owed: tuple[EpochPlan, int] | None = None
         self._user: weakref.ref[PrefetchedEpoch] | None = None
         self._place: tuple[EpochPlan, int] | None = None
+        self.is_closed = False
 
     @property
     def is_busy(self) -> bool:
         """Whether an iterator is under way that somebody still holds."""
         user = self._user() if self._user is not None else None
         return user is not None and not user.is_over
+
+    @property
+    def has_more(self) -> bool:
+        """Whether an iterator is under way that somebody still holds, and has not got all that it is foreseen to."""
+        user = self._user() if self._user is not None else None
+        return user is not None and not user.is_done
 
     def begin(self, number: int) -> None:
         """Begin the epoch of a number, right before its iterator is made; one that was left early ends here."""
@@ -133,8 +141,19 @@ class PrefetchedBatches:
         passed = [index for batch in batches[:before] for index in batch]
         return self._append(self._epoch_plans.alone(step, batches[before:], before=passed, drops=plan.units))
 
+    def check_open(self) -> None:
+        """Raise UsageError where this is closed, or its loader went on to other samples."""
+        if self.is_closed:
+            raise UsageError(
+                "iterator of a DataLoader",
+                found="a loader that was closed, or that reads another generation of its catalogue",
+                expected="the iterator that was made last",
+                remedy="begin another one",
+            )
+
     def close(self) -> None:
-        """Stop planning and fetching; no other call may run or follow."""
+        """Stop planning and fetching; iterators that somebody still holds raise UsageError if they are to go on."""
+        self.is_closed = True
         self._planning.shutdown(wait=True, cancel_futures=True)
         self.runner.close()
 
@@ -202,6 +221,7 @@ class PrefetchedEpoch:
         if indices is None:
             self._finish()
             return None
+        self._owner.check_open()
         try:
             found = self._owner.runner.take(self._step, self._timeout)
         except TimeoutError:
@@ -223,6 +243,11 @@ class PrefetchedEpoch:
         """See Batches."""
         return Foreseen(self._plan.samples(self._step) or None)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing comes any more: it ended, or its last batch was taken."""
+        return self.is_over or not self._plan.samples(self._step)
+
     def _advance(self) -> None:
         self._wanted = None
         self._step += 1
@@ -241,6 +266,7 @@ class PrefetchedEpoch:
                 raise IndexError(f"sample {index} of a data set of {samples}")
         indices = tuple(int(index) % samples for index in drawn)
         if self._plan.samples(self._step) != indices:
+            self._owner.check_open()
             batches, self._drawn = draw_ahead(chain([indices], self._drawn), samples)
             next(self._drawn)
             self._plan = self._owner.redraw(self._plan, self._step, [*self._past, *batches], before=len(self._past))
@@ -249,7 +275,7 @@ class PrefetchedEpoch:
 
     def _finish(self) -> None:
         """End the epoch; what was foreseen beyond its end is forgotten."""
-        if not self.is_over:
+        if not self.is_over and not self._owner.is_closed:
             self.is_over = True
             beyond = self._plan.units.samples[self._step - self._plan.first_step :]
             self._owner.leave(self._plan, self._step if (beyond >= 0).any() else self._step + len(beyond))

@@ -66,41 +66,19 @@ class Prefetcher:
         threads: int,
         meter: Meter,
     ) -> None:
-        self.kept, grid = kept, kept.units.data.grid
+        self._cache, self._ring, self._threads, self._meter = cache, ring, threads, meter
+        self._costs, self._epochs = CostModel(), 0
+        self._running = ExitStack()  # what fetches, which goes before the tiers do
+        grid = kept.units.data.grid
         with ExitStack() as stack:
-            rendezvous = Rendezvous(grid)
-            stack.callback(rendezvous.close)
-            served = None if cache.service is None else ServedBlocks(kept, cache)
-            if served is not None:
-                stack.callback(served.close)
-            blocks = served or DatasetBlocks(kept.units, kept.items, outlives=cache.folder is not None)
-            shared_tiers = SharedTiers(cache, grid, rendezvous, blocks)
-            stack.callback(shared_tiers.close)
-            costs = CostModel()
-            resources = Resources(blocks, shared_tiers.near, costs, meter, readers=threads, helpers=_NEAR_THREADS)
-            executor = Executor(_planner(shared_tiers, kept.units.files(), costs, threads), resources, ring)
-            stack.callback(executor.close)
-            runner: Runner = executor if served is None else served.announced(executor)
-            members = LineMembers(
-                line=shared_tiers.line,
-                group=shared_tiers.group,
-                gather=lambda own: [
-                    order for rank, order in enumerate(rendezvous.gather(own, Ints)) if rank in shared_tiers.ranks
-                ],
-                holds=lambda tier, sample: shared_tiers.holds(tier, blocks.keys(sample)),
-            )
-            epoch_plans = EpochPlans(
-                kept.items,
-                source,
-                policies.named(cache.policy),
-                members,
-                held=shared_tiers.held,
-                epochs=cache.epochs,
-                is_clairvoyant=cache.clairvoyant,
-            )
-            self._prefetched = PrefetchedBatches(epoch_plans, runner, kept.items)
-            stack.callback(self._prefetched.close)
-            self.shared_tiers = shared_tiers
+            self._rendezvous = Rendezvous(grid)
+            stack.callback(self._rendezvous.close)
+            stack.callback(self._running.close)
+            blocks = self._blocks_of(kept)
+            self.shared_tiers = SharedTiers(cache, grid, self._rendezvous, blocks)
+            stack.callback(self.shared_tiers.close)
+            stack.callback(self._running.close)
+            self._run(kept, source, blocks)
             self._close = weakref.finalize(loader, stack.pop_all().close)
 
     @property
@@ -108,17 +86,76 @@ class Prefetcher:
         """Whether an iterator is under way that somebody still holds."""
         return self._prefetched.is_busy
 
+    @property
+    def has_more(self) -> bool:
+        """Whether such an iterator has not got all that it is foreseen to."""
+        return self._prefetched.has_more
+
     def begin(self, number: int) -> None:
         """Begin the epoch of a number, right before its iterator is made."""
+        self._epochs += 1
         self._prefetched.begin(number)
 
     def epoch(self, drawn: Iterator[Sequence[int]], timeout: float | None, *, passed: Passed) -> PrefetchedEpoch:
         """Return the batches of the epoch begun last; see `PrefetchedBatches.epoch`."""
         return self._prefetched.epoch(drawn, timeout, passed=passed)
 
+    def renew(self, kept: Kept, source: OrderSource) -> None:
+        """Read further samples from the next epoch on, and keep what the tiers have; called by all ranks together.
+
+        Parameters
+        ----------
+        kept
+            What is kept of the data set as it is now.
+        source
+            What its sampler is foreseen to draw.
+        """
+        self._running.close()
+        before, blocks = self._blocks, self._blocks_of(kept)
+        self.shared_tiers.renew(blocks, blocks.adopt(before))
+        self._run(kept, source, blocks)
+
     def close(self) -> None:
         """Stop all threads and give everything back; what lies on disk stays."""
         self._close()
+
+    def _blocks_of(self, kept: Kept) -> DatasetBlocks:
+        """Return what is kept as blocks, from the service where there is one."""
+        if self._cache.service is None:
+            return DatasetBlocks(kept.units, kept.items, outlives=self._cache.folder is not None)
+        served = ServedBlocks(kept, self._cache)
+        self._running.callback(served.close)
+        return served
+
+    def _run(self, kept: Kept, source: OrderSource, blocks: DatasetBlocks) -> None:
+        """Begin to fetch blocks into tiers and slots."""
+        self.kept, self._blocks = kept, blocks
+        tiers, rendezvous, cache = self.shared_tiers, self._rendezvous, self._cache
+        resources = Resources(
+            blocks, tiers.near, self._costs, self._meter, readers=self._threads, helpers=_NEAR_THREADS
+        )
+        executor = Executor(_planner(tiers, kept.units.files(), self._costs, self._threads), resources, self._ring)
+        self._running.callback(executor.close)
+        runner: Runner = blocks.announced(executor) if isinstance(blocks, ServedBlocks) else executor
+        members = LineMembers(
+            line=tiers.line,
+            group=tiers.group,
+            gather=lambda own: [
+                order for rank, order in enumerate(rendezvous.gather(own, Ints)) if rank in tiers.ranks
+            ],
+            holds=lambda tier, sample: tiers.holds(tier, blocks.keys(sample)),
+        )
+        epoch_plans = EpochPlans(
+            kept.items,
+            source,
+            policies.named(cache.policy),
+            members,
+            held=tiers.held,
+            epochs=None if cache.epochs is None else max(1, cache.epochs - self._epochs),
+            is_clairvoyant=cache.clairvoyant,
+        )
+        self._prefetched = PrefetchedBatches(epoch_plans, runner, kept.items)
+        self._running.callback(self._prefetched.close)
 
 
 def _planner(shared_tiers: SharedTiers, files: Ints, costs: CostModel, threads: int) -> Planner:

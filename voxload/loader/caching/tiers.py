@@ -45,8 +45,10 @@ class _Member:
     room: Room
     shrinkage: float
     """What part of what can be packed is stored, as far as it can tell."""
+    kept: Ints
+    """Units that its memory holds already."""
     found: Ints
-    """Units that its disk holds already."""
+    """Units that its disk holds already, and its memory does not."""
 
 
 class SharedTiers:
@@ -70,40 +72,76 @@ class SharedTiers:
     """
 
     def __init__(self, cache: Cache, grid: ProcessGrid, rendezvous: Rendezvous, blocks: DatasetBlocks) -> None:
-        units, codec = blocks.units.count, Codec.parse(cache.codec)
+        units = blocks.units.count
+        self._codec, self._grid, self._rendezvous = Codec.parse(cache.codec), grid, rendezvous
+        self._peers: Peers | None = None
         self._peer_exchange: PeerExchange | None = None
         self._memory: MemoryTier | None = None
         self._disk: DiskTier | None = None
         try:
             host = host_identity()
             greetings = rendezvous.gather(_Greeting(host, job_token(), _digest(blocks.keys(0))), _Greeting)
-            sharers = sum(one.host == host for one in greetings)
+            self._sharers = sum(one.host == host for one in greetings)
             token = greetings[0].token
-            self._open_tiers(cache, grid.rank, sharers, blocks, job=public_name(token))
+            self._open_tiers(cache, grid.rank, self._sharers, blocks, job=public_name(token))
             if self._disk is not None and not any(blocks.lasts(one) for one in {0, units // 2, units - 1}):
                 self._disk.close()
                 self._disk = None
-            shelf = Shelf(list(self.tiers.values()))
+            self._shelf = Shelf(list(self.tiers.values()))
             is_line = len(greetings) > 1 and grid.groups > 1 and cache.shares and _is_one_data(greetings, grid)
             self.ranks = grid.line_ranks if is_line else (grid.rank if len(greetings) > 1 else 0,)
-            address = PeerAddress(host)
+            self._address = PeerAddress(host)
             if is_line:
                 self._peer_exchange = PeerExchange(
-                    cache, grid, shelf, memory=self._memory, disk=self._disk, token=token
+                    cache, grid, self._shelf, memory=self._memory, disk=self._disk, token=token
                 )
-                address = self._peer_exchange.address
-            shrinkage = blocks.shrinkage(codec) if self.tiers else 0.0
-            mine = _Member(address, self._room(sharers), shrinkage, self._found(blocks))
-            everyone = rendezvous.gather(mine, _Member)
-            members = [everyone[rank] for rank in self.ranks]
+                self._address = self._peer_exchange.address
             self.group = self.ranks.index(grid.rank) if is_line else 0
-            sizes = blocks.footprints(codec, max(one.shrinkage for one in members))
-            self.line = Line(sizes, tuple(one.room for one in members))
-            self.held = _held(members, self.line)
-            self.near = NearSources(self.tiers, self._reachable(members), shelf.notify)
+            members = self._meet(blocks, kept=np.zeros(0, np.int64))
+            self._peers = self._reachable(members)
+            self.near = NearSources(self.tiers, self._peers, self._shelf.notify)
         except BaseException:
             self.close()
             raise
+
+    def renew(self, blocks: DatasetBlocks, known: Ints) -> None:
+        """Keep further units besides those that are kept; called by all ranks, while nothing is fetched or stored.
+
+        Parameters
+        ----------
+        blocks
+            What is kept from now on: what was, and what is new.
+        known
+            Units whose keys were learnt before.
+        """
+        memory = self._memory
+        there = [unit for unit in known.tolist() if memory is not None and all(map(memory.holds, blocks.keys(unit)))]
+        members = self._meet(blocks, kept=np.array(sorted(there), np.int64))
+        mine = members[self.group].kept
+        if memory is not None:  # what a plan does not know of must not take its room
+            for unit in set(mine.tolist()) - set(self._in_memory(self.group)):
+                for key in blocks.keys(unit):
+                    memory.drop(key)
+
+    def _in_memory(self, group: int) -> list[int]:
+        """Return the units that plans take a group's memory to hold."""
+        chosen = (self.held.group == group) & (self.held.tier == MEMORY)
+        found: list[int] = self.held.sample[chosen].tolist()
+        return found
+
+    def _meet(self, blocks: DatasetBlocks, *, kept: Ints) -> list[_Member]:
+        """Tell the other ranks what there is, and learn what the line holds; return its members."""
+        shrinkage = blocks.shrinkage(self._codec) if self.tiers else 0.0
+        found = self._found(blocks)
+        mine = _Member(self._address, self._room(self._sharers), shrinkage, kept, np.setdiff1d(found, kept))
+        everyone = self._rendezvous.gather(mine, _Member)
+        members = [everyone[rank] for rank in self.ranks]
+        sizes = blocks.footprints(self._codec, max(one.shrinkage for one in members))
+        self.line = Line(sizes, tuple(one.room for one in members))
+        """Who keeps what is kept, and the room of each."""
+        self.held = _held(members, self.line)
+        """What is there at the start."""
+        return members
 
     @property
     def tiers(self) -> dict[int, Tier]:
@@ -170,10 +208,14 @@ def _is_one_data(greetings: Sequence[_Greeting], grid: ProcessGrid) -> bool:
 
 
 def _held(members: Sequence[_Member], line: Line) -> Held:
-    """Return what the line holds at the start: no more of each disk than its owner's part of the room."""
-    nothing = np.zeros(0, np.int64)
-    disks = []
+    """Return what the line holds at the start: no more of each memory and disk than its owner's part of the room."""
+    memories, disks = [], []
     for room, one in zip(line.rooms, members, strict=True):
-        most = np.searchsorted(np.cumsum(line.sizes[one.found]), room.disk, side="right")
-        disks.append(one.found[:most])
-    return Held.found([nothing] * len(members), disks)
+        memories.append(_fitting(one.kept, line, room.memory))
+        disks.append(_fitting(one.found, line, room.disk))
+    return Held.found(memories, disks)
+
+
+def _fitting(units: Ints, line: Line, room: int) -> Ints:
+    """Return the first units, as many as there is room for."""
+    return units[: np.searchsorted(np.cumsum(line.sizes[units]), room, side="right")]

@@ -24,6 +24,7 @@ from voxload.loader.order.index_sources import Draws, IndexSource, KnownSource, 
 from voxload.loader.order.orders import Order, order_of
 from voxload.loader.order.repeats import Passed
 from voxload.loader.order.state import UNKNOWN, LoaderState, OrderToken, check_state, digest_of
+from voxload.loader.sampler import divide
 from voxload.prefetch.line import Ints
 from voxload.prefetch.order.batches import Batching, flatten
 
@@ -99,11 +100,18 @@ class Cursor:
         self._begun: _Begun | None = None
         self._run: EpochRun | None = None
         self._marks = GeneratorPositions()
-        self._digest: tuple[Any, str] | None = None
+        self._digest: tuple[Any, int | None, str] | None = None
 
     def __reduce__(self) -> tuple[type[Cursor], tuple[()]]:
         """Return a copy as one that has begun nothing."""
         return Cursor, ()
+
+    def goes_on(self, loader: DataLoader[Any]) -> bool:
+        """Tell whether an iterator made now would go on half-way in an epoch."""
+        state = self._pending
+        if state is None or not state.position or self._chosen not in (None, state.epoch):
+            return False
+        return _own_epoch(order_of(loader), Draws.of(loader)) == self._expected
 
     def begin(self, loader: DataLoader[Any]) -> None:
         """Begin an epoch, right before its iterator is made."""
@@ -169,9 +177,15 @@ class Cursor:
         if not saved and isinstance(saved, Mapping):
             self._coming, self._chosen, self._is_numbered, self._pending, self._run = 0, None, False, None, None
             return
-        state, order = LoaderState.from_dict(saved), order_of(loader)
+        state, before = LoaderState.from_dict(saved), _generation(loader)
+        _go_to(loader, state.generation)
+        order = order_of(loader)
         token = _token(order, Draws.of(loader))
-        check_state(state, self._now(loader, token), None if order is None else order.total)
+        try:
+            check_state(state, self._now(loader, token), None if order is None else order.total)
+        except UsageError:
+            _go_to(loader, before)
+            raise
         _set_epoch(loader, state.epoch if state.order.epoch is None else state.order.epoch, state.epoch)
         self._expected = _own_epoch(order, Draws.of(loader))
         self._pending, self._coming, self._chosen = state, state.epoch, None
@@ -204,11 +218,11 @@ class Cursor:
         return epoch, token
 
     def _now(self, loader: DataLoader[Any], token: OrderToken, *, epoch: int = 0, position: int = 0) -> LoaderState:
-        data = loader.dataset
-        if self._digest is None or self._digest[0] is not data:
-            self._digest = (data, digest_of(data))
+        data, generation = loader.dataset, _generation(loader)
+        if self._digest is None or self._digest[0] is not data or self._digest[1] != generation:
+            self._digest = (data, generation, digest_of(data))
         samples = len(data) if isinstance(data, Sized) else None
-        return LoaderState(self._digest[1], samples, epoch, position, token)
+        return LoaderState(self._digest[2], samples, epoch, position, token, generation)
 
 
 class _Begun:
@@ -284,6 +298,18 @@ def _set_epoch(loader: DataLoader[Any], sampler_epoch: int, data_epoch: int) -> 
         set_epoch: Any = getattr(one, "set_epoch", None)
         if callable(set_epoch):
             set_epoch(epoch)
+
+
+def _generation(loader: DataLoader[Any]) -> int | None:
+    """Return the generation of the catalogue that a loader's data set follows; None where it follows none."""
+    return loader.dataset.generation if isinstance(loader.dataset, VolumeDataset) else None
+
+
+def _go_to(loader: DataLoader[Any], generation: int | None) -> None:
+    """Let a data set that follows its catalogue have the samples of a generation; others are compared as they are."""
+    if generation is not None and isinstance(loader.dataset, VolumeDataset) and loader.dataset.following is not None:
+        loader.dataset.refresh(generation)
+        divide(loader)
 
 
 def _check_loader(loader: DataLoader[Any]) -> None:

@@ -79,6 +79,8 @@ class LoaderState:
     position: int
     """Samples of the epoch's order that all groups together have consumed; of an unknown sampler, batches."""
     order: OrderToken
+    generation: int | None = None
+    """That of the catalogue which the data set follows; None where it follows none."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as ints, strings and mappings of them."""
@@ -87,7 +89,8 @@ class LoaderState:
             for each in fields(OrderToken)
             if each.default is MISSING or getattr(self.order, each.name) != each.default
         }
-        return {"version": FORMAT, **asdict(self), "order": order}
+        own = {name: value for name, value in asdict(self).items() if name != "generation" or value is not None}
+        return {"version": FORMAT, **own, "order": order}
 
     @classmethod
     def from_dict(cls, state: Any) -> LoaderState:
@@ -113,6 +116,8 @@ class LoaderState:
             raise UsageError("loader's state", found=str(error), expected="what state_dict returned") from error
         if not all(isinstance(number, int) for number in (made.epoch, made.position)) or made.position < 0:
             raise UsageError("loader's state", found=f"position {made.position} of epoch {made.epoch}")
+        if made.generation is not None and not isinstance(made.generation, int):
+            raise UsageError("loader's state", found=f"generation {made.generation!r}", expected="a number")
         return made
 
 

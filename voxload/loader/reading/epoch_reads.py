@@ -137,6 +137,13 @@ class EpochReads:
             self._tell()
         return batch
 
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing comes any more, as far as is foreseen."""
+        if self._order is not None and self.taken >= len(self._order):
+            return True
+        return self._sampler is None and self.taken == self._drawn
+
     def ready(self) -> bool:
         """See Batches; where all slots are lent, they are waited for by whoever asks for the batch."""
         self._draw(self.taken + 1 + self._lead)

@@ -68,6 +68,18 @@ class ReadAhead:
         self._coming_repeats = self._repeats()
         reads.filled_by(self.begin_next)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether somebody holds an iterator that has not got all that it is foreseen to."""
+        return any(not user.is_done for user in self._users)
+
+    def renew(self, samples: int, source: OrderSource | None) -> None:
+        """Read a data set that is as long as this from the next epoch on; what is read ahead is given up."""
+        with self.lock:
+            self._leave()
+            self.reads.drop(self._coming)
+            self.samples, self._source, self._beyond = samples, source, None
+
     def begin(self) -> None:
         """Look at the sampler, right before an epoch's iterator is made."""
         with self.lock:
