@@ -24,9 +24,11 @@ class _Seen:
     """What a rank tells the others when an epoch begins."""
 
     newest: int
-    """The latest generation that it could have."""
-    kept: int
-    """The generation that it has to keep; -1 where it may have any."""
+    """The latest generation that it could have, or the one that it has to keep."""
+    goes_on: bool
+    """Whether the epoch began before."""
+    is_kept: bool
+    """Whether the generation has to stay what it is."""
     problem: str = ""
     """Why it does not know."""
 
@@ -62,14 +64,13 @@ class Growth:
             When this rank or another one cannot read the catalogue.
         """
         error: VoxloadError | None = None
-        current = self._data.generation or 0
-        kept = current if goes_on or is_busy else -1
-        mine = _Seen(current, kept)
-        if kept < 0:
+        current, following = self._data.generation or 0, self._data.following
+        mine = _Seen(current, goes_on, is_kept=goes_on or is_busy)
+        if following is not None and not mine.is_kept:
             try:
-                mine = _Seen(self._data.following.newest() if self._data.following else 0, kept)
+                mine = _Seen(following.newest(), goes_on=False, is_kept=False)
             except VoxloadError as found:
-                error, mine = found, _Seen(current, kept, problem=str(found))
+                error, mine = found, _Seen(current, goes_on=False, is_kept=False, problem=str(found))
         everyone = self._gathered(mine)
         if error is not None:
             raise error
@@ -98,8 +99,16 @@ class Growth:
 
 def _chosen(everyone: list[_Seen]) -> int:
     """Return the generation for all ranks."""
-    kept = {one.kept for one in everyone if one.kept >= 0}
+    kept = {one.newest for one in everyone if one.is_kept}
     common = min(one.newest for one in everyone)
+    if len({one.goes_on for one in everyone}) > 1:
+        found = [rank for rank, one in enumerate(everyone) if one.goes_on]
+        raise UsageError(
+            "epoch of a catalogue that is followed",
+            found=f"ranks {found} that go on half-way, and others that begin",
+            expected="the same on all ranks",
+            remedy="load the same state on all of them",
+        )
     if len(kept) > 1 or (kept and common < max(kept)):
         raise UsageError(
             "epoch of a catalogue that is followed",
