@@ -289,9 +289,13 @@ def test_who_ends_or_stops_their_process(node: Node, given: Give, number: signal
     alice, bob = node.user(ALICE, volume), node.user(BOB, volume)
     assert alice.all() == bob.all() == THERE
     pid = node.process_of(ALICE)
+    # Who has no more than the least has nothing to give up. One who did nothing for a while has no session any more.
+    until(lambda: alice.all() == THERE and node.tenant(ALICE)["memory"] > 2 * MIB)
     assert alice("send", pid, int(number)) == "done"
     assert [bob("want", one) for one in range(8)] == THERE
     if number is signal.SIGSTOP:
+        assert {one["uid"] for one in node.tenants()} == {ALICE, BOB}
+        assert all("keeps" not in one for one in node.tenants() if one["uid"] == ALICE)
         words = [str(Path(sys.executable).parent / "voxload"), "serve", "quota", "2MiB", "--user", str(ALICE)]
         processes.run([*words, "--socket", str(node.path.with_name(ADMIN))], check=True, cwd=ROOT)
     until(lambda: not Path(f"/proc/{pid}").exists())
