@@ -292,7 +292,7 @@ def hits(data: Path, *, rounds: int, block: int) -> Iterator[Hit]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print both tables."""
+    """Print both tables, or all rows."""
     if list(arguments[:1]) == ["--job"]:
         job(json.loads(arguments[1]))
         return 0
@@ -306,8 +306,8 @@ def main(arguments: Sequence[str]) -> int:
         write(data, chosen.samples, chosen.size)
         rows = shared(Set(data, chosen.samples, block, chosen.epochs, chosen.step / 1000))
         found = list(hits(data, rounds=chosen.rounds, block=block))
-    status = finish(chosen, rows, lambda row: row.is_good)
-    return max(status, finish(chosen, found, lambda row: row.is_good))
+    both: list[Row | Hit] = [*rows, *found]
+    return finish(chosen, both, lambda row: row.is_good)
 
 
 if __name__ == "__main__":

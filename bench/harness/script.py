@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -84,14 +85,15 @@ def finish(words: argparse.Namespace, rows: Sequence[Row], is_right: Callable[[R
     words
         The command line.
     rows
-        Dataclasses of one kind.
+        Dataclasses; those of one kind, one behind the other, are a table.
     is_right
         Tells whether a row keeps its limits; one that does not is marked in the table.
     """
     if words.json:
         print(json.dumps([document(row) | {"is_right": is_right(row)} for row in rows], indent=1))
     else:
-        print(table(rows, is_right))
+        for _, alike in groupby(rows, type):
+            print(table(list(alike), is_right))
     return int(not all(map(is_right, rows)))
 
 
