@@ -19,6 +19,7 @@ PRINTED = {
     "crops": "--size 128 --crops 64 --rounds 1 --wanted 1 --layouts hdf5-gzip",
     "dispatch": "--sizes 16 --rounds 1",
     "emulation": "--kinds sleep --durations 2ms --seconds 0.1",
+    "following": "--samples 50 --rounds 1",
     "generations": "--rounds 1",
     "layerwise": "--machine lassen --networks resnet --turns 1",
     "paradl": "",

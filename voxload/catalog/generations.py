@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from voxload.catalog.columns import GENERATION
+from voxload.catalog.columns import GENERATION, numbers
 from voxload.catalog.table import Catalog
 from voxload.errors import UsageError
 from voxload.files.regular import open_regular
@@ -20,6 +22,16 @@ def generation_of(catalog: Catalog) -> int:
     if GENERATION not in table.column_names or not table.num_rows:
         return 0
     return int(pc.max(table.column(GENERATION)).as_py())
+
+
+def first_generations(catalog: Catalog) -> npt.NDArray[np.int64]:
+    """Return for each sample, in the order of their ids, the generation that its first row came by."""
+    count, table = len(catalog.index.samples), catalog.whole
+    if GENERATION not in table.column_names:
+        return np.zeros(count, np.int64)
+    first = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(first, catalog.index.sample_of_row, numbers(table.column(GENERATION)))
+    return first
 
 
 def is_growing(place: Path) -> bool:

@@ -142,7 +142,7 @@ class Pipeline:
         before, self._generation = self._generation, self._volumes.generation
         vars(self).pop("_kept", None)
         agreement: GroupAgreement | None = vars(self).get("agreement")
-        if agreement is not None:
+        if agreement is not None and agreement.is_shared:
             agreement.renew(self._volumes.fingerprint)
         ahead, prefetcher = self._ahead, self.prefetcher
         if ahead is not None and self._budget.is_apart:  # that process has a copy of the data set

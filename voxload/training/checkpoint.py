@@ -85,6 +85,8 @@ class Checkpoint:
     """State of the generator of the device that computed; empty for the host, and in what older versions wrote."""
     verdicts: tuple[Verdict, ...] = ()
     """What was decided in the rounds of a tournament."""
+    generation: int | None = None
+    """Of a catalogue that is followed, that which the run began with: what is held out, and scaled by, is of it."""
 
     def values(self) -> dict[str, Any]:
         """Return the checkpoint as numbers, text, tensors, and mappings and lists of these."""

@@ -12,11 +12,14 @@ from typing import Any, cast
 import torch
 
 from voxload.augment import ClassCentres
+from voxload.catalog.generations import at_generation, generation_of
+from voxload.catalog.query.conditions import OtherThan
 from voxload.catalog.table import Catalog
 from voxload.data.dataset import VolumeDataset
 from voxload.data.lists.patches import Patches
-from voxload.errors import UsageError
+from voxload.errors import InternalError, UsageError
 from voxload.grid import ProcessGrid
+from voxload.launch.collectives import all_gathered
 from voxload.launch.devices import ON_HOST, loader_device
 from voxload.loader.cache import Cache
 from voxload.loader.dataloader import DataLoader
@@ -203,6 +206,8 @@ class TrainingData:
         Those of the inputs, where they are known; None measures them.
     trainer
         Whose part of the samples this is, where there are several.
+    generation
+        Of a catalogue that is followed, that which the run began with; None for one that begins now.
 
     Raises
     ------
@@ -218,8 +223,15 @@ class TrainingData:
         device: torch.device = ON_HOST,
         moments: Moments | None = None,
         trainer: int = 0,
+        generation: int | None = None,
     ) -> None:
         catalog = Catalog.read(plan.catalog, allow_outside=plan.allow_outside)
+        self.generation: int | None = None
+        """Of a catalogue that is followed, that which the run began with."""
+        if plan.follow:
+            seen = min(all_gathered(generation_of(catalog), int))  # ranks may see it at different times
+            self.generation = seen if generation is None else generation
+            catalog = at_generation(catalog, self.generation)
         self.fields = Fields.of(plan, catalog)
         self.digest = _digest(catalog)
         recipe = plan.optimisation
@@ -240,6 +252,8 @@ class TrainingData:
             )
             self.training = VolumeDataset(catalog.select(part.training), patches=drawn, **words)
             contest = VolumeDataset(catalog.select(part.contest), patches=whole, **words)
+        if plan.follow:
+            self.training = self._growing(plan, split, patches=drawn, **words)
         size = recipe.batch_size
         self.moments = moments or Moments.of(self.everyones, batch_size=size, log1p=plan.log1p)
         # Over groups also where there is one process: the same plan then sees the same order on every grid.
@@ -252,6 +266,14 @@ class TrainingData:
         """What models of a tournament are judged by."""
         if contest is not None:
             self.contest = Judged.of(DataLoader(contest, size, cache=caches.get(CONTEST), **more))
+
+    def _growing(self, plan: TrainingPlan, split: Split, **words: Any) -> VolumeDataset:
+        """Return the samples to train on, and all that come: those held out stay what they are."""
+        whole = VolumeDataset(plan.catalog, follow=True, allow_outside=plan.allow_outside, **words)
+        if whole.following is None or self.generation is None:
+            raise InternalError("training data", found="a fixed data set", expected="one that follows its catalogue")
+        others = whole.following.narrowed(OtherThan(frozenset(split.validation)))
+        return whole.with_following(others.at(self.generation))
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -23,13 +23,32 @@ _LAST = 0.02
 """Share of the full rate that is left at the end."""
 
 
-def rate_factor(step: int, steps: int) -> float:
+def rate_factor(step: int, steps: int, *, place: float | None = None) -> float:
     """Return the share of the learning rate at `step` of `steps`: linear up, and linear down over the whole run.
+
+    `place` is how far the run is, in steps, where its epochs are not all as long as was planned.
 
     >>> [round(rate_factor(step, 1000), 3) for step in (0, 63, 500, 999)]
     [0.016, 0.937, 0.5, 0.02]
     """
-    return min((step + 1) / WARM_UP_STEPS, 1.0) * max(1 - step / steps, _LAST)
+    return min((step + 1) / WARM_UP_STEPS, 1.0) * max(1 - (step if place is None else place) / steps, _LAST)
+
+
+class _Course:
+    """How far a run is at each step, where epochs become longer than was planned: each is as much of it as any."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps, self._planned, self._length = steps, 1, 1
+        self._epoch = self._begun = 0
+
+    def begin(self, epoch: int, step: int, *, planned: int, length: int) -> None:
+        """Note that an epoch of so many steps begins at a step of the run, where so many were planned."""
+        self._epoch, self._begun, self._planned, self._length = epoch, step, planned, length
+
+    def factor(self, step: int) -> float:
+        """Return the share of the learning rate."""
+        place = self._epoch * self._planned + (step - self._begun) * self._planned / self._length
+        return rate_factor(step, self._steps, place=place)
 
 
 _IN_SPACE: Mapping[str, str] = MappingProxyType({})
@@ -76,7 +95,9 @@ class Learner:
         checkpoint_modules(sharded, recompute)
         self.model: nn.Module = _averaging(sharded) if grid.world_size > 1 else sharded
         self._optimiser = _optimiser(self.network, self.model, recipe, grid)
-        self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimiser, lambda step: rate_factor(step, steps))
+        self._course = course = _Course(steps)
+        # A lambda: what else can be called is saved with the schedule.
+        self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimiser, lambda step: course.factor(step))  # noqa: PLW0108 - as said
 
     @property
     def rate(self) -> float:
@@ -99,6 +120,19 @@ class Learner:
         loss.backward()  # type: ignore[no-untyped-call] # torch's
         self._optimiser.step()
         self._schedule.step()
+
+    def begin_epoch(self, number: int, *, planned: int, length: int, behind: int) -> None:
+        """Let the step size fall over an epoch of so many steps, of which some are behind, as over a planned one.
+
+        Needed only where epochs are not as long as was planned.
+        """
+        self._course.begin(number, self._schedule.last_epoch - behind, planned=planned, length=length)
+        self._set_rates()
+
+    def _set_rates(self) -> None:
+        """Have the step size that belongs to the step at hand."""
+        for group, rate in zip(self._optimiser.param_groups, self._schedule.lr_lambdas, strict=True):
+            group["lr"] = group["initial_lr"] * rate(self._schedule.last_epoch)
 
     def tensors(self, *, with_optimizer: bool) -> list[Tensor]:
         """Return weights and buffers, and with them the moments of the optimiser, to be changed in place."""
@@ -138,9 +172,7 @@ class Learner:
             else:
                 self._optimiser.load_state_dict(state["optimiser"])
             self._schedule.load_state_dict(state["schedule"])
-            # The state holds the rates of the run as it was planned then; a prolonged one has others.
-            for group, rate in zip(self._optimiser.param_groups, self._schedule.lr_lambdas, strict=True):
-                group["lr"] = group["initial_lr"] * rate(self._schedule.last_epoch)
+            self._set_rates()  # the state holds those of the run as it was planned then
         except (KeyError, RuntimeError, ValueError) as error:
             raise DataError(
                 "weights and optimiser to go on from",

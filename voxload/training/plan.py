@@ -130,6 +130,8 @@ class TrainingPlan:
     """What layers use the axes of the grid for, as `voxload.engine.SplitPlan.of` takes it; those left out, space."""
     recompute: tuple[str, ...] = ()
     """Paths of modules that keep nothing for the backward pass, and run again in it."""
+    follow: bool = False
+    """Whether samples that are appended to the catalogue are trained on from the next epoch on."""
     trainers: int = 1
     """Trainers, each of which learns from a part of the samples; more than one play a tournament."""
     tournament: Rules = field(default_factory=Rules)
@@ -140,6 +142,10 @@ class TrainingPlan:
         self._check_patches()
         if self.checkpoint_every < 0:
             raise UsageError("checkpoints", found=f"every {self.checkpoint_every} steps", expected="0 or more")
+        if self.follow and self.trainers > 1:
+            raise UsageError(
+                "follow", found=f"{self.trainers} trainers, whose parts of the samples are fixed", expected="one"
+            )
         if self.trainers < 1 or (self.trainers > 1 and self.checkpoint_every):
             raise UsageError(
                 "trainers",

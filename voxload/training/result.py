@@ -33,6 +33,10 @@ class Epoch:
     """Duration with validation."""
     validation_dice: tuple[float, ...] = ()
     """Mean Dice of the held-out volumes, one per foreground class; empty for a regression."""
+    samples: int = 0
+    """Samples that were trained on, of all groups; 0 in what older versions wrote."""
+    generation: int | None = None
+    """That of the catalogue, where it is followed."""
 
     @property
     def mean_dice(self) -> float:

@@ -83,11 +83,13 @@ class Run:
             check_same_plan(saved.plan, plan)
             check_same_samples(_dealing_of(saved), self._global_batch)
         moments = None if saved is None else saved.moments
-        self.data = TrainingData(plan, grid, device=device, moments=moments, trainer=trainer)
+        generation = None if saved is None else saved.generation
+        self.data = TrainingData(plan, grid, device=device, moments=moments, trainer=trainer, generation=generation)
         self.task = self._task()
         recipe = plan.optimisation
         torch.manual_seed(recipe.seed + _APART * trainer)
-        steps = recipe.epochs * len(self.data.loader)
+        self._planned = len(self.data.loader)
+        steps = recipe.epochs * self._planned
         network = self.task.network().to(device)
         self.learner = Learner(
             network,
@@ -162,7 +164,8 @@ class Run:
         training_loss = self._train(start, tell)
         self._marks = self._judge(self.data.judge)
         judged = self.task.judgement(self._marks)
-        epoch = Epoch(training_loss, judged.loss, judged.mae, perf_counter() - start, judged.dice)
+        seconds, data = perf_counter() - start, self.data.training
+        epoch = Epoch(training_loss, judged.loss, judged.mae, seconds, judged.dice, len(data), data.generation)
         self.progress = Progress((*self.progress.epochs, epoch))
         return epoch
 
@@ -171,6 +174,9 @@ class Run:
         self.learner.model.train()
         mean = LossMean(self.progress, group_size=self.grid.group_size)
         batches = iter(self.data.loader)
+        if self.plan.follow:
+            number, behind = len(self.progress.epochs), self.progress.steps
+            self.learner.begin_epoch(number, planned=self._planned, length=len(self.data.loader), behind=behind)
         if self._random is not None:
             self._random.set(self._device)
             self._random = None
@@ -250,11 +256,11 @@ class Run:
     def _restore(self, saved: Checkpoint) -> None:
         """Put everything to where the checkpoint was taken."""
         check_same_data(self.data.digest, saved.data)
-        self._warn(saved)
         if (longer := prolonged(saved.plan, self.plan)) and self.grid.rank == 0:
             warnings.warn(f"--resume: {longer}", RuntimeWarning, stacklevel=2)
         self.learner.load(saved.learner)
         self.data.loader.load_state_dict(self._place_in(saved))
+        self._warn(saved)
         self.progress, self._marks, self._verdicts = saved.progress, saved.marks, saved.verdicts
         random = Randomness(saved.random, saved.device_random)
         random.set(self._device)
@@ -317,6 +323,7 @@ class Run:
             marks=self._marks,
             device_random=random.device,
             verdicts=self._verdicts,
+            generation=self.data.generation,
         ).write(folder or Path(self.plan.output))
         tell({"event": "checkpoint", "epochs": len(self.progress.epochs), "steps": self.progress.steps})
 

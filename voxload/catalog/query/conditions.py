@@ -95,6 +95,18 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherThan:
+    """Holds for all samples but some."""
+
+    samples: frozenset[str]
+    """Ids of those."""
+
+    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+        """Return where it holds."""
+        return pc.invert(pc.is_in(table.column("sample"), value_set=pa.array(sorted(self.samples), pa.string())))
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Holds where two operands compare as they should; one of them at least is a column."""
 

@@ -167,8 +167,8 @@ def epoch_table(result: TrainingResult) -> Table:
     for number, epoch in enumerate(result.epochs, 1):
         _add_epoch(table, number, epoch, [f"{mae:.4f}" for mae in epoch.validation_mae])
     table.add_section()
-    table.add_row("mean*", "", "", *(f"{mae:.4f}" for mae in result.mean_predictor_mae), "")
-    table.add_row("ratio", "", "", *(f"{ratio:.3f}" for ratio in result.mae_ratio), "")
+    table.add_row("mean*", "", "", *(f"{mae:.4f}" for mae in result.mean_predictor_mae), "", "")
+    table.add_row("ratio", "", "", *(f"{ratio:.3f}" for ratio in result.mae_ratio), "", "")
     table.caption = "* predicting the training samples' mean; ratio: last epoch's MAE over it"
     return table
 
@@ -181,21 +181,21 @@ def _dice_table(result: TrainingResult, baseline: DiceBaseline) -> Table:
         _add_epoch(table, number, epoch, [f"{dice:.4f}" for dice in (*epoch.validation_dice, epoch.mean_dice)])
     table.add_section()
     for name, dices in (("chance*", baseline.chance_dice), ("all*", baseline.everywhere_dice)):
-        table.add_row(name, "", "", *(f"{dice:.4f}" for dice in (*dices, fmean(dices))), "")
+        table.add_row(name, "", "", *(f"{dice:.4f}" for dice in (*dices, fmean(dices))), "", "")
     table.caption = "* chance: a class at random, as often as it is there; all: that class everywhere"
     return table
 
 
 def _learning_table(judged: str, columns: Sequence[str]) -> Table:
     """Return a table of epochs without rows."""
-    table = _table(f"Learning, per epoch; {judged}", ("epoch", "loss", "held-out\nloss", *columns, "time"))
+    table = _table(f"Learning, per epoch; {judged}", ("epoch", "loss", "held-out\nloss", *columns, "samples", "time"))
     table.caption_justify = "left"
     return table
 
 
 def _add_epoch(table: Table, number: int, epoch: Epoch, figures: Sequence[str]) -> None:
     losses = (f"{epoch.training_loss:.4f}", f"{epoch.validation_loss:.4f}")
-    table.add_row(str(number), *losses, *figures, f"{epoch.seconds:.1f} s")
+    table.add_row(str(number), *losses, *figures, str(epoch.samples or ""), f"{epoch.seconds:.1f} s")
 
 
 def _seconds(value: float, decimals: int) -> str:

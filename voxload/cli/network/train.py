@@ -98,6 +98,9 @@ def train(
         bool, typer.Option("--around-classes", help="Lay patches around voxels of each class as often.")
     ] = False,
     log1p: Annotated[bool, typer.Option(help="Take log(1 + voxel) first, for counts.")] = True,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Train on samples that others append, from the next epoch on.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seed of weights, orders and the split.", min=0)] = 0,
     dtype: Annotated[
         str, typer.Option(help=f"Type to compute in: {' or '.join(DTYPES)}, the wide one to compare runs.")
@@ -162,6 +165,9 @@ def train(
 
     With --patch the U-Net learns from patches at random places, drawn anew each epoch, and is judged by patches that
     cover the held-out samples, which may be of many shapes.
+
+    With --follow, held-out samples stay what they are when others append to the catalogue, and all new ones are
+    trained on; scales are those of the samples that were there when the run began.
 
     --memory, and --disk with --disk-size, keep blocks near, so that the storage is read once; results stay the same.
 
@@ -231,6 +237,7 @@ def train(
         patch=parse_triple("--patch", patch) if patch else (),
         patches=patches,
         around_classes=around_classes,
+        follow=follow,
         trainers=trainers,
         tournament=Rules(
             tournament_every,

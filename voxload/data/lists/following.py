@@ -9,7 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from voxload.catalog.generations import at_generation, generation_of
+import numpy as np
+
+from voxload.catalog.columns import from_numbers
+from voxload.catalog.generations import at_generation, first_generations, generation_of
 from voxload.catalog.query.conditions import Condition
 from voxload.catalog.table import Catalog, catalog_path
 from voxload.data.lists.listing import Listing
@@ -85,8 +88,8 @@ class Following:
         latest = self._look()
         found = replace(self, catalog=at_generation(latest, generation))
         first, second = sorted((self, found), key=lambda one: one.generation)
-        before = at_generation(second.catalog, min(first.generation, second.generation))
-        if not before.index.samples.equals(first.catalog.index.samples):
+        was_there = from_numbers(np.flatnonzero(first_generations(second.catalog) <= first.generation))
+        if not second.catalog.index.samples.take(was_there).equals(first.catalog.index.samples):
             raise DataError(
                 f"catalogue {self.place}",
                 found=f"other samples at generation {first.generation} than were read of it",
