@@ -16,6 +16,7 @@ from voxload.readers.foreign import foreign_error, not_multiscale
 from voxload.readers.hdf5 import Hdf5Format
 from voxload.readers.protocol import Format, Location, Missing, Reader
 from voxload.readers.remote import RemoteStore
+from voxload.readers.shards import ShardFormat, shard_of
 from voxload.readers.storage.traversal import check_links, check_within
 from voxload.readers.store import is_url
 from voxload.readers.views.located import located
@@ -33,6 +34,8 @@ _HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".nc", ".nc4")
 _NPY_SUFFIX = ".npy"
 _OBJECTS = XarrayFormat()
 """Of names that stand for no bytes."""
+_SHARDS = ShardFormat()
+"""Of names that go on behind a file's."""
 
 
 @lru_cache(maxsize=1)
@@ -54,6 +57,8 @@ def find_format(path: str) -> Format:
     """
     if _OBJECTS.claims(path):
         return _OBJECTS
+    if _SHARDS.claims(path):
+        return _SHARDS
     with translated(path):
         if not is_url(path) and not os.path.exists(path):  # noqa: PTH110 - a Path takes longer to make than to ask
             raise NotFoundError(path, found="no such file or folder", remedy="check the path")
@@ -148,9 +153,19 @@ def _stacked(location: Location, missing: str | Missing) -> Reader:
         raise
 
 
+@lru_cache(maxsize=2**16)
+def _check_shard(shard: str, folder: str) -> None:
+    """Refuse an archive that lies outside of a folder: its links are those that were found when it was first opened."""
+    check_within(shard, folder, subject=shard)
+
+
 def _check_place(location: Location) -> None:
     """Refuse a volume, or checksums of it, that lie outside of the folder in which they have to."""
     if location.within:
+        shard = shard_of(location.path)
+        if shard:
+            _check_shard(shard, location.within)
+            return
         check_within(location.path, location.within, subject=str(location))
         check_links(location.path, location.within, subject=str(location), is_new=False)
         if location.checksums is not None:

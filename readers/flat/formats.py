@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -43,7 +44,8 @@ class NpyFormat:
     def open(self, location: Location, missing: Missing) -> ArrayFileReader:  # noqa: ARG002 - all voxels are there
         """Read the header; raises DataError when the file is shorter than it says."""
         with translated(str(location)):
-            layout = _parse_header(location.path)
+            with open_regular(location.path) as file:
+                layout = npy_layout(file)
             order = resolve_axes(
                 str(location), ndim=len(layout.shape), given=location.axes, declared=None, has_lead=True
             )
@@ -54,22 +56,21 @@ class NpyFormat:
         return refuse_vector(path, name)
 
 
-def _parse_header(path: str) -> ArrayLayout:
+def npy_layout(file: BinaryIO) -> ArrayLayout:
     """Return how the array lies; raises ValueError at a header that is none, or that announces pickled objects.
 
     Source: NEP 1, and the later versions in numpy.lib.format: from 2.0 on the header's length takes four bytes, in 3.0
     its text is UTF-8, which types of numbers never need.
     """
-    with open_regular(path) as file:
-        version = np.lib.format.read_magic(file)
-        if version not in ((1, 0), (2, 0), (3, 0)):
-            raise ValueError(f"npy version {version}")
-        width = 2 if version == (1, 0) else 4
-        length = file.read(width)
-        if int.from_bytes(length, "little") > _MOST_HEADER:
-            raise ValueError(f"a header of {int.from_bytes(length, 'little')} bytes")
-        text = file.read(int.from_bytes(length, "little"))
-        return replace(_parsed(length + text, width == 2), offset=file.tell())
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"npy version {version}")
+    width = 2 if version == (1, 0) else 4
+    length = file.read(width)
+    if int.from_bytes(length, "little") > _MOST_HEADER:
+        raise ValueError(f"a header of {int.from_bytes(length, 'little')} bytes")
+    text = file.read(int.from_bytes(length, "little"))
+    return replace(_parsed(length + text, width == 2), offset=file.tell())
 
 
 @lru_cache(maxsize=64)

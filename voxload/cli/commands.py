@@ -215,6 +215,11 @@ GROUPS: Mapping[str, Group] = {
                 "Add rows to a catalogue, which readers see whole, as it was before or as it is then; "
                 "nothing else is copied.",
             ),
+            "shards": Command(
+                "voxload.cli.catalog.shards",
+                "catalog_shards",
+                "Write a catalogue of pictures, clips and arrays in tar archives; nothing is unpacked.",
+            ),
             "split": Command(
                 "voxload.cli.catalog.split",
                 "split_catalog",

@@ -13,6 +13,7 @@ from voxload.catalog.places import CATALOG_NAME
 from voxload.catalog.table import Catalog
 from voxload.errors import NotFoundError, UsageError
 from voxload.readers.remote.zarrstores import StoreName, is_zarr_store
+from voxload.readers.shards import is_shard, samples_of, shown_name
 from voxload.readers.store import is_url
 from voxload.readers.xarrays import XarrayName, is_xarray
 
@@ -87,16 +88,24 @@ def paths_of(source: str | Path | Sequence[str | Path]) -> list[str]:
     if isinstance(source, str | Path):
         text = os.fspath(source)
         if is_url(text) or Path(text).exists():
-            return [text]
+            return _with_samples([text])
         found = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - the pattern may be absolute
         if found:
-            return found
+            return _with_samples(found)
         what = "no match" if glob.has_magic(text) else "no such file or folder"
         raise NotFoundError(text, found=what, remedy="check the path or the pattern")
     paths = [os.fspath(path) for path in source]
     if not paths:
         raise UsageError("data set", found="an empty list of files", expected="one file or more")
-    return paths
+    return _with_samples(paths)
+
+
+def _with_samples(paths: Sequence[str]) -> list[str]:
+    """Return paths, those of archives replaced by the names of the samples in them, whose headers are read."""
+    found: list[str] = []
+    for path in paths:
+        found.extend([str(one.name) for one in samples_of(path)] if is_shard(path) else [path])
+    return found
 
 
 def ids_of(paths: Sequence[str]) -> list[str]:
@@ -104,6 +113,7 @@ def ids_of(paths: Sequence[str]) -> list[str]:
     twice = [path for path, count in Counter(paths).items() if count > 1]
     if twice:
         raise UsageError("data set", found=f"{twice[0]} twice", expected="each file once")
+    paths = [shown_name(path) for path in paths]
     if any(is_url(path) for path in paths):
         return list(paths)
     # Strings, for a path object of each of 262,144 files takes seconds.

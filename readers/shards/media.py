@@ -1,0 +1,93 @@
+"""Media: what kinds of members are volumes, each with what its header says and a library that decodes it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from voxload.readers.faults import translated
+from voxload.readers.flat.formats import npy_layout
+from voxload.readers.shards import clips, pictures
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a member says of itself."""
+
+    shape: tuple[int, ...]
+    """Extents once decoded, in the order of the axes."""
+    dtype: np.dtype[Any]
+    axes: str
+    """Slowest first; time steps of a clip are D."""
+    codec: str
+    """In words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Medium:
+    """One kind of members."""
+
+    header: Callable[[bytes, str], Header]
+    """Takes the bytes and a subject for messages; decodes nothing. Raises DataError at bytes that are none."""
+    decode: Callable[[bytes, str, range], Array]
+    """Returns all of a picture, or some of the frames of a clip; raises DataError."""
+    is_brief: bool = True
+    """Whether the first bytes say it all."""
+
+
+def _picture(data: bytes, subject: str) -> Header:
+    found = pictures.header(data, subject)
+    axes = "HW" if found.channels == 1 else "HWC"
+    shape = (found.height, found.width, found.channels)[: len(axes)]
+    return Header(shape, found.dtype, axes, found.kind)
+
+
+def _clip(data: bytes, subject: str) -> Header:
+    frames, height, width, codec = clips.header(data, subject)
+    return Header((frames, height, width, 3), np.dtype(np.uint8), "DHWC", codec)
+
+
+def _array(data: bytes, subject: str) -> Header:
+    with translated(subject):
+        layout = npy_layout(io.BytesIO(data))
+    axes = {2: "HW", 3: "DHW"}.get(len(layout.shape), "")
+    return Header(layout.shape, layout.dtype, axes, "npy")
+
+
+def _loaded(data: bytes, subject: str) -> Array:
+    with translated(subject):
+        found: Array = np.load(io.BytesIO(data), allow_pickle=False)
+    return found
+
+
+_PICTURE = Medium(_picture, lambda data, subject, _: pictures.decode(data, subject))
+_CLIP = Medium(_clip, clips.decode, is_brief=False)
+_MEDIA = {
+    **dict.fromkeys(("jpg", "jpeg", "png"), _PICTURE),
+    "npy": Medium(_array, lambda data, subject, _: _loaded(data, subject)),
+    **dict.fromkeys(("mp4", "avi", "mkv", "mov", "webm"), _CLIP),
+}
+ARRAY = "npy"
+"""Extension of arrays, which are read by boxes, as they lie, where the archive is a file."""
+
+
+def kind_of(extension: str) -> str:
+    """Return the last part of an extension, which says what a member is: ``png`` of ``seg.png``."""
+    return extension.rpartition(".")[2].lower()
+
+
+def medium_of(extension: str) -> Medium | None:
+    """Return how members of an extension are decoded; None where they are no volumes."""
+    return _MEDIA.get(kind_of(extension))
+
+
+def is_volume(extension: str) -> bool:
+    """Tell whether members of an extension are volumes."""
+    return medium_of(extension) is not None
