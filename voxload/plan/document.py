@@ -44,7 +44,8 @@ class Plan:
     layers: dict[str, str] = field(default_factory=dict)
     """What layers use the axes of the grid for, as `voxload.engine.SplitPlan.of` takes it; those left out, space."""
     wrapper: str = "ddp"
-    """What averages gradients: ``ddp``, or ``fsdp`` for ``fully_shard`` around the whole network."""
+    """What averages gradients: ``ddp``; ``fsdp`` for ``fully_shard`` around the whole network, ``fsdp-modules`` for
+    that around each module with weights as well."""
     stages: int = 1
     """Groups of ranks, one behind the other, that have parts of the network."""
     microbatches: int = 1

@@ -16,6 +16,7 @@ from voxload.plan.forecast.training import Training
 from voxload.plan.platform.calibration import Company
 from voxload.plan.platform.platform import Platform
 from voxload.plan.trace.fully_sharded import fully_sharded
+from voxload.plan.trace.module_shards import sharded_by_module
 from voxload.plan.trace.operation import StepTrace, itemsize
 from voxload.plan.trace.volume import VolumeTrace
 
@@ -131,7 +132,9 @@ class Oracle:
 
     def wrapped(self, setup: Setup, trace: StepTrace) -> StepTrace:
         """Return a step under what averages gradients, where that is not DDP, which leaves operations as they are."""
-        return fully_sharded(trace, setup.ranks) if self.training.wrapper == "fsdp" else trace
+        ways = {"fsdp": fully_sharded, "fsdp-modules": sharded_by_module}
+        way = ways.get(self.training.wrapper)
+        return trace if way is None else way(trace, setup.ranks)
 
     def with_reading(self, forecast: Forecast, data: DataSet) -> Forecast:
         """Return a forecast with what is read of a data set; raises UsageError where samples are of another shape."""

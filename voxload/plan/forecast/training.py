@@ -26,8 +26,8 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
     }
 )
 """By the names that commands take."""
-WRAPPERS = ("ddp", "fsdp")
-"""DistributedDataParallel, and ``fully_shard`` around the whole network."""
+WRAPPERS = ("ddp", "fsdp", "fsdp-modules")
+"""DistributedDataParallel; ``fully_shard`` around the whole network; or around each module with weights as well."""
 NETWORKS = ("cosmoflow", "cosmoflow-lbann", "unet3d", "unet3d-lbann")
 """Names of our own networks, and of their variants."""
 

@@ -27,10 +27,10 @@ def fully_sharded(trace: StepTrace, ranks: int) -> StepTrace:
     turn = next((place for place, each in enumerate(trace.operations) if each.phase is Phase.UPDATE), None)
     end = len(trace.operations) if turn is None else turn
     operations = (
-        _exchange(GATHER, Phase.FORWARD, whole),
+        exchange(GATHER, Phase.FORWARD, whole),
         *trace.operations[:end],
-        _exchange(SCATTER, Phase.BACKWARD, whole),
-        *(_divided(each, ranks) for each in trace.operations[end:]),
+        exchange(SCATTER, Phase.BACKWARD, whole),
+        *(divided(each, ranks) for each in trace.operations[end:]),
     )
     allocations = (
         Allocation(whole, 0, 0, "", GATHER, (whole,)),
@@ -59,11 +59,12 @@ def _moved(trace: StepTrace, end: int, ranks: int) -> Iterator[Allocation]:
             yield replace(each, made=made, freed=freed, used=used)
 
 
-def _exchange(name: str, phase: Phase, nbytes: int) -> Operation:
+def exchange(name: str, phase: Phase, nbytes: int) -> Operation:
+    """Return what moves half of what a sum of so many bytes over all ranks does."""
     return Operation(name, phase, "", (), (), "float32", (), 0, 2 * nbytes, Total(nbytes // 2, is_world=True))
 
 
-def _divided(operation: Operation, ranks: int) -> Operation:
+def divided(operation: Operation, ranks: int) -> Operation:
     """Return an operation of the update on a rank's share of each weight: its rows."""
 
     def local(shape: tuple[int, ...]) -> tuple[int, ...]:

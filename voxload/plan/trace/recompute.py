@@ -32,8 +32,8 @@ def regions(trace: StepTrace, paths: Collection[str]) -> list[Region]:
 
     A module that is called several times has as many runs of operations in the backward pass, in the other order.
     """
-    forward = list(_runs(trace, paths, Phase.FORWARD))
-    backward = list(_runs(trace, paths, Phase.BACKWARD))
+    forward = list(runs(trace, paths, Phase.FORWARD))
+    backward = list(runs(trace, paths, Phase.BACKWARD))
     found = []
     for path in dict.fromkeys(path for path, _, _ in forward):
         calls = [run for run in forward if run[0] == path]
@@ -46,7 +46,7 @@ def regions(trace: StepTrace, paths: Collection[str]) -> list[Region]:
     return sorted(found, key=lambda each: each.first)
 
 
-def _runs(trace: StepTrace, paths: Collection[str], phase: Phase) -> Iterator[tuple[str, int, int]]:
+def runs(trace: StepTrace, paths: Collection[str], phase: Phase) -> Iterator[tuple[str, int, int]]:
     """Yield path, first and last operation of what modules do at a time in a phase."""
     operations = [(number, each) for number, each in enumerate(trace.operations) if each.phase is phase]
     owners = {path: _owner(path, paths) for path in {each.path for _, each in operations}}

@@ -67,8 +67,12 @@ class BlockTrainer:
         plan = SplitPlan.of(case.layers) if case.layers else None
         network = shard(model, grid, shape=shape, plan=plan)
         checkpoint_modules(network, case.recompute)
-        if grid.world_size > 1 and case.wrapper == "fsdp":
-            fully_shard(network, mesh=init_device_mesh("cpu", (grid.world_size,)))
+        if grid.world_size > 1 and case.wrapper != "ddp":
+            mesh = init_device_mesh("cpu", (grid.world_size,))
+            for each in network.modules() if case.wrapper == "fsdp-modules" else ():
+                if each is not network and any(True for _ in each.parameters(recurse=False)):
+                    fully_shard(each, mesh=mesh)
+            fully_shard(network, mesh=mesh)
             self.network: nn.Module = network
         else:
             self.network = DistributedDataParallel(network) if grid.world_size > 1 else network
