@@ -13,17 +13,28 @@ from torch import Tensor, nn
 
 
 class LocalLayer(nn.Module):
-    """Maps each patch by weights of its own: ``(B, patches, inputs)`` to ``(B, patches, outputs)``."""
+    """Maps each patch by weights of its own: ``(B, patches, inputs)`` to ``(B, patches, outputs)``.
+
+    Its weights are whatever the memory held: `first_values` says what they begin with.
+    """
 
     def __init__(self, patches: int, inputs: int, outputs: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(patches, inputs, outputs))
-        self.bias = nn.Parameter(torch.zeros(patches, 1, outputs))
-        nn.init.normal_(self.weight, std=(2 / (inputs + outputs)) ** 0.5)
+        self.bias = nn.Parameter(torch.empty(patches, 1, outputs))
+
+    @staticmethod
+    def first_values(shape: Sequence[int], seed: int) -> Tensor:
+        """Return what weights or biases of a shape begin with, whole, in float64."""
+        if shape[1] == 1:
+            return torch.zeros(*shape, dtype=torch.float64)
+        drawn = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        return drawn.mul_((2 / (shape[1] + shape[2])) ** 0.5)
 
     def forward(self, patches: Tensor) -> Tensor:
         """Return the patches, mapped."""
-        return torch.baddbmm(self.bias, patches.transpose(0, 1), self.weight).transpose(0, 1)
+        # A copy: FSDP2 hooks onto what a layer returns, and would lose a view.
+        return torch.baddbmm(self.bias, patches.transpose(0, 1), self.weight).transpose(0, 1).contiguous()
 
 
 class Stage(nn.Module):
@@ -81,7 +92,7 @@ GIANT, SCALED, SMALL = (3, 8, 128, 128), (3, 8, 64, 64), (3, 4, 16, 16)
 
 
 def giant() -> StackedAutoencoder:
-    """Return the network of 15 billion parameters; make it on the meta device."""
+    """Return the network of 15 billion parameters."""
     return StackedAutoencoder(GIANT, (4, 16, 16), 4736)
 
 

@@ -25,6 +25,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DistributedSampler
 
@@ -59,12 +60,26 @@ def shard(model: autoencoder.StackedAutoencoder, ranks: int) -> None:
         fully_shard(model, mesh=mesh)
 
 
+@torch.no_grad()
+def begin(model: nn.Module) -> None:
+    """Give each weight its first value, the same over any number of ranks; a layer at a time is whole."""
+    model.to_empty(device="cpu")
+    for seed, each in enumerate(model.parameters()):
+        whole = autoencoder.LocalLayer.first_values(each.shape, seed).to(each.dtype)
+        if isinstance(each, DTensor):
+            part = distribute_tensor(whole, each.device_mesh, each.placements, src_data_rank=None)
+            each.to_local().copy_(part.to_local())
+        else:
+            each.copy_(whole)
+
+
 def train(
     model: nn.Module, loader: voxload.DataLoader, *, steps: int, dtype: torch.dtype, place: Path | None
 ) -> Iterator[float]:
     """Train up to a number of steps, from where a checkpoint stands, and yield each step's mean loss over all ranks."""
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
-    done = _restored(model, optimiser, loader, place) if place is not None and (place / ".metadata").exists() else 0
+    saved = [] if place is None else sorted(place.glob("step-*/.metadata"))  # written last: others are not whole
+    done = _restored(model, optimiser, loader, saved[-1].parent) if saved else 0
     for epoch in count(loader.state_dict()["epoch"]):
         loader.set_epoch(epoch)
         for (clips,) in loader:
@@ -83,7 +98,7 @@ def train(
         if done >= steps:
             break
     if place is not None:
-        save(_state(model, optimiser, loader, done), checkpoint_id=place)
+        save(_state(model, optimiser, loader, done), checkpoint_id=place / f"step-{done:08}")
 
 
 def _state(model: nn.Module, optimiser: torch.optim.Optimizer, loader: voxload.DataLoader, done: int) -> dict[str, Any]:
@@ -113,10 +128,11 @@ def main() -> None:
     chosen = parser.parse_args()
     dist.init_process_group("gloo")
     ranks = dist.get_world_size()
-    torch.manual_seed(0)
     dtype = getattr(torch, chosen.dtype)
-    model = NETWORKS[chosen.network]().to(dtype)
+    with torch.device("meta"):  # no rank has all of it, not even at first
+        model = NETWORKS[chosen.network]().to(dtype)
     shard(model, ranks)
+    begin(model)
     data = voxload.VolumeDataset(chosen.clips, grid=voxload.ProcessGrid.from_env((1, 1, 1)))
     # Over any number of ranks the steps have the same clips.
     order: DistributedSampler[Any] = DistributedSampler(data, ranks, dist.get_rank(), seed=1)
