@@ -23,6 +23,9 @@ from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.files.lock import exclusive
 
 WRITER = Path(__file__).with_name("writes_catalog.py")
+READER = Path(__file__).with_name("reads_catalog.py")
+ROUNDS = int(os.environ.get("VOXLOAD_SOAK_ROUNDS", "20"))
+"""Of the long test, each of three appends of each writer: 250 take some minutes."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -112,8 +115,12 @@ def _check_growth(seen: list[Catalog]) -> None:
         assert at_generation(after, generation_of(before)).table.equals(before.table)
 
 
+_KEPT = 200
+"""Generations of which the tables are compared at the end: each is as large as the catalogue."""
+
+
 def _hammer(folder: Path, *, writers: int, count: int, kills: int) -> None:
-    """Let writers append, some of which are killed and started again, while this process reads."""
+    """Let writers append, some of which are killed and started again, while this process and another one read."""
     rng = random.Random(0)
     with ExitStack() as ending:
         started: dict[str, subprocess.Popen[Any]] = {}
@@ -131,13 +138,19 @@ def _hammer(folder: Path, *, writers: int, count: int, kills: int) -> None:
             command = [sys.executable, str(WRITER), str(folder), name, str(count)]
             started[name] = ending.enter_context(processes.started(command, stdout=subprocess.PIPE, cwd=ROOT))
         seen: list[Catalog] = []
+        while not (folder / "catalog.parquet").exists():
+            assert all(each.poll() is None for each in started.values())
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
+        reader = ending.enter_context(processes.started([sys.executable, str(READER), str(folder)], **pipes))
         while any(each.poll() is None for each in started.values()):
-            if (folder / "catalog.parquet").exists():
-                found = Catalog.read(folder)
-                assert all((folder / found.entry(*key).path).exists() for key in found.keys[-3:])
-                if not seen or generation_of(found) > generation_of(seen[-1]):
-                    seen.append(found)
+            found = Catalog.read(folder)
+            assert all((folder / found.entry(*key).path).exists() for key in found.keys[-3:])
+            if not seen or generation_of(found) > generation_of(seen[-1]):
+                seen = [*seen[-_KEPT:], found]
         assert [each.returncode for each in started.values()] == [0] * writers
+        told, _ = reader.communicate(timeout=processes.LIMIT)  # whose standard input ends by that
+        assert reader.returncode == 0
+        assert int(told.split()[1]) == writers * count
     _check_growth(seen)
     found = Catalog.read(folder)
     assert found.samples == tuple(sorted(f"w{one}-{each:04}" for one in range(writers) for each in range(count)))
@@ -153,7 +166,7 @@ def test_many_writers_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_many_more_writers_lose_nothing(tmp_path: Path) -> None:
     """Eight, of which four are killed."""
-    _hammer(tmp_path, writers=8, count=60, kills=4)
+    _hammer(tmp_path, writers=8, count=3 * ROUNDS, kills=4)
 
 
 def test_a_pipe_in_the_catalogues_place_stops_nobody(tmp_path: Path) -> None:
