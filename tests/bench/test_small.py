@@ -21,6 +21,7 @@ PRINTED = {
     "emulation": "--kinds sleep --durations 2ms --seconds 0.1",
     "following": "--samples 50 --rounds 1",
     "generations": "--rounds 1",
+    "locality": "--size 8 --samples 24 --epochs 3 --policies lru",
     "layerwise": "--machine lassen --networks resnet --turns 1",
     "paradl": "",
     "plan": "--machine lassen --networks resnet --most 2",

@@ -52,6 +52,17 @@ def test_options_describe_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert rate["compute_seconds_per_step"] == 2.0
 
 
+def test_locality_moves_less_between_peers(capsys: pytest.CaptureFixture[str]) -> None:
+    """With room for all the storage is read once, as without it; what peers send falls, and is told by epoch."""
+    found = [_json([*SMALL, "--policy", "clairvoyant", "--locality", one], capsys) for one in ("none", "batch")]
+    assert [one["locality"] for one in found] == [None, "batch"]
+    bytes_by_source = [one["policies"][0]["bytes_by_source"] for one in found]
+    assert bytes_by_source[1]["storage"] == bytes_by_source[0]["storage"] == 48 * 100_000_000
+    assert bytes_by_source[1]["peer"] < bytes_by_source[0]["peer"]
+    for one, nbytes in zip(found, bytes_by_source, strict=True):
+        assert sum(epoch["peer_bytes"] for epoch in one["policies"][0]["epochs"]) == nbytes["peer"]
+
+
 @pytest.mark.long
 def test_large_runs_use_the_coarse_model(capsys: pytest.CaptureFixture[str]) -> None:
     """A job of 1,024 ranks and a quarter of the published samples is a matter of seconds."""

@@ -45,6 +45,13 @@ class ModelChoice(enum.Enum):
     STEPS = "steps"
 
 
+class LocalityChoice(enum.Enum):
+    """Values of ``--locality``."""
+
+    NONE = "none"
+    BATCH = "batch"
+
+
 @dataclass(frozen=True, slots=True)
 class _Case:
     """One workload, and what all policies made of it."""
@@ -70,6 +77,7 @@ class _Options:
     epochs: int
     seed: int
     compute_seconds: float | None
+    locality: str | None
 
 
 def simulate(
@@ -96,6 +104,9 @@ def simulate(
         str, typer.Option(help="Bytes that a rank computes on per second, instead of the machine's.")
     ] = "",
     policy: Annotated[str, typer.Option(help=f"Policies with commas, of {', '.join(policies.NAMES)}; all.")] = "",
+    locality: Annotated[
+        LocalityChoice, typer.Option(help="batch: deal each step's samples to the groups that keep them.")
+    ] = LocalityChoice.NONE,
     model: Annotated[
         ModelChoice, typer.Option(help="events: every transfer; steps: bytes by step; auto: by the run's size.")
     ] = ModelChoice.AUTO,
@@ -125,6 +136,7 @@ def simulate(
         epochs,
         seed,
         compute_seconds,
+        None if locality is LocalityChoice.NONE else locality.value,
     )
     named = _regimes(what, options) if regimes else [("", options)]
     hear = None if as_json else _tell
@@ -211,7 +223,8 @@ def _workload(machine: Machine, options: _Options) -> Workload:
     seconds = (
         machine.step_seconds(options.batch * block) if options.compute_seconds is None else options.compute_seconds
     )
-    return Workload(line, orders, seconds, options.blocks, np.full(options.samples, stored, np.int64))
+    sizes = np.full(options.samples, stored, np.int64)
+    return Workload(line, orders, seconds, options.blocks, sizes, options.locality)
 
 
 def _figures(case: _Case) -> dict[str, Any]:
@@ -228,6 +241,7 @@ def _figures(case: _Case) -> dict[str, Any]:
         "steps": workload.steps,
         "slots": case.machine.slots(workload.batch_bytes),
         "compute_seconds_per_step": workload.compute,
+        "locality": workload.locality,
         "bound_seconds": {
             "compute": bound.compute,
             "storage": bound.storage,
@@ -256,6 +270,7 @@ def _policy_figures(outcome: Outcome) -> dict[str, Any]:
                 "seconds": epoch.seconds,
                 "stall_seconds": epoch.stall,
                 "storage_bytes": epoch.storage_bytes,
+                "peer_bytes": epoch.peer_bytes,
             }
             for epoch in outcome.epochs
         ],

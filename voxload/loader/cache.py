@@ -9,6 +9,7 @@ from pathlib import Path
 from voxload.cache.peer.tls import Tls
 from voxload.errors import UsageError
 from voxload.prefetch import policies
+from voxload.prefetch.order.dealing import LOCALITIES
 from voxload.units import parse_bytes
 
 CODECS = ("none", "bitshuffle-lz4")
@@ -49,11 +50,17 @@ class Cache:
     service
         The node's service, which keeps blocks for all jobs: the path of its socket, or ``auto`` for the one that
         ``voxload serve`` starts by default. It has the memory, so that none is given here.
+    locality
+        ``batch`` deals the samples of each global batch, those of all sample groups' batches of a step, to groups that
+        keep them (SOLAR; Sun et al., VLDB 2022, arXiv 2211.00224). The global batches stay the same sets, and groups
+        get as many samples in each step, but **other ones than from torch's loader**; all ranks meet when an epoch
+        begins. With one group nothing changes. None, the default, gives each group what torch's loader would.
 
     Raises
     ------
     UsageError
-        When a size is none, a name is unknown, or a folder comes without its size.
+        When a size is none, a name is unknown, a folder comes without its size, or samples are to be dealt to groups
+        that share no blocks.
     """
 
     memory: int | str = 0
@@ -67,6 +74,7 @@ class Cache:
     clairvoyant: bool = True
     epochs: int | None = None
     service: str | os.PathLike[str] | None = None
+    locality: str | None = None
 
     def __post_init__(self) -> None:
         if (self.disk is None) != (self.disk_bytes == 0):
@@ -94,7 +102,25 @@ class Cache:
             )
         if self.epochs is not None and self.epochs < 1:
             raise UsageError("cache epochs", found=str(self.epochs), expected="1 or more, or None")
+        self._check_locality()
         _ = self.memory_bytes
+
+    def _check_locality(self) -> None:
+        """Refuse a locality that is unknown, or without what it is planned by."""
+        if self.locality is None:
+            return
+        if self.locality not in LOCALITIES:
+            raise UsageError(
+                "cache locality", found=repr(self.locality), expected=f"one of {list(LOCALITIES)}, or None"
+            )
+        if not self.shares:
+            raise UsageError(
+                "cache locality",
+                found="a service, which keeps blocks for others too" if self.service is not None else 'peers "none"',
+                expected="groups that know what each of them keeps",
+                remedy='leave it out, or have memory and disk of your own, with policy "lru" where nothing may come '
+                "from peers",
+            )
 
     @property
     def shares(self) -> bool:

@@ -48,7 +48,8 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
     Every argument of torch's loader is accepted in torch's order, and is an attribute afterwards; so are those added.
     For any data set that is not a VolumeDataset this is torch's loader unchanged. For a VolumeDataset:
 
-    * batches, their order and their types are what torch's loader gives for the same sampler, seed and epoch;
+    * batches, their order and their types are what torch's loader gives for the same sampler, seed and epoch, unless a
+      cache has a `locality`, which deals the samples of each step to other groups;
     * ``num_workers`` counts reader threads (0 means 2) and ``prefetch_factor`` batches ahead per thread;
       ``multiprocessing_context`` has nothing to act on, because no process is started, and neither has
       ``worker_init_fn``, which is warned of;
@@ -262,6 +263,7 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
                 if isinstance(self._iterator, VolumeIterator):
                     self._iterator.leave()  # one that persists is begun anew
                 self._pipeline.follow()
+                self._pipeline.check_free()
             self._cursor.begin(self)
         return super().__iter__()
 

@@ -109,6 +109,11 @@ class Pipeline:
         """What compares this rank's samples with its group's; made by the first epoch, when the ranks are known."""
         return GroupAgreement(self._volumes.grid, self._volumes.fingerprint)
 
+    def check_free(self) -> None:
+        """Refuse to begin an epoch beside one that is under way where samples are dealt; see `Prefetcher`."""
+        if self.prefetcher is not None:
+            self.prefetcher.check_free()
+
     def follow(self) -> None:
         """Take up what was appended to a catalogue that is followed, before an epoch begins; called by all ranks.
 

@@ -7,12 +7,13 @@ modelled and what is not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from voxload.prefetch.cost import CostModel
 from voxload.prefetch.line import EpochOrder, Held, Line
+from voxload.prefetch.order.dealing import deal
 from voxload.prefetch.placement import Placement
 from voxload.prefetch.planning.limits import Limits
 from voxload.prefetch.planning.planner import Planner
@@ -74,7 +75,10 @@ def run(
     told = progress or (lambda _steps: None)
     # Without staging, a batch is fetched when the step before has ended: into the only slot there is.
     slots = 1 if policy.name == UNSTAGED else machine.slots(workload.batch_bytes)
-    placements = _place(policy, workload)
+    if workload.locality is None:
+        placements = _place(policy, workload)
+    else:
+        workload, placements = _dealt(policy, workload)
     if model is Model.STEPS:
         ledger = simulate_steps(machine, workload, placements, slots=slots, progress=told)
     else:
@@ -88,6 +92,20 @@ def _place(policy: Policy, workload: Workload) -> Iterator[Placement]:
     for index, order in enumerate(workload.orders):
         placement, state = policy.place(state, order, workload.orders[index + 1 :])
         yield placement
+
+
+def _dealt(policy: Policy, workload: Workload) -> tuple[Workload, Iterator[Placement]]:
+    """Deal every epoch by what is held when it begins; return what groups get, and its placements.
+
+    As in a loader, to whom later epochs go is not known when one is placed.
+    """
+    orders, placements = list(workload.orders), []
+    state = policy.begin(workload.line, Held.nothing())
+    for index, order in enumerate(workload.orders):
+        orders[index] = deal(order, state.held)
+        placement, state = policy.place(state, orders[index], workload.orders[index + 1 :])
+        placements.append(placement)
+    return replace(workload, orders=tuple(orders)), iter(placements)
 
 
 def _planners(machine: Machine, workload: Workload, placements: Iterator[Placement]) -> list[Planner]:

@@ -5,17 +5,20 @@ Orders are of samples, plans of the units that these are made of.
 What it says is never what the consumer sees: batches come from the real sampler. Where that draws otherwise than was
 foreseen, the rest of the epoch is planned from what it drew, for this rank alone: the other groups may not have
 noticed, and go on planning as before. Blocks are then not where they are thought to be, and come from the storage.
+Where samples of a global batch are dealt to who keeps them, what was dealt is planned, and it takes the place of what
+the sampler draws; see dealing.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from voxload.loader.caching.dealing import Dealing, DealtEpoch
 from voxload.loader.caching.items import EpochItems, Items, repeats_of
 from voxload.loader.order.repeats import Passed
 from voxload.prefetch.line import DISK, MEMORY, STORAGE, EpochOrder, Held, Ints, Line
@@ -42,6 +45,8 @@ class LineMembers:
     """Returns what each group gave, by group."""
     holds: Callable[[int, int], bool]
     """Whether this rank's own tier holds a sample's block: tier, sample."""
+    dealing: Dealing | None = None
+    """What deals the samples of each global batch anew; None leaves each group what its sampler draws."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,8 @@ class EpochPlan:
     units: RankPlan
     items: EpochItems
     """Of the plan's steps."""
+    dealt: DealtEpoch | None = None
+    """Where these are not what the samplers draw."""
 
     @property
     def first_step(self) -> int:
@@ -69,6 +76,17 @@ class EpochPlan:
             return ()
         row = self.items.samples[place]
         return tuple(row[row >= 0].tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class _Orders:
+    """What is known of a coming epoch."""
+
+    own: EpochItems
+    """This group's samples."""
+    units: tuple[EpochOrder, ...]
+    """Of all groups, in it and behind it as far as they are used."""
+    dealt: DealtEpoch | None = None
 
 
 class EpochPlans:
@@ -111,6 +129,8 @@ class EpochPlans:
         self._is_clairvoyant = is_clairvoyant
         # The state before each epoch that was placed, and behind the last one.
         self._states: dict[int, Any] = {0: policy.begin(members.line, held)}
+        # The same of what is presumed where samples are dealt.
+        self._presumed: dict[int, Any] = {0: None if members.dealing is None else members.dealing.state}
         self._plans: dict[int, EpochPlan] = {}
         self._number = 0
         self._passed: Passed = tuple
@@ -137,6 +157,11 @@ class EpochPlans:
         self.source.observe(batches)
         self._forget(self.source.epoch + 1)
 
+    def dealt(self, plan: EpochPlan, drawn: Iterator[Sequence[int]]) -> Iterator[Sequence[int]]:
+        """Return this group's batches of an epoch that begins now, given what is drawn; see `Dealing.draws`."""
+        dealing = self._members.dealing
+        return drawn if dealing is None else dealing.draws(plan.dealt, drawn)
+
     @property
     def is_foreseen(self) -> bool:
         """Whether the order of the epoch begun last is known before it is drawn."""
@@ -151,22 +176,20 @@ class EpochPlans:
                 continue
             if coming < self.source.epoch:  # nothing was drawn of it
                 self._states[coming + 1] = self._states[coming]
+                self._presumed[coming + 1] = self._presumed[coming]
                 continue
             found = self._orders(coming)
             if found is None:
                 return None
-            own, orders = found
             state = self._states[coming]
-            placement, self._states[coming + 1] = self._policy.place(state, orders[0], orders[1:])
-            self._plans[coming] = EpochPlan(placement.of(self._members.group), own)
+            placement, self._states[coming + 1] = self._policy.place(state, found.units[0], found.units[1:])
+            self._presumed[coming + 1] = None if found.dealt is None else found.dealt.after
+            self._plans[coming] = EpochPlan(placement.of(self._members.group), found.own, found.dealt)
         self._let_go(self.source.epoch)
         return self._plans.get(epoch)
 
-    def _orders(self, epoch: int) -> tuple[EpochItems, tuple[EpochOrder, ...]] | None:
-        """Return this group's samples of an epoch, and the units of all, in it and behind it as far as they are used.
-
-        None where they are not known.
-        """
+    def _orders(self, epoch: int) -> _Orders | None:
+        """Return what is known of an epoch; None where its order is not."""
         first = max(self.source.epoch, 0)
         if not self._is_clairvoyant and epoch > first:
             return None
@@ -174,20 +197,33 @@ class EpochPlans:
         if self._epochs is not None:
             beyond = max(0, min(beyond, self._epochs - 1 - epoch))
         count = epoch - first + 1 + beyond
+        if self._members.dealing is not None:
+            return self._dealt(self._members.dealing, epoch, self.source.ahead(count)[epoch - first :])
         own = self.source.own_ahead(count)[epoch - first :]
         if not own:
             return None
         mine = self._drawn(epoch, own[0])
         if self._members.line.groups == 1:
-            return mine, tuple(self._units_of(epoch + place, order[None]) for place, order in enumerate(own))
+            return _Orders(mine, tuple(self._units_of(epoch + place, order[None]) for place, order in enumerate(own)))
         # What labels other groups' samples have is not looked at here: each looks at its own, and tells the rest.
         if self.source.horizon.is_of_line and not self._items.are_searched:
             ahead = self.source.ahead(count)[epoch - first :]
-            return (mine, tuple(self._units_of(one.epoch, one.samples) for one in ahead)) if ahead else None
+            return _Orders(mine, tuple(self._units_of(one.epoch, one.samples) for one in ahead)) if ahead else None
         # How far ahead an order is known each rank knows for itself; of the epoch at hand all ranks come to know it.
         if epoch > first:
             return None
-        return mine, (assemble(epoch, self._members.gather(self._items.rows(mine))),)
+        return _Orders(mine, (assemble(epoch, self._members.gather(self._items.rows(mine))),))
+
+    def _dealt(self, dealing: Dealing, epoch: int, orders: tuple[EpochOrder, ...]) -> _Orders | None:
+        """Deal an epoch whose order, and those behind it, samplers give; samples are units where they are dealt.
+
+        To whom those behind it go depends on what is kept by then: they stand as samplers deal them.
+        """
+        if not orders:
+            return None
+        dealt = dealing.deal(self._presumed[epoch], orders)
+        mine = self._drawn(epoch, dealt.order.samples[self._members.group])
+        return _Orders(mine, (dealt.order, *orders[1:]), dealt)
 
     def _units_of(self, epoch: int, samples: Ints) -> EpochOrder:
         """Return the units of groups' samples of an epoch, ``(groups, steps, batch)``."""
@@ -249,14 +285,14 @@ class EpochPlans:
         for later in [other for other in self._plans if other >= epoch]:
             del self._plans[later]
         for later in [other for other in self._states if other > epoch]:
-            del self._states[later]
+            del self._states[later], self._presumed[later]
 
     def _let_go(self, epoch: int) -> None:
         """Forget what lies before an epoch."""
         for earlier in [other for other in self._plans if other < epoch]:
             del self._plans[earlier]
         for earlier in [other for other in self._states if other < epoch]:
-            del self._states[earlier]
+            del self._states[earlier], self._presumed[earlier]
 
 
 def starting_at(plan: EpochPlan, step: int) -> EpochPlan:

@@ -2,7 +2,8 @@
 
 Rules of this file:
 
-1. What the consumer gets is what the real sampler drew. Plans only say what is fetched before that.
+1. What the consumer gets is what the real sampler drew, or was dealt in its place. Plans only say what is fetched
+   before that.
 2. One epoch is under way at a time: an iterator that was left early ends with the beginning of the next one.
 3. The plan of the next epoch is made by a thread of its own while this one runs: its first batch is as ready as any.
 """
@@ -112,6 +113,7 @@ class PrefetchedBatches:
                 self._epoch_plans.drawn(batches)
                 plan = self._planned(number, batches)
             plan = self._append(plan)
+        drawn = self._epoch_plans.dealt(plan, drawn)
         self._coming = self._planning.submit(self._epoch_plans.plan, number + 1)
         found = PrefetchedEpoch(self, plan, drawn, timeout)
         self._user = weakref.ref(found)

@@ -11,6 +11,7 @@ import torch
 
 from voxload.loader.cache import Cache
 from voxload.loader.caching.blocks import DatasetBlocks
+from voxload.loader.caching.dealing import check_dealing, dealing_of
 from voxload.loader.caching.epoch_plans import EpochPlans, LineMembers
 from voxload.loader.caching.kept import Kept
 from voxload.loader.caching.prefetched import PrefetchedBatches, PrefetchedEpoch, Runner
@@ -70,6 +71,7 @@ class Prefetcher:
         self._costs, self._epochs = CostModel(), 0
         self._running = ExitStack()  # what fetches, which goes before the tiers do
         grid = kept.units.data.grid
+        check_dealing(cache, kept, source)
         with ExitStack() as stack:
             self._rendezvous = Rendezvous(grid)
             stack.callback(self._rendezvous.close)
@@ -90,6 +92,15 @@ class Prefetcher:
     def has_more(self) -> bool:
         """Whether such an iterator has not got all that it is foreseen to."""
         return self._prefetched.has_more
+
+    def check_free(self) -> None:
+        """Refuse to begin an epoch beside one that is under way, where samples are dealt; before anything changes.
+
+        An iterator that reads for itself would get what the sampler draws, and other groups what was dealt. Raises
+        UsageError, on the ranks that do begin one too.
+        """
+        if self._dealing is not None and self.is_busy:
+            self._dealing.refuse()
 
     def begin(self, number: int) -> None:
         """Begin the epoch of a number, right before its iterator is made."""
@@ -131,6 +142,7 @@ class Prefetcher:
         """Begin to fetch blocks into tiers and slots."""
         self.kept, self._blocks = kept, blocks
         tiers, rendezvous, cache = self.shared_tiers, self._rendezvous, self._cache
+        self._dealing = dealing_of(cache, kept, source, tiers, rendezvous)
         resources = Resources(
             blocks, tiers.near, self._costs, self._meter, readers=self._threads, helpers=_NEAR_THREADS
         )
@@ -144,6 +156,7 @@ class Prefetcher:
                 order for rank, order in enumerate(rendezvous.gather(own, Ints)) if rank in tiers.ranks
             ],
             holds=lambda tier, sample: tiers.holds(tier, blocks.keys(sample)),
+            dealing=self._dealing,
         )
         epoch_plans = EpochPlans(
             kept.items,

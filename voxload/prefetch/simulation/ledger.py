@@ -111,6 +111,8 @@ class EpochOutcome:
     """Seconds of them in which the groups waited for data."""
     storage_bytes: int
     """Bytes that all ranks read from the storage for it."""
+    peer_bytes: int
+    """Bytes that came from peers for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,7 @@ class _Epoch:
     end: float = 0.0
     stall: float = 0.0
     read: int = 0
+    lent: int = 0
 
 
 @dataclass(slots=True)
@@ -164,12 +167,16 @@ class Ledger:
     _epochs: dict[int, _Epoch] = field(default_factory=dict)
     _read: int = 0
     """Bytes read from the storage since the last step began."""
+    _lent: int = 0
+    """Bytes from peers since then."""
 
     def fetched(self, source: SourceKind, nbytes: int) -> None:
         """Count bytes that came from a place."""
         self.delivered[source] += nbytes
         if source is SourceKind.STORAGE:
             self._read += nbytes
+        elif source is SourceKind.PEER:
+            self._lent += nbytes
 
     def add(self, moved: Demand) -> None:
         """Count a step's bytes."""
@@ -186,7 +193,8 @@ class Ledger:
         found.stall += begin - self.now
         found.end = end
         found.read += self._read
-        self._read = 0
+        found.lent += self._lent
+        self._read = self._lent = 0
         self.stall += begin - self.now
         self.now = end
 
@@ -203,7 +211,13 @@ class Ledger:
         before, outcomes = 0.0, []
         for epoch, found in self._epochs.items():
             outcomes.append(
-                EpochOutcome(epoch, seconds=found.end - before, stall=found.stall, storage_bytes=found.read * lines)
+                EpochOutcome(
+                    epoch,
+                    seconds=found.end - before,
+                    stall=found.stall,
+                    storage_bytes=found.read * lines,
+                    peer_bytes=found.lent * lines,
+                )
             )
             before = found.end
         return tuple(outcomes)

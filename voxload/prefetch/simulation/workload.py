@@ -15,6 +15,7 @@ import numpy as np
 
 from voxload.errors import UsageError
 from voxload.prefetch.line import EpochOrder, Ints, Line
+from voxload.prefetch.order.dealing import LOCALITIES
 from voxload.prefetch.simulation.machine import Machine
 
 
@@ -31,6 +32,8 @@ class Workload:
     """How many equal lines share the storage: the ranks of a group."""
     storage_sizes: Ints | None = None
     """Bytes that a block costs the storage, by sample index; None: those of a tier."""
+    locality: str | None = None
+    """``batch``: the samples of each step are dealt to groups that keep them; None: as the orders say."""
 
     def __post_init__(self) -> None:
         if not self.orders or not self.steps:
@@ -39,6 +42,8 @@ class Workload:
             raise UsageError(
                 "workload", found=f"{self.lines} lines, {self.compute} s a step", expected="1 or more, 0 s"
             )
+        if self.locality not in (None, *LOCALITIES):
+            raise UsageError("locality", found=repr(self.locality), expected=f"one of {list(LOCALITIES)}, or None")
         for order in self.orders:
             if order.samples.shape[0] != self.line.groups:
                 found = f"an order of {order.samples.shape[0]} groups"
