@@ -15,6 +15,8 @@ from voxload.units import parse_bytes
 CODECS = ("none", "bitshuffle-lz4")
 PEERS = ("auto", "node", "tcp", "mpi", "none")
 CLAIRVOYANT = "clairvoyant"
+_KEEP_NOTHING = ("staging", "none")
+"""Policies without tiers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ class Cache:
     ------
     UsageError
         When a size is none, a name is unknown, a folder comes without its size, or samples are to be dealt to groups
-        that share no blocks.
+        that share no blocks, or keep none.
     """
 
     memory: int | str = 0
@@ -120,6 +122,13 @@ class Cache:
                 expected="groups that know what each of them keeps",
                 remedy='leave it out, or have memory and disk of your own, with policy "lru" where nothing may come '
                 "from peers",
+            )
+        if self.policy in _KEEP_NOTHING or not (self.memory_bytes or self.disk_bytes):
+            raise UsageError(
+                "cache locality",
+                found=f"policy {self.policy!r}, which keeps nothing" if self.policy in _KEEP_NOTHING else "no room",
+                expected="blocks that are kept, for samples go to who keeps them",
+                remedy="give it memory or a disk, and another policy, or leave locality out",
             )
 
     @property

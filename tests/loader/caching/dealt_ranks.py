@@ -8,6 +8,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,9 @@ def main(folder: Path, blocks: int) -> None:
     grid = voxload.ProcessGrid.from_env((blocks, 1, 1))
     data = voxload.VolumeDataset(f"{folder}/*.npy", grid=grid)
     found: dict[str, Any] = {"rank": grid.rank, "group": grid.group, "lives": {}}
-    for life in LIVES:
+    lives = [replace(life, folder=str(folder / f"disk-{blocks}")) for life in LIVES]
+    lives += [replace(life, name="disk again") for life in lives if life.disk]
+    for life in lives:
         loader = life.loader(data)
         found["lives"][life.name] = {"plain": life.plain(data), "dealt": epochs(loader, data, life)}
         loader.close()

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader, RandomSampler
+from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 
 import voxload
+from tests.support.settled import settle
 from voxload.cache.memory.layout import Layout
 from voxload.errors import VoxloadError
 from voxload.loader.sampler import GroupSampler
@@ -36,6 +37,7 @@ def write(folder: Path) -> None:
     """Write all samples."""
     for number in range(SAMPLES):
         np.save(folder / f"s{number:03}.npy", cube(number))
+    settle(folder)  # else no disk keeps blocks of them
 
 
 @dataclass(frozen=True)
@@ -58,20 +60,33 @@ class Life:
     clairvoyant: bool = True
     epochs: int | None = None
     """As the cache is told."""
+    disk: int = 0
+    """Blocks for which each rank has room on disk."""
+    folder: str = ""
+    """Where that is."""
+    is_torchs: bool = False
+    """Whether torch's own sampler deals the order to groups."""
 
     def cache(self, data: voxload.VolumeDataset, locality: str | None) -> voxload.Cache:
         """Return the cache."""
         block = int(np.prod(data.grid.block((EXTENT,) * 3).shape)) * 4 + 256
         room = self.memory + (5 * (data.grid.rank % 2) if self.is_uneven else 0)
         memory = RANKS * (Layout.within(2**16, None).data_at + room * block)
-        return voxload.Cache(
-            memory=memory, policy=self.policy, clairvoyant=self.clairvoyant, epochs=self.epochs, locality=locality
-        )
+        words: dict[str, Any] = {"policy": self.policy, "clairvoyant": self.clairvoyant, "epochs": self.epochs}
+        if self.disk:
+            words |= {"disk": self.folder, "disk_size": 8 + RANKS * self.disk * block}
+        return voxload.Cache(memory=memory, locality=locality, **words)
 
     def loader(self, data: voxload.VolumeDataset, locality: str | None = "batch") -> voxload.DataLoader:
         """Return the loader."""
         generator = torch.Generator().manual_seed(SEED)
         words: dict[str, Any] = {"batch_size": self.batch, "shuffle": True, "drop_last": self.drop_last} | self.words
+        if self.is_torchs:
+            grid = data.grid
+            torchs: DistributedSampler[Any] = DistributedSampler(
+                data, num_replicas=grid.groups, rank=grid.group, seed=SEED
+            )
+            words |= {"sampler": torchs, "shuffle": None}
         return voxload.DataLoader(data, generator=generator, cache=self.cache(data, locality), **words)
 
     def plain(self, data: voxload.VolumeDataset) -> Epochs:
@@ -96,6 +111,8 @@ LIVES = (
     Life("left early", lengths=(None, 2, None, 1, None)),
     Life("chosen", chosen=(5, None, 2, 2)),
     Life("persistent", words={"num_workers": 2, "persistent_workers": True}, lengths=(None, 1, None)),
+    Life("torchs", is_torchs=True, chosen=(0, 1, 2, 3)),
+    Life("disk", memory=2, disk=4),
     Life("single", words={"batch_size": None}, memory=4, batch=1),
 )
 

@@ -28,7 +28,7 @@ from voxload.prefetch.simulate import Model, Workload, run
 from voxload.prefetch.simulation.machine import Staging
 
 BLOCKS = (1, 2)
-NAMES = [*(life.name for life in LIVES), "resumed anew", "resumed", "growing"]
+NAMES = [*(life.name for life in LIVES), "resumed anew", "resumed", "growing", "disk again"]
 MACHINE = replace(machines.load("lassen"), staging=Staging(0, 6, threads=2, decode=float("inf")))
 """One whose ranks have as many slots as ours; how fast it is makes little difference to what moves."""
 Rows = list[dict[str, Any]]
@@ -72,7 +72,7 @@ def test_global_batches_are_torchs(rows: Callable[[int], Rows], blocks: int, nam
         for step in zip(zip(*torchs, strict=True), zip(*ours, strict=True), strict=True):
             assert Counter(chain.from_iterable(step[0])) == Counter(chain.from_iterable(step[1]))
     assert all(sum(map(len, epoch)) for epoch in plain[0])
-    assert plain[0][0] == dealt[0][0]  # nothing is kept yet
+    assert name == "disk again" or plain[0][0] == dealt[0][0]  # nothing is kept yet
     assert plain != dealt
 
 
@@ -113,6 +113,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"locality": "step"}, "cache locality: found 'step'"),
     "alone": ({"locality": "batch", "peers": "none"}, 'peers "none"'),
     "served": ({"locality": "batch", "service": "auto"}, "a service"),
+    "without room": ({"locality": "batch"}, "no room"),
+    "kept by nobody": ({"locality": "batch", "memory": "1MiB", "policy": "staging"}, "'staging', which keeps nothing"),
 }
 
 
