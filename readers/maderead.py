@@ -224,9 +224,14 @@ def _is_repeatable(kind: type) -> bool:
     return issubclass(kind, Repeatable)
 
 
+def is_repeatable(reader: Reader) -> bool:
+    """Tell whether a reader may tell of reads that it made."""
+    return _is_repeatable(type(reader))
+
+
 def made_read(reader: Reader, requests: Sequence[Request], base: int) -> MadeRead | None:
     """Return a read that `reader` just made, see `Repeatable`; None where it cannot tell."""
-    return cast("Repeatable", reader).made_read(requests, base) if _is_repeatable(type(reader)) else None
+    return cast("Repeatable", reader).made_read(requests, base) if is_repeatable(reader) else None
 
 
 def repeat(reads: Sequence[tuple[int, int]]) -> int:

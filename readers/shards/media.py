@@ -28,6 +28,8 @@ class Header:
     """Slowest first; time steps of a clip are D."""
     codec: str
     """In words."""
+    parsed: Any = None
+    """What else decoding these very bytes needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,9 @@ class Medium:
 
     header: Callable[[bytes, str], Header]
     """Takes the bytes and a subject for messages; decodes nothing. Raises DataError at bytes that are none."""
-    decode: Callable[[bytes, str, range], Array]
-    """Returns all of a picture, or some of the frames of a clip; raises DataError."""
+    decode: Callable[[bytes, str, range, Any], Array]
+    """Returns all of a picture, or some of the frames of a clip, given what was parsed of these bytes, or None; raises
+    DataError."""
     is_brief: bool = True
     """Whether the first bytes say it all."""
 
@@ -46,7 +49,7 @@ def _picture(data: bytes, subject: str) -> Header:
     found = pictures.header(data, subject)
     axes = "HW" if found.channels == 1 else "HWC"
     shape = (found.height, found.width, found.channels)[: len(axes)]
-    return Header(shape, found.dtype, axes, found.kind)
+    return Header(shape, found.dtype, axes, found.kind, found)
 
 
 def _clip(data: bytes, subject: str) -> Header:
@@ -67,11 +70,11 @@ def _loaded(data: bytes, subject: str) -> Array:
     return found
 
 
-_PICTURE = Medium(_picture, lambda data, subject, _: pictures.decode(data, subject))
-_CLIP = Medium(_clip, clips.decode, is_brief=False)
+_PICTURE = Medium(_picture, lambda data, subject, _, parsed: pictures.decode(data, subject, parsed))
+_CLIP = Medium(_clip, lambda data, subject, frames, _: clips.decode(data, subject, frames), is_brief=False)
 _MEDIA = {
     **dict.fromkeys(("jpg", "jpeg", "png"), _PICTURE),
-    "npy": Medium(_array, lambda data, subject, _: _loaded(data, subject)),
+    "npy": Medium(_array, lambda data, subject, *_: _loaded(data, subject)),
     **dict.fromkeys(("mp4", "avi", "mkv", "mov", "webm"), _CLIP),
 }
 ARRAY = "npy"

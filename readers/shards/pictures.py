@@ -65,9 +65,12 @@ def header(data: bytes, subject: str) -> PictureHeader:
     return found
 
 
-def decode(data: bytes, subject: str) -> npt.NDArray[Any]:
-    """Return all pixels of a picture, ``(H, W)`` or ``(H, W, C)``; raises DataError where some are missing."""
-    known = header(data, subject)
+def decode(data: bytes, subject: str, known: PictureHeader | None = None) -> npt.NDArray[Any]:
+    """Return all pixels of a picture, ``(H, W)`` or ``(H, W, C)``; raises DataError where some are missing.
+
+    `known` is what `header` said of these bytes, where it was asked.
+    """
+    known = header(data, subject) if known is None else known
     try:
         if known.kind == "JPEG":
             if data.rfind(_END) < known.scan:  # libjpeg would make gray of what is missing

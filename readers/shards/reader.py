@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import closing, suppress
 from math import prod
+from typing import Any
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
@@ -48,11 +49,11 @@ class MemberReader:
     def __init__(self, location: Location, shard: str, member: Member, data: bytes, medium: Medium) -> None:
         self._shard, self._member, self._medium = shard, member, medium
         self._subject = str(location)
-        self._first: bytes | None = data
+        head = medium.header(data, self._subject)
+        self._first: tuple[bytes, Any] | None = data, head.parsed
         self._lock = threading.Lock()
         self._is_closed = False
         self._stamp = None if is_url(shard) else Stamp.of(shard)
-        head = medium.header(data, self._subject)
         self._shape = head.shape
         self._order: AxisOrder = resolve_axes(
             self._subject, ndim=len(head.shape), given=location.axes, declared=head.axes or None, has_lead=True
@@ -77,7 +78,7 @@ class MemberReader:
     def held_bytes(self) -> int:
         """About as many bytes as this holds."""
         first = self._first
-        return 1024 + (0 if first is None else len(first))
+        return 1024 + (0 if first is None else len(first[0]))
 
     def describe(self) -> VolumeInfo:
         """Return what is known of the volume."""
@@ -100,7 +101,8 @@ class MemberReader:
             return
         view = self._order.stored_view(out, box, self._info.lead)
         frames = range(stored.start[0], stored.stop[0])
-        found = self._medium.decode(self._data(), self._subject, frames)
+        data, parsed = self._data()
+        found = self._medium.decode(data, self._subject, frames, parsed)
         whole = len(found) == self._shape[0]
         slices = stored.slices if whole else (slice(None), *stored.slices[1:])
         copy_cast(view, found[slices])
@@ -117,11 +119,11 @@ class MemberReader:
         """Let go of what was read."""
         self._is_closed, self._first = True, None
 
-    def _data(self) -> bytes:
-        """Return what the member holds: what was read when it was opened, once, or what is there now."""
+    def _data(self) -> tuple[bytes, Any]:
+        """Return what the member holds: what was read when it was opened, once, and parsed; or what is there now."""
         with self._lock:
             first, self._first = self._first, None
-        return read_member(self._shard, self._member, self._subject) if first is None else first
+        return (read_member(self._shard, self._member, self._subject), None) if first is None else first
 
 
 def read_member(shard: str, member: Member, subject: str) -> bytes:

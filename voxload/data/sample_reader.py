@@ -16,7 +16,7 @@ from voxload.data.transpose import copy_turned
 from voxload.errors import UsageError, VoxloadError
 from voxload.geometry import Boundary, Box, slabs
 from voxload.readers.handles import Handles
-from voxload.readers.maderead import MadeRead, made_read
+from voxload.readers.maderead import MadeRead, is_repeatable, made_read
 from voxload.readers.protocol import NOTHING, Location, ReadCost, Reader, Volume
 from voxload.readers.requests import block_cost, block_requests, is_padded, read_block
 from voxload.readers.scratch import address
@@ -139,7 +139,7 @@ class SampleReader:
 
         None where it is augmented otherwise than by cutting, or cannot be read so.
         """
-        if not self.repeats or placement.orientation != _UPRIGHT:
+        if not self.repeats or placement.orientation != _UPRIGHT or not all(map(is_repeatable, readers)):
             return None
         found, has_zeros = list[MadeRead](), False
         for reader, box, volume in zip(readers, boxes, volumes, strict=True):
