@@ -40,6 +40,7 @@ def test_what_is_said_is_near_what_is_measured(tmp_path: Path) -> None:
     ]
     cases += [
         ValidationCase(model, SAMPLE, (1, 1, 1), 2, 1, wrapper="fsdp"),
+        ValidationCase(model, SAMPLE, (1, 1, 1), 2, 1, wrapper="fsdp-modules"),
         ValidationCase(model, SAMPLE, (2, 1, 1), 1, 1, recompute=("encoder.0", "bottom", "decoder.1")),
         ValidationCase(model, SAMPLE, (1, 1, 1), 1, 3, stages=2, microbatches=3),
     ]
