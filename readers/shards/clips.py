@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,18 @@ from voxload.files.limits import FRAME
 _CHANNELS = 3
 
 
-def header(data: bytes, subject: str) -> tuple[int, int, int, str]:
-    """Return frames, height, width and codec of the first video stream; its packets are counted, and none is decoded.
+@dataclass(frozen=True, slots=True)
+class ClipHeader:
+    """What a clip says of itself."""
+
+    shape: tuple[int, int, int, int]
+    """Extents (T, H, W, C) once decoded."""
+    codec: str
+    """In words."""
+
+
+def clip_header(data: bytes, subject: str) -> ClipHeader:
+    """Return what there is of the first video stream; its packets are counted, and none is decoded.
 
     Raises UsageError where PyAV is not installed, DataError where there is no such stream.
     """
@@ -28,13 +39,17 @@ def header(data: bytes, subject: str) -> tuple[int, int, int, str]:
     if frames < 1 or height < 1 or width < 1:
         raise _odd(subject, f"{frames} frames of {height} x {width}")
     FRAME.check(subject, height * width * _CHANNELS, "a frame")
-    return frames, height, width, codec
+    return ClipHeader((frames, height, width, _CHANNELS), codec)
 
 
-def decode(data: bytes, subject: str, frames: range) -> npt.NDArray[np.uint8]:
-    """Return some frames, one behind the other, ``(frames, H, W, 3)`` in RGB; raises DataError where one is missing."""
-    count, height, width, _ = header(data, subject)
-    found = np.empty((len(frames), height, width, _CHANNELS), np.uint8)
+def clip_frames(data: bytes, subject: str, frames: range, known: ClipHeader | None = None) -> npt.NDArray[np.uint8]:
+    """Return some frames, one behind the other, ``(frames, H, W, 3)`` in RGB; raises DataError where one is missing.
+
+    `known` is what `clip_header` said of these bytes, where it was asked.
+    """
+    known = clip_header(data, subject) if known is None else known
+    count, height, width, _ = known.shape
+    found = np.empty((len(frames), *known.shape[1:]), np.uint8)
     done = 0
     with _opened(data, subject) as (container, stream):
         for number, frame in enumerate(container.decode(stream)):

@@ -7,6 +7,7 @@ import json
 import os
 from contextlib import closing
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ from voxload.readers.axes import resolve_axes
 from voxload.readers.faults import translated
 from voxload.readers.flat.arrayfile import ArrayFileReader
 from voxload.readers.flat.formats import npy_layout
+from voxload.readers.generation import stamp_of
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
+from voxload.readers.remote.store import RemoteStore
 from voxload.readers.shards.media import ARRAY, is_volume, kind_of, medium_of
 from voxload.readers.shards.members import HEAD_BYTES, Member, members_of, opened
 from voxload.readers.shards.names import SampleName, parsed
-from voxload.readers.shards.reader import MemberReader, content, read_member
+from voxload.readers.shards.reader import MemberReader, StoredMember, content, read_member
 from voxload.readers.store import is_url
 from voxload.text import listed
 
@@ -38,7 +41,9 @@ class ShardFormat:
     def claims(self, path: str) -> bool:
         """Tell whether `path` names a sample in an archive that is there."""
         name = parsed(path)
-        return name is not None and (is_url(name.shard) or os.path.isfile(name.shard))  # noqa: PTH113 - as others
+        if name is None:
+            return False
+        return _is_object(name.shard) if is_url(name.shard) else os.path.isfile(name.shard)  # noqa: PTH113 - as others
 
     def datasets(self, path: str) -> tuple[str, ...]:
         """Return the extensions of all pictures, clips and arrays."""
@@ -49,22 +54,19 @@ class ShardFormat:
         name = _named(location.path)
         if location.checksums is not None:
             raise UsageError(str(location), found="checksums of a member of an archive", expected="none")
+        # Taken before what is read: a reader of an archive that was written to since is opened anew.
+        stamp = None if is_url(name.shard) else stamp_of(name.shard)
         with translated(str(location)), closing(opened(name.shard)) as archive:
             found = members_of(archive, name, until=location.dataset or None)
             extension = location.dataset or _only(name, found)
             if extension not in found:
                 raise _no_member(name, extension, found)
-            member = found[extension]
+            member, medium = found[extension], medium_of(extension, str(location))
             is_mapped = kind_of(extension) == ARRAY and not is_url(name.shard)
             data = archive.read(member.offset, min(member.size, HEAD_BYTES)) if is_mapped else content(archive, member)
-        medium = medium_of(extension)
-        if medium is None:
-            raise UsageError(
-                str(location), found=f"a member {extension!r}", expected="a JPEG, a PNG, a video or an npy array"
-            )
         if is_mapped:
             return _array(location, name, member, data)
-        return MemberReader(location, name.shard, member, data, medium)
+        return MemberReader(location, StoredMember(name.shard, member, stamp), data, medium)
 
     def read_vector(self, path: str, name: str) -> Vector:
         """Read numbers of a sample: a member ``cls``, ``txt`` or ``npy``, or a key of its ``json``.
@@ -86,6 +88,12 @@ class ShardFormat:
                 value = values[name]
                 return _parsed(value if isinstance(value, list) else [value], subject)
         raise _no_member(sample, name, found)
+
+
+@lru_cache(maxsize=2**10)
+def _is_object(url: str) -> bool:
+    """Tell whether there is an archive at a URL, and not a folder of that name; asked once for all of its samples."""
+    return RemoteStore(url).size("") is not None
 
 
 def _named(path: str) -> SampleName:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from voxload.errors import UsageError
 from voxload.readers.faults import translated
 from voxload.readers.flat.formats import npy_layout
-from voxload.readers.shards import clips, pictures
+from voxload.readers.shards.clips import ClipHeader, clip_frames, clip_header
+from voxload.readers.shards.pictures import picture, picture_header
 
 Array = npt.NDArray[Any]
 
@@ -46,15 +48,15 @@ class Medium:
 
 
 def _picture(data: bytes, subject: str) -> Header:
-    found = pictures.header(data, subject)
+    found = picture_header(data, subject)
     axes = "HW" if found.channels == 1 else "HWC"
     shape = (found.height, found.width, found.channels)[: len(axes)]
     return Header(shape, found.dtype, axes, found.kind, found)
 
 
 def _clip(data: bytes, subject: str) -> Header:
-    frames, height, width, codec = clips.header(data, subject)
-    return Header((frames, height, width, 3), np.dtype(np.uint8), "DHWC", codec)
+    found: ClipHeader = clip_header(data, subject)
+    return Header(found.shape, np.dtype(np.uint8), "DHWC", found.codec, found)
 
 
 def _array(data: bytes, subject: str) -> Header:
@@ -70,8 +72,8 @@ def _loaded(data: bytes, subject: str) -> Array:
     return found
 
 
-_PICTURE = Medium(_picture, lambda data, subject, _, parsed: pictures.decode(data, subject, parsed))
-_CLIP = Medium(_clip, lambda data, subject, frames, _: clips.decode(data, subject, frames), is_brief=False)
+_PICTURE = Medium(_picture, lambda data, subject, _, parsed: picture(data, subject, parsed))
+_CLIP = Medium(_clip, clip_frames, is_brief=False)
 _MEDIA = {
     **dict.fromkeys(("jpg", "jpeg", "png"), _PICTURE),
     "npy": Medium(_array, lambda data, subject, *_: _loaded(data, subject)),
@@ -86,11 +88,14 @@ def kind_of(extension: str) -> str:
     return extension.rpartition(".")[2].lower()
 
 
-def medium_of(extension: str) -> Medium | None:
-    """Return how members of an extension are decoded; None where they are no volumes."""
-    return _MEDIA.get(kind_of(extension))
+def medium_of(extension: str, subject: str) -> Medium:
+    """Return how members of an extension are decoded; raises UsageError where they are no volumes."""
+    found = _MEDIA.get(kind_of(extension))
+    if found is None:
+        raise UsageError(subject, found=f"a member {extension!r}", expected="a JPEG, a PNG, a video or an npy array")
+    return found
 
 
 def is_volume(extension: str) -> bool:
     """Tell whether members of an extension are volumes."""
-    return medium_of(extension) is not None
+    return kind_of(extension) in _MEDIA

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from voxload.errors import DataError, NotFoundError
 from voxload.files.regular import open_regular
 from voxload.readers.faults import translated
+from voxload.readers.remote.ranges import ObjectStamp, RemoteBytes
 from voxload.readers.remote.store import RemoteStore
 from voxload.readers.shards.names import SampleName, split_member
 from voxload.readers.store import is_url
@@ -91,17 +92,20 @@ class _LocalArchive:
 
 
 class _RemoteArchive:
+    """All reads are of the version that was there first."""
+
     def __init__(self, url: str) -> None:
-        self._store = RemoteStore(url)
-        size = self._store.size("")
-        if size is None:
+        store = RemoteStore(url)
+        facts = store.facts("")
+        if facts is None:
             raise NotFoundError(url, found="no such object", remedy="check the URL")
-        self.size = size
+        self.size = facts.size
+        self._object = RemoteBytes(store, ObjectStamp(url, facts.size, facts.version))
 
     def read(self, offset: int, length: int) -> bytes:
         """See Archive."""
         wanted = min(length, self.size - offset)
-        return self._store.read("", offset, wanted) if wanted > 0 else b""
+        return self._object.read(offset, wanted).tobytes() if wanted > 0 else b""
 
     def close(self) -> None:
         """See Archive."""

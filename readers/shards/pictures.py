@@ -48,7 +48,7 @@ class PictureHeader:
         return (self.height, self.width) if self.channels == 1 else (self.height, self.width, self.channels)
 
 
-def header(data: bytes, subject: str) -> PictureHeader:
+def picture_header(data: bytes, subject: str) -> PictureHeader:
     """Return what the header of a picture says; raises DataError where there is none, or it claims too much."""
     try:
         if data.startswith(_JPEG):
@@ -65,12 +65,12 @@ def header(data: bytes, subject: str) -> PictureHeader:
     return found
 
 
-def decode(data: bytes, subject: str, known: PictureHeader | None = None) -> npt.NDArray[Any]:
+def picture(data: bytes, subject: str, known: PictureHeader | None = None) -> npt.NDArray[Any]:
     """Return all pixels of a picture, ``(H, W)`` or ``(H, W, C)``; raises DataError where some are missing.
 
-    `known` is what `header` said of these bytes, where it was asked.
+    `known` is what `picture_header` said of these bytes, where it was asked.
     """
-    known = header(data, subject) if known is None else known
+    known = picture_header(data, subject) if known is None else known
     try:
         if known.kind == "JPEG":
             if data.rfind(_END) < known.scan:  # libjpeg would make gray of what is missing

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from voxload.errors import DataError, UsageError
+from voxload.errors import DataError
 from voxload.geometry import Box
 from voxload.readers.axes import AxisOrder, resolve_axes
 from voxload.readers.faults import translated
-from voxload.readers.generation import Generation, file_generation, is_outdated
+from voxload.readers.generation import Generation, file_generation
 from voxload.readers.protocol import (
     Location,
     ReadCost,
@@ -24,9 +25,19 @@ from voxload.readers.protocol import (
     copy_cast,
 )
 from voxload.readers.shards.media import Header, Medium, medium_of
-from voxload.readers.shards.members import HEAD_BYTES, Archive, Member, opened
+from voxload.readers.shards.members import HEAD_BYTES, Archive, Member, members, opened
 from voxload.readers.storage.stamp import Stamp
-from voxload.readers.store import is_url
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMember:
+    """Where a member lies."""
+
+    shard: str
+    """The archive."""
+    member: Member
+    stamp: Stamp | None
+    """Of the archive before it was looked at; None behind a URL."""
 
 
 class MemberReader:
@@ -36,9 +47,7 @@ class MemberReader:
     ----------
     location
         Sample and extension.
-    shard
-        The archive.
-    member
+    stored
         Where the member lies.
     data
         What it holds: used for the first read, and let go of then.
@@ -46,14 +55,13 @@ class MemberReader:
         How it is decoded.
     """
 
-    def __init__(self, location: Location, shard: str, member: Member, data: bytes, medium: Medium) -> None:
-        self._shard, self._member, self._medium = shard, member, medium
+    def __init__(self, location: Location, stored: StoredMember, data: bytes, medium: Medium) -> None:
+        self._stored, self._medium = stored, medium
         self._subject = str(location)
         head = medium.header(data, self._subject)
         self._first: tuple[bytes, Any] | None = data, head.parsed
         self._lock = threading.Lock()
         self._is_closed = False
-        self._stamp = None if is_url(shard) else Stamp.of(shard)
         self._shape = head.shape
         self._order: AxisOrder = resolve_axes(
             self._subject, ndim=len(head.shape), given=location.axes, declared=head.axes or None, has_lead=True
@@ -89,7 +97,7 @@ class MemberReader:
         check_box(self._info, box)
         if not box.size:
             return ReadCost()
-        return ReadCost(1, self._member.size, prod(self._shape) * self._info.dtype.itemsize)
+        return ReadCost(1, self._stored.member.size, prod(self._shape) * self._info.dtype.itemsize)
 
     def read_into(self, box: Box, out: Volume) -> None:
         """Read `box` into `out`."""
@@ -109,11 +117,11 @@ class MemberReader:
 
     def generation(self, box: Box) -> Generation | None:  # noqa: ARG002 - of an archive there is one
         """See Dated."""
-        return file_generation(self._shard)
+        return file_generation(self._stored.shard)
 
     def is_outdated(self) -> bool:
         """See Dated."""
-        return self._stamp is not None and is_outdated([self._stamp])
+        return self._stored.stamp is not None and self._stored.stamp.is_outdated
 
     def close(self) -> None:
         """Let go of what was read."""
@@ -123,12 +131,20 @@ class MemberReader:
         """Return what the member holds: what was read when it was opened, once, and parsed; or what is there now."""
         with self._lock:
             first, self._first = self._first, None
-        return (read_member(self._shard, self._member, self._subject), None) if first is None else first
+        stored = self._stored
+        return (read_member(stored.shard, stored.member, self._subject), None) if first is None else first
 
 
 def read_member(shard: str, member: Member, subject: str) -> bytes:
-    """Return what a member holds; raises DataError where the archive ends before."""
+    """Return what a member holds; raises DataError where another one, or none, is at its place now."""
     with translated(subject), closing(opened(shard)) as archive:
+        if next(members(archive, subject, start=member.at), None) != member:
+            raise DataError(
+                subject,
+                found=f"another member, or none, at byte {member.at}",
+                expected=f"{member.name!r} of {member.size} bytes",
+                remedy="the archive was written anew: begin again, and list it again if a catalogue names it",
+            )
         return content(archive, member)
 
 
@@ -137,9 +153,7 @@ def member_header(archive: Archive, member: Member, extension: str, *, subject: 
 
     Raises UsageError where it is no volume, DataError where it is damaged.
     """
-    medium = medium_of(extension)
-    if medium is None:
-        raise UsageError(subject, found=f"a member {extension!r}", expected="a JPEG, a PNG, a video or an npy array")
+    medium = medium_of(extension, subject)
     with translated(subject):
         if medium.is_brief:
             with suppress(DataError):  # a header may be longer

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -207,6 +208,35 @@ def test_an_archive_that_was_written_anew(tmp_path: Path) -> None:
     archives.birds(shard, [3, 2, 1])
     with pytest.raises(DataError, match=r"another sample, or none, at that place.*list it again"):
         open_reader(Location(places[0], "jpg"))
+
+
+def test_a_reader_that_is_open_notices(tmp_path: Path) -> None:
+    """What it read first it may give; what it reads again is the member that it was opened for, or an error."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    shard = archives.birds(folder / "s.tar", [1, 2])
+    _, second = (str(one.name) for one in samples_of(str(shard)))
+    with serving(folder) as server:
+        for path in (second, second.replace(str(folder), server.url)):
+            with closing(open_reader(Location(path, "seg.png"))) as reader:
+                assert np.array_equal(_picture(reader)[..., 0], archives.pixels(2, "L"))
+                assert np.array_equal(_picture(reader)[..., 0], archives.pixels(2, "L"))
+                archives.birds(shard, [2, 1])
+                with pytest.raises(DataError, match=r"another member, or none, at byte .*'birds/0002.seg.png'"):
+                    _picture(reader)
+                archives.birds(shard, [1, 2])
+
+
+def test_a_folder_that_is_named_as_an_archive(tmp_path: Path) -> None:
+    """What lies below it is read by its own format, also behind a URL."""
+    (tmp_path / "old.tar").mkdir()
+    np.save(tmp_path / "old.tar" / "a.npy", VOLUME)
+    stored = zarr.create_array(str(tmp_path / "old.tar" / "b.zarr"), shape=VOLUME.shape, dtype=VOLUME.dtype)
+    stored[:] = VOLUME
+    with serving(tmp_path) as server:
+        for path in (str(tmp_path / "old.tar" / "a.npy"), f"{server.url}/old.tar/b.zarr"):
+            with closing(open_reader(Location(path))) as reader:
+                assert np.array_equal(laws.read(reader, reader.describe().whole)[0], VOLUME)
 
 
 @pytest.mark.few_cases(1)
