@@ -135,6 +135,15 @@ def test_catalogues_of_shards(shards: Path, tmp_path: Path, capsys: pytest.Captu
         Catalog.read(out)  # its archives are not below its folder
 
 
+def test_info_tells_of_members(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the name of a sample; of an archive it says what to do."""
+    shard = min(shards.glob("*.tar"))
+    assert run(["info", f"{shard}/birds/0001", "--dataset", "seg.png", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["shape"] == [1, 1, archives.HEIGHT, archives.WIDTH]
+    assert run(["info", str(shard)]) == 2
+    assert "voxload catalog shards catalog.parquet" in capsys.readouterr().err
+
+
 def test_an_archive_that_was_written_anew_is_found_out(tmp_path: Path) -> None:
     """Its catalogue does not lead to other samples."""
     archives.birds(tmp_path / "s.tar", range(4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from voxload.convert.sources.hints import MemoryOrder
 from voxload.errors import UsageError
 from voxload.geometry import Boundary, Halo
 from voxload.readers import Location, Missing, open_reader
+from voxload.readers.shards import ShardFormat, is_shard
 
 EPILOG = "Example: voxload info universe.zarr --spatial 2,2,2 --halo 1 --plot slices.png"
 """Shown at the end of the command's help."""
@@ -58,7 +60,10 @@ def info(
     """
     check_file("--plot", plot)
     answer = Answer(Ranks(spatial, Halo.parse(halo), boundary), plot)
-    if not is_catalog(path):
+    if ShardFormat().claims(path):
+        answer.add_member(Location(path, dataset, axes=axes or None))
+    elif not is_catalog(path):
+        _check_no_shard(path)
         binary = headerless(shape, dtype, order=order, header_bytes=header_bytes)
         choice = Choice(sample, dataset, part)
         answer.add_subject(
@@ -69,6 +74,17 @@ def info(
     else:
         answer.add_catalog(read_catalog(path, allow_outside=True))  # opens nothing that it names
     answer.show(as_json=as_json)
+
+
+def _check_no_shard(path: str) -> None:
+    """Refuse an archive of samples, of which a catalogue is wanted."""
+    if is_shard(path) and Path(path).is_file():
+        raise UsageError(
+            path,
+            found="a tar archive",
+            expected=f"one of its samples, such as {path}/0001, or a catalogue of it",
+            remedy=f"voxload catalog shards catalog.parquet {shlex.quote(path)}",
+        )
 
 
 @dataclass(slots=True)
@@ -88,6 +104,10 @@ class Answer:
         """Add what a catalogue holds in all."""
         self.figures |= catalog_figures(catalog)
         self.tables.append(catalog_table(self.figures))
+
+    def add_member(self, location: Location) -> None:
+        """Add a volume of a sample in a shard."""
+        self._add_volume(location, {}, spacing=None)
 
     def add_row(self, row: CatalogRow) -> None:
         """Add one volume of one sample of a catalogue."""
