@@ -50,6 +50,7 @@ class LocalityChoice(enum.Enum):
 
     NONE = "none"
     BATCH = "batch"
+    EPOCHS = "epochs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ def simulate(
     ] = "",
     policy: Annotated[str, typer.Option(help=f"Policies with commas, of {', '.join(policies.NAMES)}; all.")] = "",
     locality: Annotated[
-        LocalityChoice, typer.Option(help="batch: deal each step's samples to the groups that keep them.")
+        LocalityChoice,
+        typer.Option(help="batch: deal each step's samples to groups that keep them; epochs: reorder epochs."),
     ] = LocalityChoice.NONE,
     model: Annotated[
         ModelChoice, typer.Option(help="events: every transfer; steps: bytes by step; auto: by the run's size.")

@@ -56,13 +56,15 @@ class Cache:
         ``batch`` deals the samples of each global batch, those of all sample groups' batches of a step, to groups that
         keep them (SOLAR; Sun et al., VLDB 2022, arXiv 2211.00224). The global batches stay the same sets, and groups
         get as many samples in each step, but **other ones than from torch's loader**; all ranks meet when an epoch
-        begins. With one group nothing changes. None, the default, gives each group what torch's loader would.
+        begins. With one group nothing changes. ``epochs`` chooses **which shuffle each epoch takes**, so that groups
+        keep more of what they use next: each one is used once, in other epochs than torch's loader would. It needs
+        `epochs`. None, the default, gives each group what torch's loader would.
 
     Raises
     ------
     UsageError
         When a size is none, a name is unknown, a folder comes without its size, or samples are to be dealt to groups
-        that share no blocks, or keep none.
+        that share no blocks, or keep none; when epochs are to be reordered that are not counted, or may not be known.
     """
 
     memory: int | str = 0
@@ -129,6 +131,13 @@ class Cache:
                 found=f"policy {self.policy!r}, which keeps nothing" if self.policy in _KEEP_NOTHING else "no room",
                 expected="blocks that are kept, for samples go to who keeps them",
                 remedy="give it memory or a disk, and another policy, or leave locality out",
+            )
+        if self.locality == "epochs" and (self.epochs is None or not self.clairvoyant):
+            raise UsageError(
+                "cache locality",
+                found="epochs=None" if self.epochs is None else "clairvoyant=False",
+                expected="epochs that are known before the first of them begins",
+                remedy="say how many there will be, and leave clairvoyant out, or leave locality out",
             )
 
     @property

@@ -25,6 +25,7 @@ from voxload.loader.growth import Growth
 from voxload.loader.helper.memory import SharedSlots
 from voxload.loader.helper.team import ReaderTeam
 from voxload.loader.order.cursor import Cursor
+from voxload.loader.order.orders import sampler_of
 from voxload.loader.reading.batch_reads import BatchReads
 from voxload.loader.reading.pinning import host_memory, page_lock
 from voxload.loader.reading.readahead import ReadAhead
@@ -185,6 +186,7 @@ class Pipeline:
                 threads=self._threads,
                 meter=self.meter,
             )
+        self.prefetcher.reorder(sampler_of(self._of), first=self._cursor.first_free)
         if not self.prefetcher.is_busy:  # else with another iterator: this one reads for itself
             self.prefetcher.begin(self.epoch)
             self._is_cached = True

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from voxload.grid import ProcessGrid
+from voxload.prefetch.order.reordering import Shuffles, shuffle_of
 
 _DIVIDED = ("num_replicas", "rank", "num_samples", "total_size")
 """What torch's sampler makes of the ranks."""
@@ -39,6 +40,8 @@ class GroupSampler(DistributedSampler[int]):
         self.seed = seed
         self.drop_last = drop_last
         self.epoch = 0
+        self.shuffles: Shuffles = ()
+        """For each epoch, the number that seeds its shuffle together with `seed`; its own behind the last of them."""
         self._is_epoch_used = False
         if grid is not None:
             self._divide(grid)
@@ -53,7 +56,12 @@ class GroupSampler(DistributedSampler[int]):
         if self._is_epoch_used:
             super().set_epoch(self.epoch + 1)
         self._is_epoch_used = True
-        return super().__iter__()
+        own = self.epoch
+        self.epoch = shuffle_of(self.shuffles, own)  # which torch's sampler adds to the seed
+        try:
+            return super().__iter__()
+        finally:
+            self.epoch = own
 
     def __getattr__(self, name: str) -> Any:
         """Look the ranks up when what depends on them is first asked for; torch's sampler has it from the start."""

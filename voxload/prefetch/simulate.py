@@ -14,6 +14,7 @@ import numpy as np
 from voxload.prefetch.cost import CostModel
 from voxload.prefetch.line import EpochOrder, Held, Line
 from voxload.prefetch.order.dealing import deal
+from voxload.prefetch.order.reordering import reorder
 from voxload.prefetch.placement import Placement
 from voxload.prefetch.planning.limits import Limits
 from voxload.prefetch.planning.planner import Planner
@@ -75,10 +76,11 @@ def run(
     told = progress or (lambda _steps: None)
     # Without staging, a batch is fetched when the step before has ended: into the only slot there is.
     slots = 1 if policy.name == UNSTAGED else machine.slots(workload.batch_bytes)
-    if workload.locality is None:
-        placements = _place(policy, workload)
-    else:
+    if workload.locality == "batch":
         workload, placements = _dealt(policy, workload)
+    else:
+        workload = _reordered(policy, workload) if workload.locality == "epochs" else workload
+        placements = _place(policy, workload)
     if model is Model.STEPS:
         ledger = simulate_steps(machine, workload, placements, slots=slots, progress=told)
     else:
@@ -106,6 +108,13 @@ def _dealt(policy: Policy, workload: Workload) -> tuple[Workload, Iterator[Place
         placement, state = policy.place(state, orders[index], workload.orders[index + 1 :])
         placements.append(placement)
     return replace(workload, orders=tuple(orders)), iter(placements)
+
+
+def _reordered(policy: Policy, workload: Workload) -> Workload:
+    """Return the same with the orders of its epochs in an order that is chosen before the first of them."""
+    found = reorder(workload.orders, workload.line, Held.nothing(), policy)
+    orders = tuple(EpochOrder(place, workload.orders[number].samples) for place, number in enumerate(found))
+    return replace(workload, orders=orders)
 
 
 def _planners(machine: Machine, workload: Workload, placements: Iterator[Placement]) -> list[Planner]:

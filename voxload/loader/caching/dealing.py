@@ -168,9 +168,25 @@ def dealing_of(
     """
     check_dealing(cache, kept, source)
     grid = kept.units.data.grid
-    if cache.locality is None or grid.groups == 1:
+    if cache.locality != "batch" or grid.groups == 1:
         return None
-    if len(tiers.ranks) != grid.groups:
+    policy = policies.named(cache.policy)
+    return Dealing(
+        policy,
+        policy.begin(*agreed(kept, tiers, rendezvous)),
+        group=grid.group,
+        samples=kept.units.count,
+        gather=lambda digest: rendezvous.gather(digest, str),
+    )
+
+
+def agreed(kept: Kept, tiers: SharedTiers, rendezvous: Rendezvous) -> tuple[Line, Held]:
+    """Return the line that all ranks agree on, and what it holds, of what each tells the others; see `presumed`.
+
+    Called by all ranks together; raises UsageError when groups share no blocks.
+    """
+    grid = kept.units.data.grid
+    if rendezvous.ranks != grid.world_size or len(tiers.ranks) != grid.groups:
         raise UsageError(
             "locality",
             found="sample groups that share no blocks",
@@ -181,15 +197,8 @@ def dealing_of(
     room, held = tiers.line.rooms[tiers.group], tiers.held
     mine = [np.sort(held.sample[(held.group == tiers.group) & (held.tier == tier)]) for tier in (MEMORY, DISK)]
     everyone = rendezvous.gather(Stock(room.memory // size, room.disk // size, *mine), Stock)
-    policy = policies.named(cache.policy)
     members = [everyone[first : first + grid.group_size] for first in range(0, len(everyone), grid.group_size)]
-    return Dealing(
-        policy,
-        policy.begin(*presumed(members, kept.units.count)),
-        group=grid.group,
-        samples=kept.units.count,
-        gather=lambda digest: rendezvous.gather(digest, str),
-    )
+    return presumed(members, kept.units.count)
 
 
 def presumed(groups: Sequence[Sequence[Stock]], samples: int) -> tuple[Line, Held]:
@@ -226,7 +235,7 @@ def check_dealing(cache: Cache, kept: Kept, source: OrderSource) -> None:
     UsageError
         When the orders of other groups are not known, or samples are made of pieces.
     """
-    if cache.locality is None or kept.units.data.grid.groups == 1:
+    if cache.locality is None or (cache.locality == "batch" and kept.units.data.grid.groups == 1):
         return
     horizon = source.horizon
     if not horizon.is_of_line:

@@ -15,6 +15,7 @@ from voxload.loader.caching.dealing import check_dealing, dealing_of
 from voxload.loader.caching.epoch_plans import EpochPlans, LineMembers
 from voxload.loader.caching.kept import Kept
 from voxload.loader.caching.prefetched import PrefetchedBatches, PrefetchedEpoch, Runner
+from voxload.loader.caching.reordering import check_reordering, reorder_epochs
 from voxload.loader.caching.served import ServedBlocks
 from voxload.loader.caching.tiers import SharedTiers
 from voxload.loader.collectives import Rendezvous
@@ -102,6 +103,23 @@ class Prefetcher:
         if self._dealing is not None and self.is_busy:
             self._dealing.refuse()
 
+    def reorder(self, sampler: Any, *, first: int) -> None:
+        """Choose which shuffle each epoch takes from one on, where that is asked for and not chosen yet.
+
+        Called by all ranks together, before an epoch begins; raises what `reorder_epochs` does.
+        """
+        check_reordering(self._cache, sampler)
+        if self._cache.locality == "epochs" and not sampler.shuffles:
+            reorder_epochs(
+                self._cache,
+                sampler,
+                kept=self.kept,
+                source=self._source,
+                tiers=self.shared_tiers,
+                rendezvous=self._rendezvous,
+                first=first,
+            )
+
     def begin(self, number: int) -> None:
         """Begin the epoch of a number, right before its iterator is made."""
         self._epochs += 1
@@ -140,7 +158,7 @@ class Prefetcher:
 
     def _run(self, kept: Kept, source: OrderSource, blocks: DatasetBlocks) -> None:
         """Begin to fetch blocks into tiers and slots."""
-        self.kept, self._blocks = kept, blocks
+        self.kept, self._blocks, self._source = kept, blocks, source
         tiers, rendezvous, cache = self.shared_tiers, self._rendezvous, self._cache
         self._dealing = dealing_of(cache, kept, source, tiers, rendezvous)
         resources = Resources(

@@ -21,7 +21,7 @@ from voxload.data.dataset import VolumeDataset
 from voxload.errors import InternalError, UsageError
 from voxload.loader.order.generators import GeneratorPositions, generator_at
 from voxload.loader.order.index_sources import Draws, IndexSource, KnownSource, UnknownSource, restore, snapshot_of
-from voxload.loader.order.orders import Order, order_of
+from voxload.loader.order.orders import Order, go_on_with, order_of, shuffles_of
 from voxload.loader.order.repeats import Passed
 from voxload.loader.order.state import UNKNOWN, LoaderState, OrderToken, check_state, digest_of
 from voxload.loader.sampler import divide
@@ -129,6 +129,11 @@ class Cursor:
         numbered = self.epoch if self._is_numbered else None
         self._begun = _Begun(order, draws, self._marks, numbered=numbered, epoch=self.epoch, own=own, resumed=resumed)
 
+    @property
+    def first_free(self) -> int:
+        """Number of the first epoch whose order may still be chosen: that begun last, or behind it if it goes on."""
+        return self.epoch + (self._begun is not None and self._begun.is_resumed)
+
     def foretold(self, samples: int) -> Ints | None:
         """Return ``(rows, steps, batch)``: the epoch begun last, where its sampler by itself would draw another.
 
@@ -176,6 +181,7 @@ class Cursor:
         _check_loader(loader)
         if not saved and isinstance(saved, Mapping):
             self._coming, self._chosen, self._is_numbered, self._pending, self._run = 0, None, False, None, None
+            go_on_with(Draws.of(loader).sampler, ())
             return
         state, before = LoaderState.from_dict(saved), _generation(loader)
         _go_to(loader, state.generation)
@@ -183,6 +189,7 @@ class Cursor:
         token = _token(order, Draws.of(loader))
         try:
             check_state(state, self._now(loader, token), None if order is None else order.total)
+            go_on_with(Draws.of(loader).sampler, state.order.shuffles)
         except UsageError:
             _go_to(loader, before)
             raise
@@ -222,6 +229,7 @@ class Cursor:
         if self._digest is None or self._digest[0] is not data or self._digest[1] != generation:
             self._digest = (data, generation, digest_of(data))
         samples = len(data) if isinstance(data, Sized) else None
+        token = replace(token, shuffles=list(shuffles_of(Draws.of(loader).sampler)) or ())
         return LoaderState(self._digest[2], samples, epoch, position, token, generation)
 
 
@@ -246,6 +254,7 @@ class _Begun:
         self._numbered = numbered
         self._own = own
         self._resumed = resumed
+        self.is_resumed = resumed is not None
 
     def source(self) -> IndexSource:
         """Return the epoch's source, of which nothing is drawn yet."""

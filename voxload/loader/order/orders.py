@@ -31,6 +31,7 @@ from torch.utils.data import (
 from voxload.errors import UsageError
 from voxload.loader.order.generators import GeneratorPosition, GeneratorPositions, generator_at
 from voxload.loader.sampler import GroupSampler
+from voxload.prefetch.order.reordering import Shuffles, shuffle_of
 from voxload.prefetch.order.replays import LISTS, SEEDED, Seeded, copied
 
 SEQUENTIAL = "sequential"
@@ -250,7 +251,9 @@ class DealtOrder:
 
     def start(self, marks: GeneratorPositions) -> GeneratorPosition | None:  # noqa: ARG002 - the contract's
         """See Order."""
-        return {"seed": self._sampler.seed + self.epoch, "draws": 0} if self._sampler.shuffle else None
+        if not self._sampler.shuffle:
+            return None
+        return {"seed": self._sampler.seed + shuffle_of(shuffles_of(self._sampler), self.epoch), "draws": 0}
 
     def numbered(self, epoch: int) -> GeneratorPosition | None:  # noqa: ARG002 - the contract's
         """See Order."""
@@ -283,6 +286,24 @@ def order_of(loader: DataLoader[Any]) -> Order | None:
     if type(sampler) in LISTS and not _is_of_integers(sampler):
         return None
     return ListOrder(sampler) if type(sampler) in (SequentialSampler, *LISTS) else None
+
+
+def shuffles_of(sampler: Any) -> Shuffles:
+    """Return the numbers that seed a sampler's epochs where these are reordered; none of others."""
+    return sampler.shuffles if isinstance(sampler, GroupSampler) else ()
+
+
+def go_on_with(sampler: Any, shuffles: Sequence[int]) -> None:
+    """Let a sampler's epochs be seeded by the numbers that a state has; raises UsageError where it cannot."""
+    if isinstance(sampler, GroupSampler):
+        sampler.shuffles = tuple(shuffles)
+    elif shuffles:
+        raise UsageError(
+            "loader's state",
+            found=f"epochs that were reordered, and {type(sampler).__name__}",
+            expected="a sampler whose epochs can be",
+            remedy="leave out sampler and batch_sampler, or pass voxload's GroupSampler",
+        )
 
 
 def is_cut_by_torch(loader: DataLoader[Any]) -> bool:

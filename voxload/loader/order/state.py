@@ -7,7 +7,7 @@ again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
@@ -54,6 +54,8 @@ class OrderToken:
     """Whether the snapshot stands at the end of an epoch that was left by it."""
     is_spent: bool = False
     """Whether the sampler had come to its end, and says where the next epoch begins."""
+    shuffles: Sequence[int] = ()
+    """The numbers that seed epochs, where these are reordered: a permutation of the first epochs' numbers."""
 
     @property
     def identity(self) -> Identity:
@@ -118,7 +120,16 @@ class LoaderState:
             raise UsageError("loader's state", found=f"position {made.position} of epoch {made.epoch}")
         if made.generation is not None and not isinstance(made.generation, int):
             raise UsageError("loader's state", found=f"generation {made.generation!r}", expected="a number")
+        if not is_permutation(made.order.shuffles):
+            raise UsageError(
+                "loader's state", found=f"shuffles {made.order.shuffles!r}", expected="each number of an epoch once"
+            )
         return made
+
+
+def is_permutation(shuffles: Any) -> bool:
+    """Tell whether a value has each of the numbers 0 to its length - 1 once."""
+    return isinstance(shuffles, list | tuple) and set(map(repr, shuffles)) == set(map(repr, range(len(shuffles))))
 
 
 def check_state(state: LoaderState, now: LoaderState, total: int | None) -> None:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from voxload.prefetch.line import EpochOrder, Held, Ints
 
-LOCALITIES = ("batch",)
-"""What may be asked for: ``batch`` deals the samples of each step."""
+LOCALITIES = ("batch", "epochs")
+"""What may be asked for: ``batch`` deals the samples of each step, ``epochs`` reorders the shuffles of a run."""
 
 _Holders = Sequence[Sequence[int]]
 """For each item of a step, the groups that keep it."""

@@ -1,6 +1,5 @@
 """Replays: torch's samplers run again on copies, so that what they will draw is known and they are left as they are.
 
-Replays: torch's samplers run again on copies, so that what they will draw is known and they are left as they are.
 Rules of this file:
 
 1. A replay runs torch's own `__iter__` on a shallow copy of the sampler that has a generator of its own. A subclass
@@ -15,7 +14,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -33,6 +32,7 @@ from torch.utils.data import (
 
 from voxload.prefetch.line import EpochOrder, Ints
 from voxload.prefetch.order.batches import Batching, flatten, pack
+from voxload.prefetch.order.reordering import Shuffles, shuffle_of
 
 State = TypeVar("State")
 AnySampler = TypeVar("AnySampler", bound="Sampler[Any]")
@@ -146,6 +146,8 @@ class Numbered:
     """The number; 0 where nothing is shuffled."""
     step: int
     """From one epoch to the next."""
+    shuffles: Shuffles = ()
+    """The numbers that seed epochs, where these are reordered."""
 
 
 class DistributedReplay:
@@ -172,15 +174,17 @@ class DistributedReplay:
             return Numbered(0, 0)
         probe = copied(self._sampler, dataset=(), num_samples=0, total_size=0)
         iter(probe)  # a class that counts epochs by itself does so here
-        return Numbered(probe.epoch, 1 if last is None else probe.epoch - last.epoch)
+        shuffles: Shuffles = getattr(self._sampler, "shuffles", ())  # of a GroupSampler
+        return Numbered(probe.epoch, 1 if last is None else probe.epoch - last.epoch, shuffles)
 
     def draw(self, state: Numbered) -> tuple[Ints, Numbered]:
         """Return the batches of all groups, or of this one where the sampler divides among others than the groups."""
         parts, length = self._sampler.num_replicas, self._sampler.total_size
-        whole = copied(self._sampler, epoch=state.epoch, rank=0, num_replicas=1, num_samples=length)
+        number = shuffle_of(state.shuffles, state.epoch)
+        whole = copied(self._sampler, epoch=number, rank=0, num_replicas=1, num_samples=length)
         drawn = flatten(DistributedSampler.__iter__(whole), self._samples).reshape(-1, parts).T
         rows = drawn if self.is_of_line else drawn[self._sampler.rank, None]
-        return self._cut.of(rows), Numbered(state.epoch + state.step, state.step)
+        return self._cut.of(rows), replace(state, epoch=state.epoch + state.step)
 
 
 def unpredictable(sampler: Any, advancing: Sequence[type[DistributedSampler[Any]]] = ()) -> str:

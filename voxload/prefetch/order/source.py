@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,16 @@ from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.prefetch.line import EpochOrder, Ints
 from voxload.prefetch.order.batches import Batching, is_beginning, pack
-from voxload.prefetch.order.replays import LISTS, ListReplay, Replay, SeededReplay, replay_of, unpredictable
+from voxload.prefetch.order.replays import (
+    LISTS,
+    DistributedReplay,
+    ListReplay,
+    Numbered,
+    Replay,
+    SeededReplay,
+    replay_of,
+    unpredictable,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +167,18 @@ class OrderSource:
             return ()
         first = max(self._epoch, 0)
         return tuple(EpochOrder(first + place, drawn) for place, drawn in enumerate(self._draws(count)))
+
+    def numbered(self, epochs: Iterable[int]) -> tuple[EpochOrder, ...]:
+        """Return the orders of all groups that epochs of some numbers have by themselves; nothing of it is kept.
+
+        Raises
+        ------
+        UsageError
+            When the sampler has no epochs of numbers, or divides among others than the groups.
+        """
+        if not isinstance(self._replay, DistributedReplay) or not self._replay.is_of_line:
+            raise UsageError("epochs by number", found=self._why, expected="a sampler that deals such to all groups")
+        return tuple(EpochOrder(epoch, self._replay.draw(Numbered(epoch, 1))[0]) for epoch in epochs)
 
     def own_ahead(self, count: int) -> tuple[Ints, ...]:
         """Return this group's ``(steps, batch)`` orders, epochs as in `ahead`; -1 where a batch is shorter."""

@@ -33,7 +33,8 @@ class Workload:
     storage_sizes: Ints | None = None
     """Bytes that a block costs the storage, by sample index; None: those of a tier."""
     locality: str | None = None
-    """``batch``: the samples of each step are dealt to groups that keep them; None: as the orders say."""
+    """``batch``: the samples of each step are dealt to groups that keep them; ``epochs``: the orders are reordered;
+    None: as the orders say."""
 
     def __post_init__(self) -> None:
         if not self.orders or not self.steps:
