@@ -1,5 +1,6 @@
 # make demo: from raw cubes to a trained network, in one command.   make test: everything a change needs, in minutes.
 # make test-long: matrices and soaks, besides.   make gpu: proves on a GPU what is said of GPUs.
+# make docs: the site.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # than cores: further threads of torch would wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-long test-cluster unit lint wheel gpu clean
+.PHONY: demo test test-long test-cluster unit lint wheel docs gpu clean
 
 $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard voxload/core/*.[ch] voxload/core/*/*.[ch])
 	$(PYTHON) -m venv --upgrade-deps $(VENV)
@@ -28,6 +29,14 @@ test: $(VENV)/installed
 test-long: $(VENV)/installed
 	$(PYTEST) -m long
 	VOXLOAD_TEST_THOROUGH=1 $(PYTEST)
+
+# The site, into site/: a dead link, a page that nothing leads to or an undocumented public name ends it.
+$(VENV)/docs: $(VENV)/installed
+	$(BIN)/python $(INSTALL) --editable ".[docs]"
+	touch $@
+
+docs: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # A Slurm of one node, and real users: for root of a machine that may be changed.
 test-cluster: $(VENV)/installed
@@ -60,4 +69,4 @@ gpu: $(VENV)/installed
 endif
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo-data demo-report gpu-report
+	rm -rf $(VENV) build dist site *.egg-info demo-data demo-report gpu-report

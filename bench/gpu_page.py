@@ -1,8 +1,8 @@
 """Claim: what has been proven on a GPU, and what has not.
 
-Prints the tables of docs/gpu.md, or writes them between its two marks; with --check it tells whether the document holds
-them. They are made of docs/gpu.json, which is the gpu.json of the last run of bench/gpu.py; without it every line says
-that it was not run.
+Prints the tables of docs/reference/gpu.md, or writes them between its two marks; with --check it tells whether the
+document holds them. They are made of docs/reference/gpu.json, which is the gpu.json of the last run of bench/gpu.py;
+without it every line says that it was not run.
 
     python bench/gpu_page.py [--check | --write]
 """
@@ -19,8 +19,8 @@ from bench.proving.claim import Row, Verdict
 from bench.proving.parts import PARTS
 from bench.proving.report import read_rows
 
-DOCUMENT = ROOT / "docs" / "gpu.md"
-LAST = ROOT / "docs" / "gpu.json"
+DOCUMENT = ROOT / "docs" / "reference" / "gpu.md"
+LAST = ROOT / "docs" / "reference" / "gpu.json"
 """What the last run found."""
 _NOTHING = "Nothing of this has run on a GPU yet."
 

@@ -4,9 +4,9 @@ Each network runs in a process of its own, in float64, whole and split over virt
 training and in evaluation, on uneven extents. Prints a table: what became of it, the worst relative errors of results
 (at most 1e-10) and of gradients (at most 1e-8), and what it makes whole of a volume of 128^3 on eight blocks.
 
-The tables of docs/engine.md are made of docs/networks.json, into which ``--json docs/networks.json`` puts what is
-found: ``--page`` prints them without comparing anything, ``--write`` puts them between the document's two marks, and
-``--check`` tells whether it holds them.
+The tables of docs/explanation/engine.md are made of docs/reference/networks.json, into which
+``--json docs/reference/networks.json`` puts what is found: ``--page`` prints them without comparing anything,
+``--write`` puts them between the document's two marks, and ``--check`` tells whether it holds them.
 
     python bench/networks.py [--only NAME]... [--grid D,H,W]... [--json FILE]
     python bench/networks.py --page | --write | --check
@@ -37,8 +37,8 @@ from bench.networking.video import TORCHVISION
 
 NETWORKS = (*OWN, *MONAI, *NNUNET, *TORCHVISION, *SEGMENTING, *OPERATORS, *DIFFUSING)
 """In the order of the table."""
-DOCUMENT = ROOT / "docs" / "engine.md"
-LAST = ROOT / "docs" / "networks.json"
+DOCUMENT = ROOT / "docs" / "explanation" / "engine.md"
+LAST = ROOT / "docs" / "reference" / "networks.json"
 """What the last run found."""
 GRIDS = ("2,1,1", "2,1,2", "2,2,2")
 _LIMIT = 3600

@@ -4,7 +4,7 @@
 #     sbatch --array=0-199 universes.sh /scratch/universes        # in this folder
 #     sbatch train.sh /scratch/universes --epochs 20              # meanwhile
 #
-# A task that is run again does no harm: what it had done is not done twice. docs/ensembles.md says more.
+# A task that is run again does no harm: what it had done is not done twice. docs/guides/ensembles.md says more.
 #SBATCH --job-name=universes
 #SBATCH --output=universe_%a.out
 #SBATCH --requeue

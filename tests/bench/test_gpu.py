@@ -265,7 +265,7 @@ def test_the_page_says_what_the_last_run_found(tmp_path: Path) -> None:
 
 
 def test_the_document_holds_the_tables() -> None:
-    """What the script makes stands in docs/gpu.md."""
+    """What the script makes stands in docs/reference/gpu.md."""
     text = gpu_page.DOCUMENT.read_text(encoding="utf-8")
     assert gpu_page.DOCUMENTED.filled(text) == text, "run python bench/gpu_page.py --write"
 

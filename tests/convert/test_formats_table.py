@@ -1,4 +1,4 @@
-"""The tables of docs/formats.md: every raw format, how it is known, and the tests by which no axis moves."""
+"""The tables of docs/reference/formats.md: every raw format, how it is known, and the tests by which no axis moves."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from voxload.convert.sources.registry import FORMATS
 TESTS = ROOT / "tests" / "convert"
 LAW = "test_no_axis_moves"
 TABLE = rows(
-    "formats.md", "format", "recognised when", "axes, slowest first", "targets and attributes", "options", "needs"
+    "reference/formats.md",
+    "format",
+    "recognised when",
+    "axes, slowest first",
+    "targets and attributes",
+    "options",
+    "needs",
 )
-PROOFS = rows("formats.md", "format", "no axis moves: tests in `tests/convert/`")
+PROOFS = rows("reference/formats.md", "format", "no axis moves: tests in `tests/convert/`")
 NAMED = {name: named_in(cell) for name, cell in PROOFS}
 """Tests by the format whose axes they look at."""
 BY_OPTION = ["Gadget-1 and Gadget-2 binary particles", "headerless binary"]

@@ -1,4 +1,4 @@
-"""The tables of docs/engine.md: what the engine computes beside other engines, and the tests that ours rests on."""
+"""The tables of the engine's page: what it computes beside other engines, and the tests that ours rests on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ COLUMNS = (
     *("DistDL", "Mesh-TF", "XLA GSPMD ●", "MPI4DL", "voxload ●"),
 )
 """Of the survey, ours the last; ● where an engine was run."""
-FEATURES = rows("engine.md", *COLUMNS)
-PROOFS = rows("engine.md", "feature", "tests in `tests/engine/`")
+FEATURES = rows("explanation/engine.md", *COLUMNS)
+PROOFS = rows("explanation/engine.md", "feature", "tests in `tests/engine/`")
 NONE = "none"
 """In the place of tests."""
 UNTESTED = ["on a GPU", "inference that streams a volume tile by tile"]

@@ -11,7 +11,7 @@ from voxload.files import limits
 from voxload.files.limits import Limit
 
 LIMITS = [value for value in vars(limits).values() if isinstance(value, Limit)]
-PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: limit.variable)

@@ -1,4 +1,4 @@
-"""The table of faults: each raises DataError that names file, chunk and one remedy, as docs/faults.md says."""
+"""The table of faults: each raises DataError that names file, chunk and one remedy, as the page of faults says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from voxload.readers import Location
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "faults.md"
 ROWS = rows()
 
 
@@ -83,7 +83,7 @@ def test_fill_is_for_what_was_never_written(tmp_path: Path, row: Row) -> None:
 
 @pytest.mark.long
 def test_the_document_is_true(messages: dict[str, str], tmp_path: Path) -> None:
-    """docs/faults.md is what tests/support/damage writes, but for numbers, which follow the versions of libraries."""
+    """The page is what tests/support/damage writes, but for numbers, which follow the versions of libraries."""
     missing = [row for row in ROWS if row.name not in messages]
     for place, row in enumerate(missing):  # those of other workers, or not selected
         folder = tmp_path / str(place)

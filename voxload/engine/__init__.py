@@ -1,12 +1,12 @@
 """The spatially-parallel engine: ordinary networks on volumes that are cut over the ranks of a sample group.
 
 `shard` is the front; `explain` prints what it will do, `check` whether it gives what the whole network gives.
-`docs/engine.md` lists the layers and the conventions. The door is this folder's own files: shard, explain, check
-(checked, comparison), losses, methods, device_mesh, pipeline, pipeline_parts, sharded_weights, observe. A network comes
-in; one of two ways takes it to blocks: `graph` (its forward is traced into a program of split `layers`) or, where no
-trace can be kept or a plan cuts weights, `forward` (its own forward runs on blocks). Both stand on `run` (the messages
-and sums of one rank), `exchange` (what carries them), `model` (a network as an object of torch) and `arithmetic` (who
-needs which voxels: pure integers). Read shard first.
+`docs/explanation/engine.md` lists the layers and the conventions. The door is this folder's own files: shard, explain,
+check (checked, comparison), losses, methods, device_mesh, pipeline, pipeline_parts, sharded_weights, observe. A network
+comes in; one of two ways takes it to blocks: `graph` (its forward is traced into a program of split `layers`) or, where
+no trace can be kept or a plan cuts weights, `forward` (its own forward runs on blocks). Both stand on `run` (the
+messages and sums of one rank), `exchange` (what carries them), `model` (a network as an object of torch) and
+`arithmetic` (who needs which voxels: pure integers). Read shard first.
 """
 
 from voxload.engine import losses

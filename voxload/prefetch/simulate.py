@@ -1,7 +1,7 @@
 """simulate: what a policy costs on a machine, predicted in virtual time; pure.
 
-The planners that run in training run here too, driven by a clock instead of threads. ``docs/simulate.md`` tells what is
-modelled and what is not.
+The planners that run in training run here too, driven by a clock instead of threads. ``docs/guides/simulate.md`` tells
+what is modelled and what is not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Claim: every fault of stored data is an error that names file, chunk and remedy.
 
 Breaks tiny volumes of every format in every way that tests/support/damage/faults.py lists, reads them, and prints the
-document of what was raised; docs/faults.md is that document.
+document of what was raised; docs/explanation/faults.md is that document.
 
     python -m tests.support.damage [--write]
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.support.damage import faults, table
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "faults.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "faults.md"
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--write", action="store_true", help="write docs/faults.md instead of printing")
+    parser.add_argument("--write", action="store_true", help="write docs/explanation/faults.md instead of printing")
     words = parser.parse_args()
     lines, silent = [], []
     for row in faults.rows():

@@ -153,7 +153,7 @@ def _error(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
 def main(rank: int, ranks: int, folder: Path) -> None:
     """Train every combination, all of which have so many ranks."""
     torch.set_num_threads(1)
-    config.optimize_ddp = False  # as docs/engine.md says
+    config.optimize_ddp = False  # as docs/explanation/engine.md says
     work: list[tuple[Combination, Reference]] = torch.load(folder / "combinations.pt", weights_only=False)
     report = {}
     dist.init_process_group(

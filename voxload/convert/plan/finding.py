@@ -122,7 +122,7 @@ def find_cubes(
         raise NotFoundError(
             f"{src}",
             found=f"no raw cube among {len(ignored)} files",
-            expected="a format that docs/formats.md lists, or headerless binary",
+            expected="a format that docs/reference/formats.md lists, or headerless binary",
             remedy="describe headerless files with --shape, --dtype and --order",
         )
     return [found[key] for key in sorted(found)], ignored

@@ -57,7 +57,7 @@ class Hints:
     datasets: tuple[str, ...] = ()
     """Names of the datasets that are wanted, of files that hold several; empty for all that are volumes."""
     kind: str = ""
-    """Name of the format, as ``docs/formats.md`` lists it; empty to find out."""
+    """Name of the format, as ``docs/reference/formats.md`` lists it; empty to find out."""
     allow_outside: bool = False
     """Whether files that a header names, and links, may lead out of the folder that is converted."""
 

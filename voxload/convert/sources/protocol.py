@@ -121,7 +121,7 @@ class RawFormat(Protocol):
     """
 
     name: str
-    """The format in words, as ``docs/formats.md`` lists it."""
+    """The format in words, as ``docs/reference/formats.md`` lists it."""
     is_generic: bool
     """Whether a format that knows the file more closely comes first, as of any HDF5 file."""
 

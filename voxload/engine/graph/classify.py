@@ -43,7 +43,7 @@ BLOCKS = frozenset({Place.BLOCK, Place.LAST, Place.PARTS, Place.FLAT})
 """Places of what is cut over the ranks."""
 
 
-_REMEDY = "put it after the flatten, or use the layers that docs/engine.md lists"
+_REMEDY = "put it after the flatten, or use the layers that docs/explanation/engine.md lists"
 _MODULES_FOR_FUNCTIONS = "use the layer of torch.nn in place of the function"
 _UNUSUAL_ARGUMENTS = {"out", "dtype"}
 """Keyword arguments that change what a voxel-by-voxel function is."""
