@@ -26,7 +26,7 @@ test: $(VENV)/installed
 	$(MAKE) --no-print-directory --jobs=3 lint unit wheel
 
 # Matrices and soaks, and all examples of the property tests, of which `make test` draws a quarter.
-test-long: $(VENV)/installed
+test-long: $(VENV)/docs
 	$(PYTEST) -m long
 	VOXLOAD_TEST_THOROUGH=1 $(PYTEST)
 
@@ -36,7 +36,7 @@ $(VENV)/docs: $(VENV)/installed
 	touch $@
 
 docs: $(VENV)/docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # A Slurm of one node, and real users: for root of a machine that may be changed.
 test-cluster: $(VENV)/installed

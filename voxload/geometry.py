@@ -44,6 +44,8 @@ class Box:
 
     Indices may be negative or lie beyond a sample's extent: a block with its halo usually does.
 
+    Examples
+    --------
     >>> Box((0, 0, 0), (4, 4, 2)).shape
     (4, 4, 2)
     """
@@ -179,6 +181,8 @@ def pieces(box: Box, shape: Sequence[int], boundary: str | Boundary) -> tuple[Pi
     With ``zero`` the voxels that no piece covers are outside the sample; with ``periodic`` the pieces cover
     the box, and one stored voxel may serve several times.
 
+    Examples
+    --------
     >>> [str(p.source) for p in pieces(Box((-1,), (2,)), (4,), Boundary.PERIODIC)]
     ['[3:4]', '[0:2]']
     """
@@ -204,6 +208,8 @@ def split(extent: int, parts: int) -> tuple[int, ...]:
 
     Raises UsageError when there are more parts than voxels: an empty block has nothing to read.
 
+    Examples
+    --------
     >>> split(10, 4)
     (0, 2, 5, 7, 10)
     """
@@ -221,6 +227,8 @@ def split(extent: int, parts: int) -> tuple[int, ...]:
 def chunks_touched(box: Box, chunk: Sequence[int]) -> Box:
     """Return the range of chunk coordinates, as a Box, that hold the voxels of `box`; empty along its empty axes.
 
+    Examples
+    --------
     >>> str(chunks_touched(Box((3, 0), (9, 4)), (4, 4)))
     '[0:3, 0:1]'
     """
@@ -238,6 +246,8 @@ def slabs(box: Box, chunk: Sequence[int], *, most: int, axis: int = 0) -> Iterat
 
     Borders lie between chunks, so that none is decoded twice; `box` may reach outside the sample.
 
+    Examples
+    --------
     >>> [str(part) for part in slabs(Box((3, 0), (9, 4)), (4, 4), most=16)]
     ['[3:4, 0:4]', '[4:8, 0:4]', '[8:9, 0:4]']
     """

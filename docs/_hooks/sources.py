@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 _LINK = re.compile(r"(?<=\]\()(?P<link>[^)\s]+)(?=\))")
@@ -36,7 +36,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             wanted |= {str(one.relative_to(root)) for one in inside}
     for path in sorted(wanted):
         if (root / path).exists():  # else mkdocs tells of the link
-            files.append(File.generated(config, _page_of(path), content=_content(root, path)))
+            text, apart = _content(root, path), InclusionLevel.NOT_IN_NAV
+            files.append(File.generated(config, _page_of(path), content=text, inclusion=apart))
     return files
 
 
@@ -55,7 +56,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def _root(config: MkDocsConfig) -> Path:
-    return Path(config.config_file_path).parent
+    return Path(config.config_file_path).resolve().parent
 
 
 def _outside(markdown: str, here: str, config: MkDocsConfig) -> Iterator[tuple[str, str]]:

@@ -125,7 +125,7 @@ def _streams(spec: UniverseSpec) -> list[np.random.SeedSequence]:
 
 
 def make_universes(
-    folder: Path,
+    folder: str | os.PathLike[str],
     *,
     count: int,
     size: int,
@@ -159,6 +159,7 @@ def make_universes(
         On an impossible size, or when a file that something else wrote has one of the names; in both cases
         before anything is written.
     """
+    folder = Path(folder)
     if workers is None:
         workers = len(os.sched_getaffinity(0))
     if count < 1 or workers < 1:

@@ -18,6 +18,8 @@ from voxload.engine.model.pytrees import mapped
 def aligned(rows: Sequence[tuple[str, ...]]) -> str:
     """Return `rows` as lines of aligned columns.
 
+    Examples
+    --------
     >>> print(aligned([("layer", "ranks"), ("conv1", "4")]))
     layer  ranks
     conv1  4
@@ -39,6 +41,8 @@ _EQUAL, _RANDOM = "equal", "not compared: forward draws random numbers"
 class Checked:
     """How far a network that runs split is from itself in one process, in float64.
 
+    Examples
+    --------
     >>> from voxload.engine.comparison import Differences
     >>> print(Checked((2, 1, 1), (2, 1, 8, 8, 8), {"evaluation": Differences({"result": 0.0}, {})}))
     mode        result  gradient of the input  gradients of parameters  buffers  verdict

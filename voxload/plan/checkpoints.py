@@ -47,6 +47,8 @@ def checkpoint_modules(network: nn.Module, paths: Collection[str]) -> None:
 def plain_path(path: str) -> str:
     """Return the path that a module, or a parameter, had before modules were wrapped.
 
+    Examples
+    --------
     >>> plain_path("features.0._checkpoint_wrapped_module.conv")
     'features.0.conv'
     """

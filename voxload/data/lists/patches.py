@@ -113,6 +113,8 @@ class Patches:
 
         Raises UsageError when the sample is smaller than a patch.
 
+        Examples
+        --------
         >>> Patches(4, stride=3).along((4, 4, 9))
         ([0], [0], [0, 3, 5])
         """

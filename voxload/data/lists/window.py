@@ -19,6 +19,8 @@ class Window:
 
     Raises UsageError where a number is too small.
 
+    Examples
+    --------
     >>> window = Window(2, step=3, horizon=1)
     >>> window.count(9), window.steps(2)
     (3, (2, 5, 8))

@@ -42,6 +42,8 @@ class SplitPlan:
     What is said of a module holds for all in it of which nothing is said. Where nothing is said, volumes are cut in
     space. Layers without weights keep the cut of what they take.
 
+    Examples
+    --------
     >>> plan = SplitPlan.of({"deep": "filter", "deep.last": "space, channel, channel"})
     >>> plan.uses("deep.first")[0].value, plan.uses("deep.last")[0].value, plan.uses("head")[0].value
     ('filter', 'space', 'space')
