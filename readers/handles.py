@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from voxload.readers.generation import as_dated
-from voxload.readers.protocol import Location, Missing, Reader, held_bytes
+from voxload.readers.protocol import Location, Missing, Reader, VolumeInfo, held_bytes
 from voxload.readers.registry import open_reader
 from voxload.readers.views.located import located
 
@@ -99,6 +99,18 @@ class Handles:
         Parts of one stored volume, windows and time steps, share its reader.
         """
         return _Lease(self, location)
+
+    def known(self, location: Location) -> VolumeInfo | None:
+        """Return what is known of a volume whose reader is open, without opening or reading anything; else None.
+
+        It takes no lock: who prints an object in a debugger may stand where one is held.
+        """
+        stored = location.stored
+        handle = self._handles.get(stored)
+        reader = None if handle is None else handle.reader
+        if reader is None:
+            return None
+        return (reader if stored is location else located(reader, location, owns=False)).describe()
 
     def enter(self, location: Location) -> tuple[_Handle, Reader]:
         """Begin a lease; see `lease`."""

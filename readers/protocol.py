@@ -11,6 +11,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from voxload.display.description import Described, Description
+from voxload.display.stored import stored_description
 from voxload.errors import DataError, UsageError
 from voxload.files.limits import VALUES
 from voxload.geometry import Box
@@ -133,8 +135,8 @@ class Location:
         return "+".join((first, *more)) + level + (str(self.lead) if self.lead else "")
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeInfo:
+@dataclass(frozen=True, slots=True, repr=False)
+class VolumeInfo(Described):
     """What a reader knows of a volume without reading a voxel."""
 
     location: Location
@@ -186,6 +188,9 @@ class VolumeInfo:
     def decoded_bytes(self) -> int:
         """Bytes of the whole volume once decoded."""
         return prod(self.shape) * self.dtype.itemsize
+
+    def _described(self) -> Description:
+        return stored_description(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from voxload.display.description import Described, Description
+from voxload.display.grid_picture import counted, grid_picture
 from voxload.errors import UsageError
 from voxload.geometry import SPATIAL_AXES, Box, split
 
@@ -31,7 +33,7 @@ _LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRAN
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessGrid:
+class ProcessGrid(Described):
     """One rank's view of the grid of ranks; pure, it never communicates.
 
     Parameters
@@ -184,6 +186,19 @@ class ProcessGrid:
     def at(self, rank: int) -> ProcessGrid:
         """Return the same grid seen from another rank."""
         return ProcessGrid(spatial=self.spatial, world_size=self.world_size, rank=rank)
+
+    def facts(self) -> dict[str, str]:
+        """Return who this rank is, for people."""
+        return {
+            "ranks": f"{self.world_size:,}",
+            "sample groups": f"{self.groups:,} of {self.group_size:,} ranks each",
+            "blocks of a sample (d, h, w)": " x ".join(map(str, self.spatial)),
+            "this rank": f"{self.rank}: group {self.group}, block {self.coords}",
+        }
+
+    def _described(self) -> Description:
+        name = type(self).__name__
+        return Description(name, (), self.facts(), picture=grid_picture(counted(self.spatial, self.coords)))
 
 
 def spatial_counts(spatial: Sequence[int]) -> tuple[int, int, int]:

@@ -57,9 +57,11 @@ from voxload.catalog.columns import (
     is_target,
     numbers,
 )
+from voxload.catalog.outline import catalog_description
 from voxload.catalog.places import CATALOG_NAME, Folder, catalog_url, fetched, folder_of
 from voxload.catalog.row_index import RowIndex
 from voxload.catalog.statistics import VolumeSummary
+from voxload.display.description import Described, Description
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError
 from voxload.files.atomic import replacing
 from voxload.files.parquet import read_table
@@ -120,7 +122,7 @@ class Entry:
         return os.path.relpath(self.path, folder)
 
 
-class Catalog:
+class Catalog(Described):
     """An immutable table of samples; safe to share between threads and cheap to send to processes.
 
     Parameters
@@ -249,6 +251,10 @@ class Catalog:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+    def _described(self) -> Description:
+        samples, names = len(self.index.samples), self.datasets
+        return catalog_description(self.table, self.root, samples=samples, datasets=names, targets=self.target_names)
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:

@@ -20,6 +20,7 @@ from voxload.data.layout import new_blocks
 from voxload.data.lists.following import Following
 from voxload.data.lists.listing import Listing, Parts
 from voxload.data.lists.names import digest_of
+from voxload.data.lists.outline import Form, Outline
 from voxload.data.lists.patches import Patches
 from voxload.data.lists.samples import Axes, Fields, Reading, Samples
 from voxload.data.lists.selection import Indices, chosen_by, selected
@@ -29,8 +30,11 @@ from voxload.data.parting import parting_of
 from voxload.data.sample_blocks import SampleBlocks
 from voxload.data.sample_reader import SampleReader
 from voxload.data.sample_volumes import SampleVolumes
-from voxload.errors import UsageError
-from voxload.geometry import Boundary, Halo
+from voxload.display.description import Described, Description
+from voxload.display.grid_picture import Cuts
+from voxload.display.table import cut
+from voxload.errors import UsageError, VoxloadError
+from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
 from voxload.launch.jobgrid import JobGrid
 from voxload.readers.cfpacking import Packed
@@ -38,7 +42,7 @@ from voxload.readers.handles import Handles
 from voxload.readers.protocol import Missing, Volume
 
 
-class VolumeDataset(SampleBlocks, Dataset[tuple[torch.Tensor, ...]]):
+class VolumeDataset(Described, SampleBlocks, Dataset[tuple[torch.Tensor, ...]]):
     """A map-style data set whose items are this rank's blocks of large 3-D samples.
 
     Item ``i`` is a tuple: one tensor ``(C, d, h, w)`` of the stored type per field, then, when targets were
@@ -272,3 +276,36 @@ class VolumeDataset(SampleBlocks, Dataset[tuple[torch.Tensor, ...]]):
                 return volumes, None if known.targets is None else known.targets.clone()
         read = cast("ReadSample", self.read_first(index, new_blocks)[1])  # there is always room
         return read.volumes, read.targets
+
+    def description(self) -> Description:
+        """Return what is known without opening a file or looking up ranks, which would settle them too early."""
+        first = self._sample(0)
+        forms = tuple(Form.of(location, self._handles) for location in first.locations)
+        cuts, boxes = self._cuts(forms[0])
+        followed = "" if self.following is None else f"generation {self.following.generation}"
+        made = {"window": self.parts.window, "patches": self.parts.patches, "augment": self.augment}
+        halo = self.halo.low if self.halo.low == self.halo.high else (self.halo.low, self.halo.high)
+        options = {
+            "halo": (str(halo[0]) if len(set(halo)) == 1 else str(halo)) if self.halo else "",
+            "boundary": str(self.boundary),
+            **{name: "" if each is None else cut(repr(each)) for name, each in made.items()},
+            "transform": "" if self.item_transform is None else type(self.item_transform).__name__,
+            "follows": followed,
+        }
+        ids, names, columns, spatial = self.sample_ids, self.field_names, self.columns.names, self.job.spatial
+        grid = self.grid if self.is_grid_known else None
+        outline = Outline(ids, names, first, forms, spatial, grid, cuts, boxes, self.target_names, columns, options)
+        return outline.description(type(self).__name__)
+
+    def _described(self) -> Description:
+        return self.description()
+
+    def _cuts(self, first: Form | None) -> tuple[Cuts | None, tuple[Box, ...]]:
+        """Return how a sample is cut, and this rank's boxes of its fields; nothing where that is not known."""
+        if first is None or not self.is_grid_known:
+            return None, ()
+        try:
+            spatial = self.cutter.extents(self.coarse.finest(first.spatial))
+            return Cuts(self.grid.bounds(spatial), self.grid.block(spatial), self.box(spatial)), self.boxes(spatial)
+        except VoxloadError:  # reading a sample will say why ranks cannot have blocks of it
+            return None, ()

@@ -34,6 +34,11 @@ class JobGrid:
         self._found = grid if isinstance(grid, ProcessGrid) else None
 
     @property
+    def spatial(self) -> tuple[int, int, int]:
+        """Blocks along (d, h, w)."""
+        return self._spatial
+
+    @property
     def is_known(self) -> bool:
         """Whether the ranks are looked up."""
         return self._found is not None

@@ -10,7 +10,7 @@ from voxload.cache.peer.tls import Tls
 from voxload.errors import UsageError
 from voxload.prefetch import policies
 from voxload.prefetch.order.dealing import LOCALITIES
-from voxload.units import parse_bytes
+from voxload.units import format_bytes, parse_bytes
 
 CODECS = ("none", "bitshuffle-lz4")
 PEERS = ("auto", "node", "tcp", "mpi", "none")
@@ -154,6 +154,13 @@ class Cache:
     def disk_bytes(self) -> int:
         """Bytes of a node's disk."""
         return parse_bytes(self.disk_size)
+
+    def words(self) -> list[str]:
+        """Return what is kept where, a few words each."""
+        named = {"memory": self.memory_bytes, "disk": self.disk_bytes}
+        sizes = [f"{name} {format_bytes(size)}" for name, size in named.items() if size]
+        service = [] if self.service is None else [f"service {os.fspath(self.service)}"]
+        return [*sizes, *service, self.policy, *([] if self.locality is None else [f"locality {self.locality}"])]
 
     @property
     def folder(self) -> Path | None:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from typing_extensions import TypeVar
 
 from voxload.data.dataset import VolumeDataset
+from voxload.display.description import Described, Description
+from voxload.display.table import several
 from voxload.errors import UsageError
 from voxload.loader.arguments import (
     check_arguments,
@@ -26,15 +28,18 @@ from voxload.loader.cache import Cache
 from voxload.loader.device.copiers import Device, parse_device, parse_keep
 from voxload.loader.iterator import VolumeIterator, counted_iterator
 from voxload.loader.order.cursor import Cursor, Indices
-from voxload.loader.pipeline import Pipeline, PipelineBudget
+from voxload.loader.pipeline import DEFAULT_READERS, Pipeline, PipelineBudget
+from voxload.loader.sampler import GroupSampler
 from voxload.loader.stats import LoaderStats
 from voxload.loader.wrapped import unwrapped
 from voxload.transforms import Transform
-from voxload.units import parse_bytes
+from voxload.units import format_bytes, parse_bytes
 
 DEFAULT_STAGING = "1GiB"
 """Staging budget: two 512^3 x 4 int16 blocks of a (2, 2, 1) grid and a batch in use."""
 
+_COUNTED = (GroupSampler, RandomSampler, SequentialSampler)
+"""Samplers whose length is a plain number; another one may work it out, or ask other ranks."""
 _SETTLED = ("staging", "cache", "device", "keep", "readers")
 """What cannot be changed once there is a loader: its buffers and tiers are made by it."""
 
@@ -42,7 +47,7 @@ Item_co = TypeVar("Item_co", covariant=True, default=Any)
 """What the data set gives, as torch's loader has it: `DataLoader[Item_co]` is for annotations."""
 
 
-class DataLoader(torch.utils.data.DataLoader[Item_co]):
+class DataLoader(Described, torch.utils.data.DataLoader[Item_co]):
     """torch's DataLoader; a VolumeDataset is read ahead by threads into a bounded ring of reused buffers.
 
     Every argument of torch's loader is accepted in torch's order, and is an attribute afterwards; so are those added.
@@ -231,6 +236,36 @@ class DataLoader(torch.utils.data.DataLoader[Item_co]):
             found="a voxload.DataLoader over a VolumeDataset",
             remedy="call voxload.loader.accelerate.prepare(accelerator, loader)",
         )
+
+    def _described(self) -> Description:
+        """Return what is known without asking samplers, data sets or ranks anything that may take time."""
+        name, data = type(self).__name__, self.dataset
+        kind = type(data).__name__
+        if not isinstance(data, VolumeDataset):
+            facts = {"data set": f"{kind}, read as torch's loader reads it", "batch size": f"{self.batch_size}"}
+            return Description(name, (kind, f"batch size {self.batch_size}"), facts)
+        cache = [] if self.cache is None else self.cache.words()
+        budget = format_bytes(parse_bytes(self.staging))
+        size = "of the batch sampler" if self.batch_size is None else f"{self.batch_size}"
+        parts = [f"{kind} of {several(len(data), 'sample')}", f"batch size {size}", f"readers {self.readers}"]
+        parts += [f"staging {budget}", *(["cache " + ", ".join(cache)] if cache else [])]
+        parts += [] if self.device is None else [f"device {self.device}"]
+        facts = {
+            "batches of an epoch": f"{len(self):,}" if self._counts_at_once(data) else "",
+            "batch size": size,
+            "order": type(self.sampler).__name__ if self.batch_size is not None else type(self.batch_sampler).__name__,
+            "reader threads": f"{self.num_workers or DEFAULT_READERS} ({self.readers})",
+            "staging": f"{budget} at most",
+            "cache": ", ".join(cache) or "none: each block is read in every epoch",
+            "device": "" if self.device is None else f"{self.device}",
+            **({} if self._pipeline is None else self._pipeline.recorder.facts()),
+        }
+        inner = data.description()
+        return Description(name, tuple(parts), {**facts, **inner.facts}, inner.listings, inner.picture)
+
+    def _counts_at_once(self, data: VolumeDataset) -> bool:
+        """Tell whether the number of batches is known without asking anybody."""
+        return self.batch_size is not None and data.is_grid_known and isinstance(self.sampler, _COUNTED)
 
     def __setattr__(self, attr: str, val: Any) -> None:
         if attr in _SETTLED and vars(self).get("_pipeline") is not None:

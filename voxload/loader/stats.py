@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from voxload.display.table import several
 from voxload.prefetch.events import SourceKind
 from voxload.prefetch.meter import Traffic
 from voxload.readers.protocol import ReadCost
+from voxload.units import format_bytes
 
 TIMELINE_STEPS = 65536
 """Steps kept for the timeline: a long run keeps its latest ones, at about 3 MiB."""
@@ -108,6 +110,26 @@ class StatsRecorder:
         """Count what was reported; as often as memory for the reports is to be had back."""
         with self._lock:
             self._add_up()
+
+    def facts(self) -> dict[str, str]:
+        """Return what was delivered so far, for people; empty before the first batch, and while another thread counts.
+
+        Who prints a loader in a debugger may stand where the lock is held, and does not wait for it.
+        """
+        if not self._lock.acquire(blocking=False):
+            return {}
+        try:
+            self._add_up()
+            total = self._compute + self._stall
+            if not self._batches:
+                return {}
+            return {
+                "delivered so far": f"{several(self._batches, 'batch', 'batches')}, {format_bytes(self._needed)}",
+                "waited for data": f"{self._stall:.3g} s of {total:.3g} s" if total else f"{self._stall:.3g} s",
+                "read amplification": f"{self._cost.stored_bytes / self._needed:.3g}" if self._needed else "",
+            }
+        finally:
+            self._lock.release()
 
     def snapshot(self, sources: Mapping[SourceKind, Traffic] | None = None) -> LoaderStats:
         """Return the totals so far, with what a meter counted."""

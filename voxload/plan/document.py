@@ -12,19 +12,23 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from voxload.display.description import Described, Description
+from voxload.display.grid_picture import Cuts, counted, grid_picture
+from voxload.display.table import extents, joined, several
 from voxload.engine import SplitPlan
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.files.atomic import replacing
 from voxload.files.regular import check_regular, read_text
 from voxload.grid import ProcessGrid
 from voxload.launch.wire import decode
+from voxload.units import format_bytes
 
 FORMAT = "voxload plan 1"
 """What a file of this kind begins with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+@dataclass(frozen=True, slots=True, repr=False)
+class Plan(Described):
     """How one network is trained on a number of ranks, and what that was said to take."""
 
     model: str
@@ -91,6 +95,37 @@ class Plan:
         blocks = prod(self.spatial)
         pipeline, place = rank // (blocks * self.stages), rank % blocks
         return ProcessGrid(self.spatial, self.groups * blocks, pipeline * blocks + place)
+
+    def _described(self) -> Description:
+        groups = several(self.groups, "group")
+        blocks = f"{extents(self.spatial)} {'block' if prod(self.spatial) == 1 else 'blocks'}"
+        staged = f"{self.stages} stages, {self.microbatches} microbatches" if self.stages > 1 else ""
+        step = self.predicted.get("step")
+        said = "" if step is None else f"{step:.3g} s a step"
+        facts = {
+            "network": self.model,
+            "sample (C, D, H, W)": extents(self.sample),
+            "machine": self.machine,
+            "ranks": f"{self.ranks:,}: {groups} of {blocks}, {several(self.samples, 'sample')} in a group's batch",
+            "pipeline": f"{staged}, cut at {joined(self.cuts)}" if staged else "",
+            "gradients": f"{self.wrapper}, {self.optimizer}, {self.dtype}",
+            "layers that use the grid otherwise": joined(f"{name}: {use}" for name, use in self.layers.items()),
+            "modules that run again": joined(self.recompute),
+            "staging": format_bytes(self.staging) if self.staging else "",
+            "cache of a node": format_bytes(self.cache) if self.cache else "",
+            "predicted": joined((f"{name} {value:.4g}" for name, value in self.predicted.items()), 12),
+        }
+        ranks = f"{several(self.ranks, 'rank')}: {groups} of {blocks}"
+        parts = (self.model, f"sample {extents(self.sample)}", ranks, staged, said)
+        name = type(self).__name__
+        return Description(name, tuple(filter(None, parts)), facts, picture=self._picture())
+
+    def _picture(self) -> str:
+        """Return how a sample is cut; its block is that of the first rank."""
+        if any(count > extent for count, extent in zip(self.spatial, self.sample[1:], strict=True)):
+            return grid_picture(counted(self.spatial))
+        grid = ProcessGrid(self.spatial, prod(self.spatial))
+        return grid_picture(Cuts(grid.bounds(self.sample[1:]), grid.block(self.sample[1:])))
 
     def write(self, path: str | Path) -> None:
         """Write the plan; the file appears whole or not at all."""

@@ -16,12 +16,27 @@ import numpy as np
 
 from voxload.benchmark.measure.record import Epoch, Kernel, Record, Steps
 from voxload.benchmark.workload.workload import Workload
+from voxload.display.description import Described, Description
+from voxload.display.table import Listing, extents, joined, several
 from voxload.errors import DataError, NotFoundError
 from voxload.files.atomic import replacing
 from voxload.files.regular import check_regular, parse_json, read_text
+from voxload.units import format_bytes
 
 SCHEMA = "voxload-bench/1"
 """Name and version of the format; the version changes when a word's meaning does."""
+
+
+_SHOWN = (
+    ("samples/s", "samples_per_second", 1.0),
+    ("delivered, GB/s", "delivered_per_second", 1e9),
+    ("AU, %", "utilisation", 0.01),
+    ("waiting for data, s", "stall_seconds", 1.0),
+    ("read over delivered", "amplification", 1.0),
+)
+"""Figures that a notebook shows; a report has all of them."""
+_BYTES = ("_bytes", "delivered_per_second", "peak_memory")
+"""Ends of the names of figures that are bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +53,8 @@ class Cold:
     """The same for people, such as ``cold, verified: 0.0 % of the data set in memory``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+@dataclass(frozen=True, slots=True, repr=False)
+class Run(Described):
     """One repetition."""
 
     seed: int
@@ -50,9 +65,19 @@ class Run:
     figures: Mapping[str, Any]
     """What `Figures.as_dict` gives."""
 
+    def _described(self) -> Description:
+        known = {name: value for name, value in self.figures.items() if isinstance(value, int | float)}
+        numbers = {
+            name.replace("_", " "): format_bytes(int(value)) if name.endswith(_BYTES) else f"{value:.6g}"
+            for name, value in known.items()
+        }
+        facts = {"seed": str(self.seed), "ranks": str(len(self.records)), "page cache": self.cold.text, **numbers}
+        speed = numbers.get("samples per second", "no")
+        return Description("Run", (f"seed {self.seed}", f"{speed} samples/s", self.cold.text), facts)
 
-@dataclass(frozen=True, slots=True)
-class Document:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Document(Described):
     """A benchmark's result."""
 
     workload: Workload
@@ -87,6 +112,36 @@ class Document:
     def median(self, name: str) -> float:
         """Return the middle one of `values`."""
         return float(np.median(self.values(name)))
+
+    def description(self, *, name: str = "") -> Description:
+        """Return what is said of the result, under a name of its own where it has one."""
+        supply, share, runs = self.workload.supply, self.workload.share, several(len(self.runs), "run")
+        cut = f"{several(self.ranks, 'rank')}, {extents(share.spatial)} blocks a sample"
+        told = dict.fromkeys(run.cold.text for run in self.runs)
+        facts = {
+            "loader": f"{supply.loader}, {supply.threads} threads, {supply.prefetch} batches ahead",
+            "ranks": f"{cut}, batch size {share.batch_size}",
+            "samples": f"{self.data.get('samples', 'unknown')} in {self.workload.samples.location}",
+            "as stored": _bytes(self.data.get("stored_bytes")),
+            "page cache": joined(told, 2, letters=60),
+            "started": self.started,
+        }
+        rows = tuple((title, *self._spread(key, factor)) for title, key, factor in _SHOWN)
+        listing = Listing(f"Figures of {runs}", ("figure", "median", "least", "most"), rows)
+        notes = Listing("Read these first", ("label",), tuple((label,) for label in self.labels))
+        speed = f"{rows[0][1]} samples/s"
+        parts = [*([name] if name else []), supply.loader, cut, speed, runs]
+        return Description(type(self).__name__, tuple(parts), facts, (listing, *([notes] if self.labels else [])))
+
+    def _described(self) -> Description:
+        return self.description()
+
+    def _spread(self, name: str, factor: float) -> tuple[str, str, str]:
+        """Return median, least and most of a figure over runs; dashes where no run has it."""
+        known = [value / factor for value in self.values(name) if math.isfinite(value)]
+        if not known:
+            return "-", "-", "-"
+        return f"{np.median(known):.4g}", f"{min(known):.4g}", f"{max(known):.4g}"
 
     def write(self, path: Path) -> None:
         """Write the document; it appears whole or not at all."""
@@ -151,6 +206,10 @@ def _epoch(values: Mapping[str, Any]) -> Epoch:
     steps = Steps(**{name: tuple(column) for name, column in values["steps"].items()})
     resident = _number(values["resident"])
     return Epoch(steps, values["wall"], Kernel(**values["kernel"]), values["counts"], resident)
+
+
+def _bytes(value: Any) -> str:
+    return format_bytes(int(value)) if isinstance(value, int | float) else ""
 
 
 def _number(value: float | None) -> float:

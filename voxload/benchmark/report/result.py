@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from voxload.benchmark.measure.document import Document, Run
 from voxload.benchmark.measure.record import Epoch
+from voxload.display.description import Described, Description
 from voxload.errors import DataError
 
 LETTERS = 22
 """Letters of a name in a plot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+@dataclass(frozen=True, slots=True, repr=False)
+class Result(Described):
     """One result of a report."""
 
     name: str
@@ -31,6 +32,9 @@ class Result:
         """The run whose throughput is the middle one; of two in the middle the slower."""
         speeds = self.document.values("samples_per_second")
         return self.document.runs[int(np.argsort(speeds, stable=True)[(len(speeds) - 1) // 2])]
+
+    def _described(self) -> Description:
+        return replace(self.document.description(name=self.name), name=type(self).__name__)
 
     def epochs(self, number: int) -> tuple[Epoch, ...]:
         """Return an epoch of the middle run as each of its ranks saw it."""

@@ -10,7 +10,18 @@ from typing import Any
 
 from voxload.benchmark.measure.document import Document
 from voxload.benchmark.results.intervals import Interval, ratio, ratio_interval
-from voxload.benchmark.results.measures import AMPLIFICATION, ASKED, MEASURES, Better, Measure, middle, node_count
+from voxload.benchmark.results.measures import (
+    AMPLIFICATION,
+    ASKED,
+    MEASURES,
+    Better,
+    Measure,
+    middle,
+    node_count,
+    number,
+)
+from voxload.display.description import Described, Description
+from voxload.display.table import Listing
 
 ABSENT = "(none)"
 """Stands for what only the other result has."""
@@ -142,8 +153,8 @@ class Change:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison(Described):
     """Two results."""
 
     changes: tuple[Change, ...]
@@ -160,6 +171,24 @@ class Comparison:
             "figures": [change.as_dict() for change in self.changes],
             "differences": [asdict(difference) for difference in self.differences],
         }
+
+    def _described(self) -> Description:
+        return _comparison_words(self)
+
+
+def _comparison_words(found: Comparison) -> Description:
+    """Return what two results say of each other."""
+    rows = tuple(
+        (one.measure.title, number(one.before), number(one.after), number(one.ratio), one.verdict.value)
+        for one in found.changes
+    )
+    others = tuple((one.part, one.name, one.before, one.after) for one in found.differences)
+    listings = (
+        Listing("Figures", ("figure", "first", "second", "ratio", "verdict"), rows),
+        Listing("What differs besides", ("part", "fact", "first", "second"), others),
+    )
+    parts = (f"{found.runs[0]} and {found.runs[1]} runs", f"{len(rows)} figures", f"{len(others)} differences")
+    return Description("Comparison", parts, listings=listings)
 
 
 def compare_results(first: Document, second: Document) -> Comparison:

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from voxload.display.description import Described, Description
+from voxload.display.grid_picture import counted, grid_picture
+from voxload.display.table import Listing, joined
 from voxload.errors import UsageError
 from voxload.plan.costs.memory import MemoryPeak, memory_peak
 from voxload.plan.costs.speeds import Fabric, Kernels
@@ -19,6 +22,7 @@ from voxload.plan.trace.fully_sharded import fully_sharded
 from voxload.plan.trace.module_shards import sharded_by_module
 from voxload.plan.trace.operation import StepTrace, itemsize
 from voxload.plan.trace.volume import VolumeTrace
+from voxload.units import format_bytes
 
 HOST_BATCHES, DEVICE_BATCHES = 3, 2
 """Batches of a rank that are there at once: one that is used, one ahead and, on the host, one that is read. On a
@@ -27,8 +31,8 @@ GOALS = ("time", "cost", "ranks", "memory")
 """What a plan is to have least of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+@dataclass(frozen=True, slots=True, repr=False)
+class Forecast(Described):
     """What one setup takes."""
 
     setup: Setup
@@ -75,6 +79,31 @@ class Forecast:
         if self.reading is None:
             return None
         return self.step * -(-self.reading.samples // (self.setup.groups * self.setup.samples))
+
+    def _described(self) -> Description:
+        needed, step = self.memory.use.total, self.step
+        memory = f"{format_bytes(needed)} of {format_bytes(self.limit)} a rank{'' if self.fits else ': does not fit'}"
+        stall = None if self.reading is None else self.reading.stall
+        names = ("forward", "backward", "update", "halos", "sums", "gradients", "waiting")
+        seconds = {name: getattr(self.time, name) for name in names} | {"waiting for data": stall or 0.0}
+        rows = tuple(
+            (name, f"{value:.3g}", f"{value / step:.0%}" if step else "") for name, value in seconds.items() if value
+        )
+        facts = {
+            "setup": f"{self.setup.describe()}: {self.setup.ranks} ranks, {self.setup.samples} samples a group",
+            "step": f"{step:.3g} s",
+            "epoch": "" if self.epoch is None else f"{self.epoch:.3g} s",
+            "memory": memory,
+            "energy of a step": f"{self.joules:.3g} J" if self.joules else "",
+            "reading is bound by": "" if self.reading is None else self.reading.binds,
+            "layers that use the grid otherwise": joined(f"{name}: {use}" for name, use in self.layers.items()),
+            "cuts": joined(self.cuts),
+            "modules that run again": joined(self.recompute),
+        }
+        parts = (self.setup.describe(), f"{self.setup.ranks} ranks", f"{step:.3g} s a step", memory)
+        listing = Listing("A step", ("part", "seconds", "share"), rows)
+        picture = grid_picture(counted(self.setup.spatial))
+        return Description(type(self).__name__, parts, facts, (listing,), picture)
 
 
 class Oracle:
