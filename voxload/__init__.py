@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from voxload.grid import ProcessGrid as ProcessGrid
     from voxload.loader.cache import Cache as Cache
     from voxload.loader.dataloader import DataLoader as DataLoader
+    from voxload.pictures.show import show as show
 
 _HOMES = {
     "AsDict": "voxload.data.item_transforms",
@@ -36,8 +37,9 @@ _HOMES = {
     "ProcessGrid": "voxload.grid",
     "VolumeDataset": "voxload.data.dataset",
     "Window": "voxload.data.lists.window",
+    "show": "voxload.pictures.show",
 }
-"""The module of each public class."""
+"""The module of each public class or function."""
 _MODULES = ("augment", "engine", "models", "parallel", "transforms")
 """Public modules."""
 
@@ -56,6 +58,7 @@ __all__ = [
     "engine",
     "models",
     "parallel",
+    "show",
     "transforms",
 ]
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nibabel
 import numpy as np
 import pytest
+import zarr
 
+from voxload.cli.inspect import planes as info_planes
+from voxload.cli.inspect.stored import Ranks, plot_volume
 from voxload.cli.main import run
 from voxload.convert import ConvertOptions, convert
-from voxload.files import pictures
+from voxload.geometry import Boundary, Halo
+from voxload.readers import Location, open_reader
+from voxload.readers.protocol import Window
 
 if TYPE_CHECKING:  # drawing is what imports it
     from matplotlib.figure import Figure
@@ -69,7 +75,7 @@ def test_it_is_left_out_where_nothing_is_known(tmp_path: Path, capsys: pytest.Ca
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """Return a list that the figures go to instead of files."""
     found: list[Figure] = []
-    monkeypatch.setattr(pictures, "write_png", lambda figure, _: found.append(figure))
+    monkeypatch.setattr(info_planes, "write_png", lambda figure, _: found.append(figure))
     return found
 
 
@@ -84,21 +90,50 @@ def test_pictures_have_the_proportions_of_the_voxels(image: Path, tmp_path: Path
     for figure in drawn:
         aspects = [panel.get_aspect() for panel in figure.axes[:3]]
         assert aspects == pytest.approx([2.0 / 0.5, 4.0 / 0.5, 4.0 / 2.0])
-        assert "voxels of 4 x 2 x 0.5 mm" in figure.get_suptitle()
+        assert "Voxels of 4 x 2 x 0.5 mm." in figure.get_supxlabel()
     assert len(drawn) == 3
 
 
-def test_unknown_and_extreme_proportions(tmp_path: Path, drawn: list[Figure]) -> None:
-    """Voxels that nothing is known of are cubes, and so are those of which a picture would be a line."""
-    planes = [np.zeros((3, 4)), np.zeros((2, 4)), np.zeros((2, 3))]
-    for edges in ((1.0, 1.0, 1.0), (1.0, 1.0, 101.0)):
-        pictures.draw_slices(planes, tmp_path / "p.png", title="x", spacing=edges)
-    assert [panel.get_aspect() for figure in drawn for panel in figure.axes[:3]] == [1.0] * 6
-
-
 def test_thinned_planes_keep_their_proportions(tmp_path: Path, drawn: list[Figure]) -> None:
-    """Where of W every other voxel is shown, one shown stands for two."""
-    np.save(tmp_path / "long.npy", np.zeros((2, 2, 2000), "<i2"))
+    """Where of W every other voxel is shown, one shown stands for two, and axes count voxels of the volume."""
+    np.save(tmp_path / "long.npy", np.zeros((200, 200, 2000), "<i2"))
     assert run(["info", str(tmp_path / "long.npy"), "--plot", str(tmp_path / "p.png")]) == 0
     (figure,) = drawn
-    assert [panel.get_aspect() for panel in figure.axes[:3]] == pytest.approx([0.5, 0.5, 1.0])
+    assert [panel.get_aspect() for panel in figure.axes[:3]] == [1.0, 1.0, 1.0]
+    assert [panel.get_xlim() for panel in figure.axes[:3]] == [(-0.5, 1999.5), (-0.5, 1999.5), (-0.5, 199.5)]
+    first: Any = figure.axes[0].images[0]
+    assert first.get_array().shape == (200, 1000)
+    assert "Not every voxel is drawn." in figure.get_supxlabel()
+
+
+def _constant(lines: Iterable[Any], axis: str) -> set[float]:
+    """Return where lines lie that are straight along the other axis."""
+    places = [set(getattr(line, f"get_{axis}data")()) for line in lines]
+    return {float(*place) for place in places if len(place) == 1}
+
+
+def test_blocks_halos_and_chunks_are_drawn(tmp_path: Path, drawn: list[Figure]) -> None:
+    """The lines of ranks where --spatial puts them, those of chunks where the file has them, in one picture."""
+    store: Any = zarr.create_array(tmp_path / "a.zarr", shape=(8, 10, 12), chunks=(8, 4, 5), dtype="<i2")
+    store[:] = np.arange(960).reshape(8, 10, 12)
+    call = ["info", str(tmp_path / "a.zarr"), "--plot", str(tmp_path / "p.png")]
+    assert run(call) == 0
+    assert run([*call, "--spatial", "1,2,3", "--halo", "1"]) == 0
+    for figure, is_cut in zip(drawn, (False, True), strict=True):
+        normal_d = figure.axes[0]
+        assert _constant(normal_d.lines, "x") == {4.5, 9.5} | ({3.5, 7.5} if is_cut else set())
+        assert len(normal_d.patches) == (3 if is_cut else 0)
+        assert "Dotted: chunks of 8 x 4 x 5 voxels." in figure.get_supxlabel()
+        assert ("Lines: 1 x 2 x 3 blocks" in figure.get_supxlabel()) is is_cut
+        assert len(figure.axes) == 4
+
+
+def test_chunks_of_a_window_lie_where_they_are_stored(tmp_path: Path, drawn: list[Figure]) -> None:
+    """A sample that begins within a chunk: its first bound is nearer than a chunk."""
+    store: Any = zarr.create_array(tmp_path / "a.zarr", shape=(8, 10, 12), chunks=(4, 10, 12), dtype="<i2")
+    store[:] = 1
+    reader = open_reader(Location(str(tmp_path / "a.zarr"), window=Window((3, 0, 0), (4, 10, 12))))
+    plot_volume(reader, tmp_path / "p.png", Ranks("", Halo.parse(0), Boundary.ZERO))
+    reader.close()
+    (figure,) = drawn
+    assert _constant(figure.axes[1].lines, "y") == {0.5}

@@ -6,7 +6,6 @@ thread. It is imported with the first figure, which takes a second: most command
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from voxload.files.atomic import replacing
-from voxload.geometry import SPATIAL_AXES
-from voxload.text import drawn
 
 if TYPE_CHECKING:  # see above
     from matplotlib.axes import Axes
@@ -37,38 +34,6 @@ def write_png(figure: Figure, path: Path) -> None:
     import_module("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=130)
-
-
-_LONGEST = 100.0
-"""Edge of a voxel over another one beyond which a picture in its true proportions would be a line."""
-
-
-def draw_slices(planes: Sequence[Plane], path: Path, *, title: str, spacing: Sequence[float] = (1.0, 1.0, 1.0)) -> None:
-    """Draw the three central planes of a volume, normal to D, H and W.
-
-    Parameters
-    ----------
-    planes
-        ``(H, W)``, ``(D, W)`` and ``(D, H)``.
-    path
-        The PNG file.
-    title
-        Above them.
-    spacing
-        Distances between neighbouring voxels along D, H and W, in any unit: the proportions in which they are drawn.
-    """
-    edges = spacing if max(spacing) <= _LONGEST * min(spacing) else (1.0, 1.0, 1.0)
-    figure = blank(12.5, 4.6)
-    panels = figure.subplots(1, len(planes))
-    figure.suptitle(drawn(title), fontsize=11)
-    for axis, (panel, plane) in enumerate(zip(np.atleast_1d(panels), planes, strict=True)):
-        rows, columns = (letter for letter in SPATIAL_AXES if letter != SPATIAL_AXES[axis])
-        image = show_plane(panel, plane)
-        high, wide = (edge for number, edge in enumerate(edges) if number != axis)
-        panel.set_aspect(high / wide)
-        panel.set(title=f"centre of {SPATIAL_AXES[axis]}", xlabel=f"{columns} (voxels)", ylabel=f"{rows} (voxels)")
-        figure.colorbar(image, ax=panel, shrink=0.85, label=scale_label(plane))
-    write_png(figure, path)
 
 
 def show_plane(panel: Axes, plane: Plane) -> Any:

@@ -50,7 +50,7 @@ def info(
     spatial: Annotated[str, typer.Option(help="Grid d,h,w: show what each of its ranks reads.")] = "",
     halo: Annotated[int, typer.Option(help="Voxels wanted around each block.", min=0)] = 0,
     boundary: Annotated[Boundary, typer.Option(help="What lies outside the sample.")] = Boundary.ZERO,
-    plot: Annotated[Path | None, typer.Option(help="Draw the three central planes into this PNG file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="PNG file of the three central planes, blocks and chunks.")] = None,
     allow_outside: AllowOutside = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print figures as JSON.")] = False,
 ) -> None:
@@ -164,7 +164,7 @@ class Answer:
             if advice is not None:
                 self.tables += [cost_table(costs), advice_line(advice, costs)]
             if self.plot is not None:
-                plot_volume(reader, self.plot, sample=sample, spacing=spacing)
+                plot_volume(reader, self.plot, self.ranks, sample=sample, spacing=spacing)
 
     def _add_many(self, subject: Subject) -> None:
         if self.ranks.spatial or self.plot is not None:

@@ -16,7 +16,8 @@ from voxload.cli.options import parse_triple
 from voxload.convert.chunk_advice import Advice, advise
 from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
-from voxload.readers import ReadCost, Reader, block_cost
+from voxload.pictures.slices import Overlay
+from voxload.readers import ReadCost, Reader, VolumeInfo, block_cost
 from voxload.units import format_bytes
 
 
@@ -88,6 +89,14 @@ class Ranks:
         found = reader.describe()
         return advise(found.shape, found.dtype.itemsize, grid=self._grid(), halo=self.halo, boundary=self.boundary)
 
+    def overlay(self, found: VolumeInfo) -> Overlay:
+        """Return what cuts a volume: the blocks of the grid, where there is one, their halos, and the chunks."""
+        bounds = self._grid().bounds(found.spatial) if self.spatial else ()
+        window = found.location.window
+        origin = (0, 0, 0) if window is None else window.start
+        chunks = None if found.chunks is None else found.chunks[1:]
+        return Overlay(bounds, self.halo, self.boundary, chunks, origin)
+
     def _grid(self) -> ProcessGrid:
         blocks = parse_triple("--spatial", self.spatial)
         return ProcessGrid(spatial=blocks, world_size=prod(blocks), rank=0)
@@ -114,12 +123,18 @@ def volume_figures(reader: Reader) -> dict[str, Any]:
     }
 
 
-def plot_volume(reader: Reader, path: Path, *, sample: str = "", spacing: tuple[float, ...] | None = None) -> None:
-    """Draw the three central planes of the first channel; only the chunks that hold them are read."""
+def plot_volume(
+    reader: Reader, path: Path, ranks: Ranks, *, sample: str = "", spacing: tuple[float, ...] | None = None
+) -> None:
+    """Draw the three central planes of the first channel, with the ranks' blocks and the stored chunks.
+
+    Only the chunks that hold the planes are read.
+    """
     found = reader.describe()
     cube = Cube.of_volume(found, spacing)
     name = f"{found.location}, sample {sample}" if sample else f"{found.location}"
-    draw_planes(central_planes(cube, reader.read_into), path, cube=cube, name=name)
+    slices = central_planes(cube, reader.read_into)
+    draw_planes(slices, path, cube=cube, name=name, overlay=ranks.overlay(found))
 
 
 def volume_table(figures: Mapping[str, Any], more: Mapping[str, str]) -> Table:

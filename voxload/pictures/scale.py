@@ -1,0 +1,124 @@
+"""Scale: one range of colours for all planes of a picture, whose bar has plain numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Plane = npt.NDArray[Any]
+"""A two-dimensional cut through a volume."""
+COLOURS = "magma"
+ODD = "#2fe07a"
+"""Of voxels that are no finite numbers; the colours have no green."""
+_DECADES = 100
+"""Counts from 0 on whose largest is this or more have colours by their logarithm."""
+_TICKS = 6
+_APART = 0.08
+"""Least distance of two numbers at the bar, as a share of its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The range of values that have colours."""
+
+    low: float
+    high: float
+    is_logarithmic: bool
+    """Whether colours go by log(1 + value)."""
+    divisor: float = 1.0
+    """What values are divided by before they are drawn: 1 but where their range is no number."""
+    is_known: bool = True
+    """Whether there is a finite voxel at all."""
+
+    @classmethod
+    def of(cls, planes: Sequence[Plane]) -> Scale:
+        """Return the scale that shows the finite voxels of all planes."""
+        finite = [values for plane in planes if (values := _finite(plane)).size]
+        if not finite:
+            return cls(0.0, 1.0, is_logarithmic=False, is_known=False)
+        low, high = min(float(values.min()) for values in finite), max(float(values.max()) for values in finite)
+        are_counts = all(plane.dtype.kind in "iu" for plane in planes) and low >= 0
+        divisor = 1.0 if math.isfinite(high - low) and math.isfinite(2 * high) else 4.0
+        if low == high:
+            # One value has a colour in the middle.
+            value = low / divisor
+            low, high = value - (abs(value) or 1.0) / 2, value + (abs(value) or 1.0) / 2
+            return cls(low, high, is_logarithmic=False, divisor=divisor)
+        return cls(low / divisor, high / divisor, are_counts and high >= _DECADES, divisor)
+
+    @property
+    def label(self) -> str:
+        """What stands beside the bar."""
+        if not self.is_known:
+            return "no voxel is a finite number"
+        value = "voxel" if self.divisor == 1 else f"voxel / {self.divisor:g}"
+        return f"{value}, colours by log(1 + voxel)" if self.is_logarithmic else value
+
+    def norm(self) -> Any:
+        """Return what maps values to colours, of matplotlib's."""
+        colors = import_module("matplotlib.colors")
+        if self.is_logarithmic:
+            return colors.FuncNorm((np.log1p, np.expm1), vmin=self.low, vmax=self.high)
+        return colors.Normalize(vmin=self.low, vmax=self.high)
+
+    def colours(self) -> Any:
+        """Return the colours, of matplotlib's, with their own for what is no finite number."""
+        return import_module("matplotlib").colormaps[COLOURS].with_extremes(bad=ODD)
+
+    def drawn(self, plane: Plane) -> npt.NDArray[np.float64]:
+        """Return a plane as floats to be drawn, with NaN for all that is no finite number."""
+        values = plane.astype(np.float64) / self.divisor
+        values[~np.isfinite(values)] = np.nan
+        return values
+
+    def ticks(self) -> list[float]:
+        """Return the numbers at the bar, ascending, far enough apart to be read."""
+        if not self.is_logarithmic:
+            locator = import_module("matplotlib.ticker").MaxNLocator(_TICKS)
+            return [float(tick) for tick in locator.tick_values(self.low, self.high) if self.low <= tick <= self.high]
+        tens = (10.0**power for power in range(math.ceil(math.log10(self.high)) + 1))
+        wanted = [self.high, self.low, *(tick for tick in tens if self.low < tick < self.high)]
+        length = math.log1p(self.high) - math.log1p(self.low)
+        kept: list[float] = []
+        for tick in wanted:
+            if all(abs(math.log1p(tick) - math.log1p(other)) > _APART * length for other in kept):
+                kept.append(tick)
+        return sorted(kept)
+
+
+def plain(ticks: Sequence[float]) -> list[str]:
+    """Return numbers of an axis as text, each complete: no factor or offset stands elsewhere.
+
+    >>> plain([0.0, 500000.0, 1000000.0]), plain([300000.1, 300000.2]), plain([0.0, 2e-9, 4e-9])
+    (['0', '500,000', '1,000,000'], ['300,000.1', '300,000.2'], ['0', '2e-09', '4e-09'])
+    """
+    largest = max((abs(tick) for tick in ticks), default=0.0)
+    gaps = [abs(second - first) for first, second in pairwise(ticks) if second != first]
+    step = min(gaps, default=largest)
+    if largest and step and (largest >= 1e9 or largest < 1e-3):
+        digits = max(0, math.ceil(math.log10(largest / step)) if step else 0)
+        return [f"{tick:.{digits + 1}g}" if tick else "0" for tick in ticks]
+    places = max(0, -math.floor(math.log10(step)) + (_needs_more(step))) if step else 0
+    texts = [f"{tick:,.{places}f}" for tick in ticks]
+    return [text.rstrip("0").rstrip(".") if "." in text else text for text in texts] if not gaps else texts
+
+
+def _needs_more(step: float) -> int:
+    """Return 1 where a step such as 0.25 takes a digit more than its size says."""
+    lead = step / 10 ** math.floor(math.log10(step))
+    return 0 if math.isclose(lead, round(lead), rel_tol=1e-6) else 1
+
+
+def _finite(plane: Plane) -> Plane:
+    if plane.dtype.kind in "iub":
+        return plane.ravel()
+    values = plane.astype(np.float64)
+    found: Plane = values[np.isfinite(values)]
+    return found
