@@ -110,11 +110,70 @@ def test_the_same_results_give_the_same_page(pages: dict[str, Path]) -> None:
     assert _page([path.parent / "result-1.json"]) == path.read_text()
 
 
-def test_labels_come_first_and_origins_last(pages: dict[str, Path]) -> None:
-    """Labels, figures, plots; then hosts, versions, command and seeds."""
+def test_the_verdict_comes_first_and_origins_last(pages: dict[str, Path]) -> None:
+    """The verdict, labels, figures, plots; then hosts, versions, command and seeds."""
     html = pages["one"].read_text()
-    order = ["warm cache: 83 %", "samples/s", "<svg", "versions.numpy", "0, 1, 2, 3, 4", "voxload bench run"]
+    order = [
+        '<section id="verdict"',
+        "samples per second",
+        "warm cache: 83 %",
+        "samples/s",
+        "<svg",
+        "versions.numpy",
+        "0, 1, 2, 3, 4",
+        "voxload bench run",
+    ]
     assert [html.index(text) for text in order] == sorted(html.index(text) for text in order)
+
+
+def test_a_page_of_several_says_which_is_the_fastest(tmp_path: Path) -> None:
+    """In its first sentence; names that are markup stay names."""
+    recipes = [Recipe(ranks=2, nodes=1, seed=1), Recipe(ranks=2, nodes=1, seed=2, loader="<b>slow</b>", stall=0.05)]
+    paths = _write(tmp_path, [document(recipe) for recipe in recipes])
+    html = _page(paths)
+    found = re.search(r"<h1>.*?</h1><section id=\"verdict\"[^>]*><p class=\"verdict\">(.*?)</p>", html, re.DOTALL)
+    assert found is not None
+    assert re.match(r"voxload \(result-1\) is the fastest, \S+ times as fast as the next, &lt;b&gt;slow", found[1])
+    assert found[1].endswith("That is sure.")
+    assert "<b>slow" not in html
+    warm = document(replace(recipes[1], loader="warm"))
+    cold = replace(warm.runs[0].cold, resident=1.0)
+    paths = _write(
+        tmp_path, [document(recipes[0]), replace(warm, runs=tuple(replace(run, cold=cold) for run in warm.runs))]
+    )
+    html = _page(paths)
+    assert "Nothing is ranked: no two results compare like with like." in html
+    assert "page cache warm instead of cold" in html
+
+
+def test_a_line_of_throughput_joins_no_cold_runs_with_warm_ones(tmp_path: Path) -> None:
+    """They are two lines, and bars say which they are."""
+    made = [document(Recipe(ranks=ranks, nodes=1, epochs=1, steps=2, repetitions=2)) for ranks in (1, 2)]
+    cold = replace(made[1].runs[0].cold, resident=1.0)
+    warm = replace(made[1], runs=tuple(replace(run, cold=cold) for run in made[1].runs))
+    (panel,) = throughput_picture(read_results(_write(tmp_path, [made[0], warm]))).figure.axes
+    lines = {str(line.get_label()) for line in panel.lines if line.get_linestyle() == "-"}
+    assert lines == {"voxload, page cache cold", "voxload, page cache warm"}
+    (panel,) = throughput_picture(read_results(_write(tmp_path, [made[1], warm]))).figure.axes
+    assert [text.get_text().split(", ")[-1] for text in panel.get_yticklabels()] == ["cold", "warm"]
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e7, 1e12])
+def test_numbers_of_axes_stand_in_full(tmp_path: Path, factor: float) -> None:
+    """No axis has a factor or an offset at its end, however large or small its numbers are."""
+    made = document(Recipe(ranks=2, nodes=1, epochs=2, steps=3, repetitions=2))
+    grown = ("samples_per_second", "delivered_bytes", "asked_bytes", "read_bytes", "device_bytes")
+    runs = tuple(
+        replace(run, figures={**run.figures, **{name: run.figures[name] * factor for name in grown}})
+        for run in made.runs
+    )
+    for picture in draw(read_results(_write(tmp_path, [replace(made, runs=runs)]))).every:
+        picture.svg()
+        for panel in picture.figure.axes:
+            for axis in (panel.xaxis, panel.yaxis):
+                assert axis.get_offset_text().get_text() == "", picture.key
+                texts = [text.get_text() for text in axis.get_ticklabels() if text.get_text()]
+                assert len(set(texts)) == len(texts), (picture.key, texts)
 
 
 @pytest.mark.long

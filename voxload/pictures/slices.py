@@ -17,7 +17,8 @@ import numpy as np
 
 from voxload.files.pictures import blank
 from voxload.geometry import SPATIAL_AXES, Boundary, Halo
-from voxload.pictures.scale import ODD, Plane, Scale, plain
+from voxload.pictures.numbers import plain
+from voxload.pictures.scale import ODD, Plane, Scale
 from voxload.text import drawn
 
 if TYPE_CHECKING:  # drawing is what imports it

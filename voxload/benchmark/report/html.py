@@ -16,6 +16,8 @@ h2 { font-size: 1.25rem; line-height: 1.3; margin: 2.2rem 0 0.6rem; }
 h3 { font-size: 1.02rem; margin: 1.2rem 0 0.4rem; }
 figure h3 { margin-top: 0; }
 p { margin: 0.3rem 0 0.8rem; max-width: 48rem; }
+.verdict { font-size: 1.15rem; line-height: 1.4; max-width: 60rem; padding: 0.6rem 0.8rem; background: var(--panel);
+  border-left: 4px solid var(--compute); }
 .quiet { color: var(--muted); font-size: 0.9rem; }
 .items { list-style: none; margin: 0.6rem 0; padding: 0; }
 .labels { list-style: none; margin: 0.6rem 0; padding: 0; }
@@ -67,6 +69,12 @@ def style() -> str:
 def paragraph(text: str, *, kind: str = "") -> str:
     """Return a paragraph of plain text, of a class of the style where one is named."""
     return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
+
+
+def verdict(lines: Sequence[str], parts: Sequence[str]) -> str:
+    """Return what a report comes to: a sentence or a few, and finished parts below them."""
+    said = "".join(f'<p class="verdict">{escape(line)}</p>' for line in lines)
+    return f'<section id="verdict" aria-label="Verdict">{said}{"".join(parts)}</section>'
 
 
 def items(texts: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """Page: the report of one or more results as one HTML file that needs no network and no script.
 
-Labels come first, then figures, then plots; what was run, where and with which seeds comes last.
+The verdict comes first, then labels, figures and plots; what was run, where and with which seeds comes last.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from voxload.benchmark.results.compare import flat, host_facts
 from voxload.benchmark.results.intervals import median_interval
 from voxload.benchmark.results.measures import GB, GIB, GROUPS, MEANS, Measure, node_count, number
 from voxload.benchmark.results.tables import interval_text, ranks_text
+from voxload.benchmark.results.verdict import SPEED, judge
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """The browser itself refuses whatever the page would fetch or run."""
@@ -55,7 +56,13 @@ def draw(results: Sequence[Result]) -> Plots:
 def page(results: Sequence[Result], plots: Plots) -> str:
     """Return the report as HTML."""
     title = f"I/O benchmark: {results[0].name if len(results) == 1 else f'{len(results)} results'}"
-    parts = [f"<h1>{escape(title)}</h1>", _headlines(results), _figures(results), *_drawn(results, plots)]
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        _verdict(results),
+        _headlines(results),
+        _figures(results),
+        *_drawn(results, plots),
+    ]
     parts += [html.folded(*_origin(result), is_open=len(results) == 1) for result in results]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -72,6 +79,46 @@ def _drawn(results: Sequence[Result], plots: Plots) -> list[str]:
         return ["<h2>Plots</h2>", html.figures(plots.every)]
     own = [picture for pictures in plots.own for picture in pictures]
     return ["<h2>Plots</h2>", html.figures(plots.shared), "<h2>Over time</h2>", html.figures(own)]
+
+
+def _verdict(results: Sequence[Result]) -> str:
+    """Return which loader is the fastest, by how much, and whether that is sure; of one result what it came to."""
+    if len(results) == 1:
+        return html.verdict([_alone(results[0])], [])
+    found = judge([(result.name, result.document) for result in results])
+    tables = []
+    for ranking in found.rankings:
+        rows = [
+            html.row(
+                f"{place}. {one.known_as}",
+                [number(one.speed), "" if one.lead is None else number(one.lead.ratio), one.sureness()],
+            )
+            for place, one in enumerate(ranking.places, 1)
+        ]
+        columns = (
+            "loader (result)",
+            "samples per second, median",
+            "the first is so many times as fast",
+            "is that sure?",
+        )
+        tables.append(html.table(columns, rows, title=ranking.about or "Ranking"))
+        tables += [html.paragraph(note, kind="quiet") for note in ranking.notes]
+    tables += [html.paragraph(text, kind="quiet") for text in found.apart]
+    how = (
+        "Ranked are results of equal ranks, samples, hosts and page cache. Sure means: the interval of the ratio of "
+        "their runs, at a confidence of 95 % or more, lies above 1."
+    )
+    return html.verdict(found.headlines(), [*tables, html.paragraph(how, kind="quiet")])
+
+
+def _alone(result: Result) -> str:
+    document = result.document
+    speeds = SPEED.known(document)
+    several = f"{number(min(speeds))} to {number(max(speeds))} in {len(speeds)} runs" if len(speeds) > 1 else "one run"
+    return (
+        f"{document.workload.supply.loader} delivered {number(SPEED.median(document))} samples per second ({several}). "
+        "One result is compared with nothing: name several to have loaders ranked."
+    )
 
 
 def _headlines(results: Sequence[Result]) -> str:

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Final
 
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import Formatter, ScalarFormatter
 
 from voxload.files.atomic import replacing
+from voxload.pictures.numbers import plain
 from voxload.text import drawn
 
 
@@ -137,8 +141,24 @@ def blank(height: float) -> Figure:
     return Figure(figsize=(WIDTH, height), layout="constrained")
 
 
+class PlainNumbers(Formatter):
+    """Writes the numbers of an axis in full: no factor such as 1e6 stands at its end."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:  # noqa: ARG002 - matplotlib's signature
+        """Return one number."""
+        return plain([x])[0]
+
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        """Return all numbers of an axis; on a logarithmic one steps say nothing."""
+        is_logarithmic = isinstance(self.axis, Axis) and self.axis.get_scale() == "log"
+        return [f"{value:,.10g}" for value in values] if is_logarithmic else plain([float(value) for value in values])
+
+
 def tidy(panel: Axes, *, grid: str = "both") -> None:
-    """Give a panel the house's lines and colours; `grid` says along which axis lines are drawn."""
+    """Give a panel the house's lines, colours and numbers; `grid` says along which axis lines are drawn."""
+    for axis in (panel.xaxis, panel.yaxis):
+        if isinstance(axis.get_major_formatter(), ScalarFormatter):
+            axis.set_major_formatter(PlainNumbers())
     panel.set_facecolor("none")
     panel.spines[["top", "right"]].set_visible(False)
     panel.spines[["bottom", "left"]].set_color(MUTED.light)

@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from voxload.benchmark.measure.record import Steps
-from voxload.benchmark.report.picture import LINE, MUTED, SERIES, Picture, blank, legend, note, tidy
+from voxload.benchmark.report.picture import LINE, MUTED, SERIES, Picture, PlainNumbers, blank, legend, note, tidy
 from voxload.benchmark.report.result import Result
+from voxload.benchmark.results.alike import page_cache
 from voxload.benchmark.results.compare import flat
 from voxload.benchmark.results.measures import number
 from voxload.text import drawn
@@ -77,7 +78,7 @@ def _draw_lines(panel: Axes, series: dict[str, list[Result]]) -> None:
     panel.set(xlabel="ranks", ylabel="samples per second")
     if counts[-1] >= _WIDE * counts[0] and each > 0:
         panel.set_yscale("log")
-        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.yaxis.set_major_formatter(PlainNumbers())
         panel.yaxis.set_minor_formatter(NullFormatter())
     else:
         panel.set_ylim(bottom=0)
@@ -100,7 +101,10 @@ def _draw_bars(panel: Axes, results: Sequence[Result]) -> None:
         panel.barh(place, middle, height=0.62, color=colour, alpha=0.55, linewidth=0)
         panel.plot(speeds, [place] * len(speeds), "o", color=colour, markersize=4, markeredgecolor=LINE.light)
         note(panel, number(middle), (max(speeds), place))
-    names = [f"{result.short}\n{result.document.ranks} ranks" for result in results]
+    caches = [page_cache(result.document) for result in results]
+    # Bars of runs that began cold and of others stand beside each other: each says which it is.
+    said = [f", {cache}" if len(set(caches)) > 1 else "" for cache in caches]
+    names = [f"{one.short}\n{one.document.ranks} ranks{state}" for one, state in zip(results, said, strict=True)]
     panel.set_yticks(range(len(results)), names)
     panel.invert_yaxis()
     panel.set(xlabel="samples per second")
@@ -122,7 +126,7 @@ def _series(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def _facts(result: Result) -> dict[str, str]:
-    facts = flat(asdict(result.document.workload))
+    facts = flat(asdict(result.document.workload)) | {"page cache": page_cache(result.document)}
     return {name: value for name, value in facts.items() if name not in _SCALE}
 
 
@@ -204,7 +208,7 @@ def _scale(panel: Axes) -> None:
     low, high = panel.get_xlim()
     parts = (1.0,) if high / low > 100 else (1.0, 2.0, 5.0) if high / low > 6 else (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
     panel.xaxis.set_major_locator(LogLocator(subs=parts))
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    panel.xaxis.set_major_formatter(PlainNumbers())
     panel.xaxis.set_minor_formatter(NullFormatter())
 
 

@@ -9,6 +9,7 @@ import typer
 
 from voxload.benchmark.report.page import draw, page
 from voxload.benchmark.report.result import read_results
+from voxload.benchmark.results.verdict import judge
 from voxload.cli.options import check_file, check_folder
 from voxload.files.atomic import replacing
 from voxload.text import shown
@@ -25,13 +26,17 @@ def report(
         Path | None, typer.Option(help="Folder that gets the plots as PNG files too.", show_default=False)
     ] = None,
 ) -> None:
-    """Draw results: throughput, latencies, stalls over time, bytes by tier, read amplification and epochs."""
+    """Say which loader is the fastest, and draw throughput, latencies, stalls, tiers, read amplification and epochs."""
     check_file("--output", output)
     check_folder("--png", png)
     found = read_results(results)
     plots = draw(found)
     with replacing(output) as temporary:
         temporary.write_text(page(found, plots), encoding="utf-8")
+    if len(found) > 1:
+        said = judge([(result.name, result.document) for result in found])
+        for line in (*said.headlines(), *said.apart):
+            print(shown(line))
     print(f"wrote {shown(str(output))}")
     if png is not None:
         png.mkdir(parents=True, exist_ok=True)
