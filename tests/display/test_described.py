@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import subprocess
 import sys
@@ -205,6 +206,8 @@ def test_loaders(files: str) -> None:
         def __getitem__(self, index: int) -> int:
             raise AssertionError
 
+    assert "none: single samples" in _check(voxload.DataLoader(data, batch_size=None))
+    assert "of the batch sampler" in _check(voxload.DataLoader(data, batch_sampler=[[0], [1]]))
     plain = voxload.DataLoader(Slow(), sampler=[0], batch_size=3)
     assert repr(plain) == "DataLoader(Slow, batch size 3)"
     _check(plain)
@@ -261,6 +264,36 @@ def test_a_data_set_of_a_catalogue_knows_its_extents(tmp_path: Path) -> None:
     assert "chunks" in _check(reader.describe())
     shutil.rmtree(tmp_path / "out")
     _check(data)
+
+
+def _stored(folder: Path) -> str:
+    """Write a file with volumes of several kinds and return its path."""
+    with h5py.File(folder / "many.h5", "w") as file:
+        file["series"] = np.zeros((6, 2, 8, 8, 8), "f4")
+        file["fine"] = np.zeros((8, 8, 8), "i2")
+        file["coarse"] = np.zeros((4, 4, 4), "i2")
+    return str(folder / "many.h5")
+
+
+@pytest.mark.parametrize(
+    ("options", "shape"),
+    [
+        ({"fields": {"x": "series"}, "axes": "TCDHW"}, "2 x 8 x 8 x 8"),
+        ({"fields": {"x": "series"}, "axes": "TCDHW", "window": voxload.Window(2, horizon=1)}, "6 x 8 x 8 x 8"),
+        ({"fields": {"x": "fine", "y": "coarse"}, "axes": "DHW", "coarser": {"y": 2}}, "1 x 4 x 4 x 4"),
+        ({"fields": {"x": "fine"}, "axes": "DHW", "patches": voxload.Patches(4, per_sample=3)}, "1 x 8 x 8 x 8"),
+        ({"fields": {"x": "fine"}, "axes": "DHW", "patches": voxload.Patches(4, stride=2)}, "1 x 4 x 4 x 4"),
+    ],
+)
+def test_data_sets_of_all_kinds(tmp_path: Path, options: dict[str, Any], shape: str) -> None:
+    """Series, windows, coarse fields and patches; subsets, and what was sent to another process."""
+    data = voxload.VolumeDataset(_stored(tmp_path), **options)
+    _check(data)
+    _ = data[0]
+    for one in (data, data.subset([0])):
+        _ = one[0]
+        assert shape in _check(one)
+    _check(pickle.loads(pickle.dumps(data)))  # noqa: S301 - our own
 
 
 @pytest.mark.parametrize("spatial", [(1, 1, 1), (2, 2, 2), (1000, 2, 3)])

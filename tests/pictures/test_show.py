@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,8 @@ def test_a_notebook_shows_the_figure() -> None:
     """As a PNG, without pyplot, whose state is not touched."""
     figure: Any = voxload.show(VOLUME)
     assert figure._repr_png_().startswith(b"\x89PNG")
+    again = pickle.loads(pickle.dumps(figure))  # noqa: S301 - our own; processes send figures so
+    assert again._repr_png_() == figure._repr_png_()
 
 
 @pytest.mark.parametrize(

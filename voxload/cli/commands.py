@@ -120,7 +120,7 @@ GROUPS: Mapping[str, Group] = {
             "report": Command(
                 "voxload.cli.bench.report",
                 "report",
-                "Say which loader is the fastest, and draw throughput, latencies, stalls, tiers, amplification and epochs.",
+                "Say which loader is the fastest, and draw throughput, latencies, stalls, tiers, bytes and epochs.",
             ),
         },
     ),

@@ -246,14 +246,15 @@ class DataLoader(Described, torch.utils.data.DataLoader[Item_co]):
             return Description(name, (kind, f"batch size {self.batch_size}"), facts)
         cache = [] if self.cache is None else self.cache.words()
         budget = format_bytes(parse_bytes(self.staging))
-        size = "of the batch sampler" if self.batch_size is None else f"{self.batch_size}"
+        batches = self.batch_sampler if self.batch_size is None else None
+        size = "of the batch sampler" if batches is not None else f"{self.batch_size or 'none: single samples'}"
         parts = [f"{kind} of {several(len(data), 'sample')}", f"batch size {size}", f"readers {self.readers}"]
         parts += [f"staging {budget}", *(["cache " + ", ".join(cache)] if cache else [])]
         parts += [] if self.device is None else [f"device {self.device}"]
         facts = {
             "batches of an epoch": f"{len(self):,}" if self._counts_at_once(data) else "",
             "batch size": size,
-            "order": type(self.sampler).__name__ if self.batch_size is not None else type(self.batch_sampler).__name__,
+            "order": type(self.sampler if batches is None else batches).__name__,
             "reader threads": f"{self.num_workers or DEFAULT_READERS} ({self.readers})",
             "staging": f"{budget} at most",
             "cache": ", ".join(cache) or "none: each block is read in every epoch",

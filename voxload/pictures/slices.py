@@ -229,7 +229,7 @@ def _draw_plane(panel: Axes, slices: Slices, axis: int, scale: Scale, edges: Seq
     for side, letter, is_short in ((panel.xaxis, columns, shown > _SHORT), (panel.yaxis, rows, shown < 1 / _SHORT)):
         side.set_label_text(SPATIAL_AXES[letter] if is_short else f"{SPATIAL_AXES[letter]}, voxels")
         side.set_major_locator(ticker.MaxNLocator(1 if is_short else 4, integer=True, min_n_ticks=1))
-        side.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        side.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
     return image
 
 

@@ -26,7 +26,7 @@ def report(
         Path | None, typer.Option(help="Folder that gets the plots as PNG files too.", show_default=False)
     ] = None,
 ) -> None:
-    """Say which loader is the fastest, and draw throughput, latencies, stalls, tiers, amplification and epochs."""
+    """Say which loader is the fastest, and draw throughput, latencies, stalls, tiers, bytes and epochs."""
     check_file("--output", output)
     check_folder("--png", png)
     found = read_results(results)

@@ -138,8 +138,8 @@ class Outline:
         known, all_of = [size for size in sizes if size is not None], [size for size in whole if size is not None]
         return {
             "block of this rank, with halo": str(self.boxes[0]),
-            "bytes of it, as stored": _bytes(known, sizes),
-            "bytes of a whole sample, as stored": _bytes(all_of, whole),
+            "its bytes, in the stored type": _bytes(known, sizes),
+            "bytes of a whole volume, in that type": _bytes(all_of, whole),
         }
 
     def _listing(self) -> Listing:
