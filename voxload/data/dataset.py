@@ -292,9 +292,19 @@ class VolumeDataset(Described, SampleBlocks, Dataset[tuple[torch.Tensor, ...]]):
             "transform": "" if self.item_transform is None else type(self.item_transform).__name__,
             "follows": followed,
         }
-        ids, names, columns, spatial = self.sample_ids, self.field_names, self.columns.names, self.job.spatial
-        grid = self.grid if self.is_grid_known else None
-        outline = Outline(ids, names, first, forms, spatial, grid, cuts, boxes, self.target_names, columns, options)
+        outline = Outline(
+            ids=self.sample_ids,
+            fields=self.field_names,
+            first=first,
+            forms=forms,
+            spatial=self.job.spatial,
+            grid=self.grid if self.is_grid_known else None,
+            cuts=cuts,
+            boxes=boxes,
+            targets=self.target_names,
+            columns=self.columns.names,
+            options=options,
+        )
         return outline.description(type(self).__name__)
 
     def _described(self) -> Description:

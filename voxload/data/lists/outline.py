@@ -70,7 +70,7 @@ def _listed(location: Location) -> Form | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
     """What is known of a data set."""
 
