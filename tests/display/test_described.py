@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,10 @@ from voxload.benchmark.results.compare import compare_results
 from voxload.convert import convert
 from voxload.display.description import Described, Description
 from voxload.plan import Plan
+from voxload.plan.forecast.forecast import Oracle
+from voxload.plan.forecast.setups import Setup
+from voxload.plan.forecast.training import Training
+from voxload.plan.platform.files import load
 from voxload.readers import Location, open_reader
 from voxload.readers.handles import Handles
 
@@ -311,6 +316,17 @@ def test_plans() -> None:
     assert "2 x 2 x 1" in _check(plan)
     large = Plan("net", (4, 1, 1, 1), "x", (2, 1, 1), 1, 1, layers={f"l{number}": "filter" for number in range(9999)})
     assert "more" in _check(large)
+
+
+def test_forecasts() -> None:
+    """What `voxload plan` ranks: the setup, a step by its parts, and memory, whether or not it fits."""
+    oracle = Oracle(Training("cosmoflow", (4, 64, 64, 64), 4), load("lassen"))
+    forecast = oracle.forecast(Setup((2, 1, 1), 2, 2))
+    assert "2 x 2x1x1, 4 ranks, " in repr(forecast)
+    html = _check(forecast)
+    assert "backward" in html
+    assert "2 blocks" in html
+    assert "does not fit" in _check(replace(forecast, limit=1))
 
 
 def test_results() -> None:
