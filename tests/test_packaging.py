@@ -46,10 +46,11 @@ def test_the_links_are_there(name: str) -> None:
 
 
 def test_what_the_package_data_name_is_there(project: dict[str, Any]) -> None:
-    """Type checkers find the marker that says: typed; the simulator its machines, and DLIO its workloads."""
+    """Type checkers find the marker that says: typed; and each room the files that it reads."""
     data = {
         "voxload": ["py.typed"],
         "voxload.benchmark.dlio": ["workload/*.yaml"],
+        "voxload.cli": ["descriptions/*.json"],
         "voxload.plan.platform": ["machines/*.toml"],
         "voxload.prefetch.machines": ["*.toml"],
     }
@@ -58,3 +59,4 @@ def test_what_the_package_data_name_is_there(project: dict[str, Any]) -> None:
     assert list((ROOT / "voxload" / "prefetch" / "machines").glob("*.toml"))
     assert list((ROOT / "voxload" / "plan" / "platform").glob("machines/*.toml"))
     assert list((ROOT / "voxload" / "benchmark" / "dlio").glob("workload/*.yaml"))
+    assert list((ROOT / "voxload" / "cli" / "descriptions").glob("*.json"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import signal
 import subprocess
 import sys
@@ -53,52 +52,6 @@ def test_the_lists_say_what_the_commands_say() -> None:
     for command in (*COMMANDS.values(), *(command for group in GROUPS.values() for command in group.commands.values())):
         first, _, _ = (inspect.getdoc(getattr(command.load(), command.function)) or "").partition("\n\n")
         assert command.summary == " ".join(first.split())
-
-
-_SLOW = ("torch", "numpy", "pyarrow", "matplotlib", "zarr", "h5py", "numcodecs", "imagecodecs", "fsspec")
-"""Libraries that take a tenth of a second and more, or tens of megabytes."""
-
-
-_LISTS = ("--help", "", "--version", "bench --help", "catalog", "frobnicate")
-_HELPS = ("convert --help", "verify --help", "catalog --help", "info --help")
-_LOADS = """
-import contextlib, io, json, sys
-from voxload.cli.main import run
-loaded = {}
-for call in sys.argv[1:]:
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        run(call.split())
-    loaded[call] = list(sys.modules)
-print(json.dumps(loaded))
-"""
-
-
-@pytest.fixture(scope="module")
-def loaded() -> dict[str, list[str]]:
-    """Give the modules that are loaded after each call of one process: lists first, then what loads more."""
-    done = processes.run([sys.executable, "-c", _LOADS, *_LISTS, *_HELPS], capture_output=True, text=True, check=True)
-    found: dict[str, list[str]] = json.loads(done.stdout)
-    return found
-
-
-@pytest.mark.few_cases(6)
-@pytest.mark.parametrize("call", _LISTS)
-def test_a_list_of_commands_loads_none_of_them(call: str, loaded: dict[str, list[str]]) -> None:
-    """The program's help holds what prints it: no library of any command, and little else of voxload."""
-    libraries = {name.partition(".")[0] for name in loaded[call]}
-    assert "typer" in libraries
-    assert not libraries & set(_SLOW)
-    ours = {name for name in loaded[call] if name.startswith("voxload.")}
-    names = ("cli", "cli.commands", "cli.main", "errors", "text")
-    assert ours == {f"voxload.{name}" for name in names}
-
-
-@pytest.mark.parametrize("call", ["--version", *_HELPS])
-def test_a_command_does_not_wait_for_libraries_of_others(call: str, loaded: dict[str, list[str]]) -> None:
-    """What converts, tells what is there or looks after tables loads neither torch nor matplotlib."""
-    assert "voxload.cli.main" in loaded[call]
-    for name in ("torch", "matplotlib"):
-        assert name not in loaded[call]
 
 
 @pytest.fixture

@@ -2,19 +2,33 @@
 
 Loading all of them takes seconds and half a gigabyte, most of it for torch and for what draws: too long for a
 conversion of many tasks, each of which would fetch these libraries from the file system that it is to read from, and
-too long for a list of commands. What that list says of each stands here.
+too long for a list of commands. What that list says of each stands here. A command's own help and completion come
+from its description.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
 import typer
 
+from voxload.cli.description import Description
 from voxload.errors import InternalError
+
+
+class Form(enum.Enum):
+    """What a program knows of a command."""
+
+    LISTED = "listed"
+    """Its name and summary."""
+    DESCRIBED = "described"
+    """Its options too, which are enough for help and completion."""
+    LOADED = "loaded"
+    """All of it: it can be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +44,21 @@ class Command:
         """Import the module."""
         return import_module(self.module)
 
-    def add(self, app: typer.Typer, name: str, *, load: bool) -> None:
-        """Add the command to a program; one that is not loaded can be listed, not called."""
-        if load:
-            module = self.load()
-            app.command(name, epilog=module.EPILOG)(getattr(module, self.function))
-        else:
+    def add(self, app: typer.Typer, name: str, *, form: Form) -> None:
+        """Add the command to a program; only one that is loaded can be called."""
+        if form is Form.LISTED:
             app.command(name, help=self.summary)(_not_loaded)
+        else:
+            function, epilog = self.taken(form)
+            app.command(name, epilog=epilog)(function)
+
+    def taken(self, form: Form) -> tuple[Callable[..., None], str]:
+        """Return its function, or one with the same signature, and what stands under its help."""
+        if form is Form.DESCRIBED:
+            found = Description.read(self.module)
+            return found.function(), found.epilog
+        module = self.load()
+        return getattr(module, self.function), module.EPILOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +72,24 @@ class Group:
     word: str = ""
     """What the first word is that it takes itself, where it takes any: a word that names no command is one."""
 
-    def add(self, app: typer.Typer, name: str, *, load: str | None) -> None:
-        """Add the group to a program with the command of the name `load`; the others can be listed, not called."""
-        own = self.own if load is not None and load not in self.commands else None
-        if self.word and own is not None and load:
-            own.add(app, name, load=True)
+    def add(self, app: typer.Typer, name: str, *, called: str | None, form: Form) -> None:
+        """Add the group to a program, with its command of the name `called` in a form; the others are listed.
+
+        Nothing is called where the group is not; where none of its commands is, the group itself may be.
+        """
+        own = self.own if called is not None and called not in self.commands else None
+        if self.word and own is not None and called:
+            own.add(app, name, form=form)
             return
         if self.word:
             own = None
         more = f"\n\nvoxload {name} {self.word} --help tells of {self.word}." if self.word else ""
         group = typer.Typer(name=name, no_args_is_help=True, help=self.summary + more)
         if own is not None:
-            module = own.load()
-            group.callback(invoke_without_command=True, epilog=module.EPILOG)(getattr(module, own.function))
+            function, epilog = own.taken(form)
+            group.callback(invoke_without_command=True, epilog=epilog)(function)
         for each, command in self.commands.items():
-            command.add(group, each, load=each == load)
+            command.add(group, each, form=form if each == called else Form.LISTED)
         app.add_typer(group)
 
 
@@ -238,16 +263,25 @@ GROUPS: Mapping[str, Group] = {
 """Commands that have commands, behind the others in the help."""
 
 
-def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
-    """Add all commands to a program, and load the one that these arguments call.
+def every_command() -> Iterator[Command]:
+    """Yield all commands, those of groups and what groups do themselves included."""
+    yield from COMMANDS.values()
+    for group in GROUPS.values():
+        yield from group.commands.values()
+        if group.own is not None:
+            yield group.own
+
+
+def add_commands(app: typer.Typer, arguments: Sequence[str], *, form: Form) -> None:
+    """Add all commands to a program: the one that these arguments call in a form, the others in a list.
 
     The program's own options take no values: the first two words that are no options name the command.
     """
     called, inner = [*(word for word in arguments if not word.startswith("-")), "", ""][:2]
     for name, command in COMMANDS.items():
-        command.add(app, name, load=name == called)
+        command.add(app, name, form=form if name == called else Form.LISTED)
     for name, group in GROUPS.items():
-        group.add(app, name, load=inner if name == called else None)
+        group.add(app, name, called=inner if name == called else None, form=form)
 
 
 def _not_loaded() -> None:

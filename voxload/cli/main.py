@@ -7,22 +7,29 @@ Exit status 0: done; 1: the work failed; 2: the call was wrong. An error is one 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from voxload.cli import INTERRUPTED
-from voxload.cli.commands import add_commands
+from voxload.cli.commands import Form, add_commands
+from voxload.cli.completion import words_before
+from voxload.cli.description import DescribedOnlyError
 from voxload.errors import UsageError, VoxloadError
 from voxload.text import shown
 
 TRACEBACK = "--traceback"
 """Option that shows where errors and warnings come from."""
+_HELP = "--help"
+NAME = "voxload"
+"""The program, however it was started: ``python -m voxload`` is the same."""
 
 
 def _show_version(is_asked: bool) -> None:
@@ -43,11 +50,11 @@ def _root(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit status."""
+    """Run one command and return its exit status; in a shell's request for completion, print that and leave."""
     show_retries()
     given = [argument for argument in arguments if argument != TRACEBACK]
     try:
-        status = _app(given)(args=given, standalone_mode=False)
+        status = _called(given)
     except typer.TyperException as error:
         return _fail(error.format_message() or "missing command; see voxload --help", error.exit_code)
     except VoxloadError as error:
@@ -60,12 +67,23 @@ def run(arguments: Sequence[str]) -> int:
     return _fail("interrupted", INTERRUPTED) if status == INTERRUPTED else int(status or 0)
 
 
-def _app(arguments: Sequence[str]) -> typer.Typer:
-    """Return the program, with the command that these arguments call."""
-    app = typer.Typer(name="voxload", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+def _called(arguments: list[str]) -> Any:
+    """Call the program with as little of it as it takes, and return what typer does."""
+    typed = words_before(os.environ)
+    if typed is not None or _HELP in arguments:
+        try:
+            return _program(arguments if typed is None else typed, Form.DESCRIBED)(arguments)
+        except DescribedOnlyError:
+            pass  # the word was the value of another option
+    return _program(arguments, Form.LOADED)(arguments)
+
+
+def _program(arguments: Sequence[str], form: Form) -> Callable[[Sequence[str]], Any]:
+    """Return the program, with the command that these arguments call in a form."""
+    app = typer.Typer(name=NAME, no_args_is_help=True, pretty_exceptions_enable=False)
     app.callback()(_root)
-    add_commands(app, arguments)
-    return app
+    add_commands(app, arguments, form=form)
+    return partial(app, prog_name=NAME, standalone_mode=False)
 
 
 def _fail(message: str, status: int) -> int:
