@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import voxload
 from bench.harness.script import finish, folder, number, parser
-from voxload.catalog import Catalog, Entry, Rows, append
+from voxload.catalog import Catalog, Entry, Rows
+from voxload.catalog.append import append
 
 RATIO = 2.0
 """Limit of the claim."""

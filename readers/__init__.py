@@ -3,10 +3,10 @@
 A Location comes in, voxels of a box go out, in an array that is given. Read protocol first, then registry. Other
 rooms import what stands here: protocol and axes (the contract), registry, handles, requests and window (opening and
 asking), generation and store (what is stored where), faults, cfpacking and foreign (what is refused, and how that is
-said), scratch and team (memory and threads, which others use too); of chunks, checksums, sealedparquet and
-storedchunks; of storage, file, locality and traversal; of pasting, kernels and pasteplan. A box passes flat, hdf5 or
-zarr (where its bytes lie; xarrays, where there are none), storage or remote (which bring them), chunks, decode and
-pasting.
+said), scratch and team (memory and threads, which others use too); of chunks, checksums, checksumfile,
+sealedparquet and storedchunks; of storage, file, locality and traversal; of pasting, kernels and pasteplan. A box
+passes flat, hdf5 or zarr (where its bytes lie; xarrays, where there are none), storage or remote (which bring them),
+chunks, decode and pasting.
 
 >>> from voxload.readers import Location, open_reader
 >>> reader = open_reader(Location("universe.h5", dataset="full"))     # doctest: +SKIP

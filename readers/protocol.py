@@ -53,7 +53,7 @@ class ChecksumSource:
     """Where the checksums of one volume's chunks are kept; they are read when the volume is opened, not before."""
 
     path: str
-    """Parquet file; `voxload.readers.chunks.checksums` says what is in it."""
+    """Parquet file; `voxload.readers.chunks.checksumfile` says what is in it."""
     sample: str
     """Sample id, as in the file."""
     dataset: str

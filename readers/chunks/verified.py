@@ -11,7 +11,7 @@ from typing import Protocol
 from voxload.errors import DataError
 from voxload.geometry import Box, chunks_touched
 from voxload.readers.axes import AxisOrder
-from voxload.readers.chunks.checksums import Checksums, read_checksums
+from voxload.readers.chunks.checksums import Checksums
 from voxload.readers.chunks.chunkcache import Identify, Identity
 from voxload.readers.chunks.chunked import ChunkedVolume, Fetch, Fetched
 from voxload.readers.chunks.storedchunks import Expect, StoredChunks
@@ -51,6 +51,8 @@ def load_checksums(location: Location, grid: Place | None) -> Checksums | None:
     """
     if location.checksums is None:
         return None
+    from voxload.readers.chunks.checksumfile import read_checksums  # noqa: PLC0415 - brings pyarrow
+
     found = read_checksums(location.checksums)
     if found.grid != grid:
         raise DataError(

@@ -12,11 +12,6 @@ from typing import TypeVar
 from voxload.errors import StorageError
 from voxload.readers.remote.objects import Traffic, TransientError, UnreachableError
 
-try:
-    import stamina
-except ImportError:  # only the extra `remote` installs it; `RemoteStore` says so
-    stamina = None  # type: ignore[assignment]
-
 T = TypeVar("T")
 
 
@@ -51,6 +46,8 @@ def retried(call: Callable[[], T], *, subject: str, retries: RetryPolicy, traffi
     StorageError
         Naming `subject`, the number of attempts and the last one's fault, when none succeeded.
     """
+    import stamina  # noqa: PLC0415 - of the extra `remote`, and who reads files need not wait for it
+
     sent = 0
     try:
         for attempt in stamina.retry_context(

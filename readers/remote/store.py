@@ -19,7 +19,6 @@ import numpy as np
 
 from voxload.errors import DataError, UsageError
 from voxload.readers.remote.fetchers import fetchers
-from voxload.readers.remote.fsspecobjects import FsspecObjects
 from voxload.readers.remote.objects import ChangedError, Facts, Objects, Part, Traffic
 from voxload.readers.remote.retries import RetryPolicy, retried
 from voxload.readers.remote.zarrstores import SCHEME, ZarrStoreObjects
@@ -184,8 +183,9 @@ def _open(url: str, retries: RetryPolicy, traffic: Traffic) -> Objects:
     if url.partition("://")[0] == SCHEME:
         return ZarrStoreObjects(url, traffic)
     check_scheme(url)
+    # Imported late: only the extra `remote` installs obstore, and who reads files waits for neither library.
     if url.partition("://")[0] not in OBSTORE:
-        return FsspecObjects(url, traffic)
-    # Imported late: only the extra `remote` installs obstore.
+        module = importlib.import_module("voxload.readers.remote.fsspecobjects")
+        return cast("Objects", module.FsspecObjects(url, traffic))
     module = importlib.import_module("voxload.readers.remote.obstoreobjects")
     return cast("Objects", module.ObstoreObjects(url, retries, traffic))

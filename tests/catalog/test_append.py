@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from tests.support import processes
-from voxload.catalog import Catalog, Entry, Rows, append, note_failures, read_failures, write_rows
+from voxload.catalog import Catalog, Entry, Rows, note_failures, read_failures, write_rows
+from voxload.catalog.append import append
 from voxload.catalog.generations import at_generation, generation_of
 from voxload.cli.main import run
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError

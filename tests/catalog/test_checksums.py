@@ -18,14 +18,8 @@ from voxload.catalog.places import CATALOG_NAME
 from voxload.catalog.table import Catalog, Entry
 from voxload.data.dataset import VolumeDataset
 from voxload.errors import DataError, StorageError
-from voxload.readers.chunks.checksums import (
-    SCHEMA,
-    ChecksumFile,
-    ChecksumRow,
-    Checksums,
-    checksum_of,
-    read_checksums,
-)
+from voxload.readers.chunks.checksumfile import SCHEMA, ChecksumFile, read_checksums
+from voxload.readers.chunks.checksums import ChecksumRow, Checksums, checksum_of
 from voxload.readers.chunks.sealedparquet import seal
 from voxload.readers.protocol import ChecksumSource
 

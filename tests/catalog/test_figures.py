@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tests.catalog.tables import rows
 from voxload.catalog import field_figures
-from voxload.catalog.statistics import SUMMARY_TYPE, Summary
+from voxload.catalog.columns import SUMMARY_TYPE
+from voxload.catalog.statistics import Summary
 from voxload.errors import DataError
 
 Voxels = npt.NDArray[np.float64]

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from tests.catalog.tables import lines, rows
-from voxload.catalog import Rows, merge, write_rows
+from voxload.catalog import Rows, write_rows
 from voxload.catalog.checksums import checksums_name
+from voxload.catalog.merge import merge
 from voxload.catalog.table import Catalog
 from voxload.convert import ConvertOptions, convert
 from voxload.data.dataset import VolumeDataset

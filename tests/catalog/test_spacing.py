@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from tests.catalog.tables import lines, rows, table, written
-from voxload.catalog import Rows, filter_rows, merge, parse, split
+from voxload.catalog import Rows, filter_rows, parse
+from voxload.catalog.merge import merge
+from voxload.catalog.split import split
 from voxload.catalog.table import Catalog, Entry
 from voxload.errors import DataError, UsageError
 

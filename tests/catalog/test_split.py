@@ -11,7 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.catalog.tables import lines, rows
-from voxload.catalog import Grouping, Rows, merge, split, universes_of
+from voxload.catalog import Grouping, Rows, universes_of
+from voxload.catalog.merge import merge
+from voxload.catalog.split import split
 from voxload.errors import DataError, UsageError
 
 _PARTS = ("train", "val", "test")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.catalog.tables import rows
 from voxload.catalog import filter_rows, parse
-from voxload.catalog.statistics import SUMMARY_TYPE
+from voxload.catalog.columns import SUMMARY_TYPE
 from voxload.errors import NotFoundError, UsageError
 
 _SPACED: dict[str, Any] = {"h 0": [0.5, 0.6, 0.7, 0.8]}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from voxload.catalog import Catalog, Entry, Rows, append
+from voxload.catalog import Catalog, Entry, Rows
+from voxload.catalog.append import append
 
 
 def main() -> None:

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.catalog.tables import written
+from voxload.catalog.columns import SUMMARY_TYPE
 from voxload.catalog.places import CATALOG_NAME
-from voxload.catalog.statistics import SUMMARY_TYPE
 from voxload.catalog.table import Catalog
 from voxload.cli.main import run
 

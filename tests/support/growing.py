@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.support.settled import settle
-from voxload.catalog import Catalog, Entry, Rows, append
+from voxload.catalog import Catalog, Entry, Rows
+from voxload.catalog.append import append
 
 EXTENT = 4
 """Of a sample along each axis."""

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from tests.training.stops import REGRESSION, figures, regression, stopped
-from voxload.catalog import Catalog, Rows, append
+from voxload.catalog import Catalog, Rows
+from voxload.catalog.append import append
 from voxload.cli.main import run
 from voxload.errors import UsageError
 from voxload.grid import ProcessGrid

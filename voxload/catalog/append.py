@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from voxload.catalog.columns import GENERATION
 from voxload.catalog.merge import merge
+from voxload.catalog.places import catalog_path
 from voxload.catalog.rows import Rows, check_output, resolved
-from voxload.catalog.table import catalog_path
 from voxload.errors import DataError, NotFoundError, StorageError, UsageError, VoxloadError
 from voxload.files.atomic import remove_partials, replacing
 from voxload.files.lock import exclusive

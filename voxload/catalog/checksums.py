@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from voxload.errors import DataError, StorageError, UsageError
 from voxload.files.atomic import replacing
-from voxload.readers.chunks.checksums import SCHEMA, ChecksumRow, Checksums
+from voxload.readers.chunks.checksumfile import SCHEMA
+from voxload.readers.chunks.checksums import ChecksumRow, Checksums
 from voxload.readers.chunks.sealedparquet import seal
 from voxload.readers.chunks.storedchunks import ChunkSource, StoredChunks
 from voxload.readers.faults import translated

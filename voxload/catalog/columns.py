@@ -16,10 +16,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from voxload.catalog.places import Folder, is_outside
-from voxload.catalog.statistics import SUMMARY_TYPE
 from voxload.errors import DataError, UsageError
 from voxload.readers.storage.traversal import REMEDY
 
+_SUMMARY = [
+    ("count", pa.int64()),
+    ("nan_count", pa.int64()),
+    ("inf_count", pa.int64()),
+    ("min", pa.float64()),
+    ("max", pa.float64()),
+    ("mean", pa.float64()),
+    ("std", pa.float64()),
+]
+SUMMARY_TYPE: pa.DataType = pa.struct(
+    [
+        *_SUMMARY,
+        ("edges", pa.list_(pa.float64())),
+        ("histogram", pa.list_(pa.int64())),
+        ("channels", pa.list_(pa.struct(_SUMMARY))),
+    ]
+)
+"""Type of the catalogue's column ``statistics``."""
 COLUMNS: dict[str, pa.DataType] = {
     "sample": pa.string(),
     "path": pa.string(),

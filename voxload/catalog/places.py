@@ -22,6 +22,17 @@ _LOCAL = frozenset({"file", "local"})
 """Schemes of files, whose paths may be links: paths are followed by their own rules."""
 
 
+def catalog_path(path: str | os.PathLike[str]) -> Path:
+    """Return the catalogue that a path names, itself or by its folder.
+
+    Raises UsageError for a URL: who asks writes beside it.
+    """
+    path = Path(path)
+    if path.parts and path.parts[0].endswith(":") and not path.exists():  # a path of pathlib's has lost a slash of two
+        raise UsageError(f"catalogue {path}", found="a URL", expected="a path", remedy="copy the catalogue first")
+    return path / CATALOG_NAME if path.is_dir() else path
+
+
 def catalog_url(url: str) -> str:
     """Return the URL of the catalogue that a URL names, itself or by its folder.
 

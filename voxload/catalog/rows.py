@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from voxload.catalog.places import Folder, catalog_url, place_of
-from voxload.catalog.table import Catalog, catalog_path
+from voxload.catalog.places import Folder, catalog_path, catalog_url, place_of
+from voxload.catalog.table import Catalog
 from voxload.errors import NotFoundError, StorageError, UsageError
 from voxload.files.atomic import replacing
 from voxload.files.parquet import read_table

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 _BIN_SHIFT = 48
 """A bin is known by the highest 16 bits of a float64: sign, exponent and the first 4 bits of the mantissa."""
@@ -143,26 +142,6 @@ def _edge(number: int) -> float:
     return float(np.array(bits, np.uint64).view(np.float64))
 
 
-_FIGURES = [
-    ("count", pa.int64()),
-    ("nan_count", pa.int64()),
-    ("inf_count", pa.int64()),
-    ("min", pa.float64()),
-    ("max", pa.float64()),
-    ("mean", pa.float64()),
-    ("std", pa.float64()),
-]
-SUMMARY_TYPE: pa.DataType = pa.struct(
-    [
-        *_FIGURES,
-        ("edges", pa.list_(pa.float64())),
-        ("histogram", pa.list_(pa.int64())),
-        ("channels", pa.list_(pa.struct(_FIGURES))),
-    ]
-)
-"""Type of the catalogue's column ``statistics``."""
-
-
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Figures of the finite voxels of a channel or a volume; those of no voxels are None."""
@@ -219,7 +198,7 @@ class VolumeSummary:
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> VolumeSummary:
         """Return what a row of the catalogue's column says."""
-        figures = [name for name, _ in _FIGURES]
+        figures = [one.name for one in fields(Summary)]
         return cls(
             Summary(**{name: row[name] for name in figures}),
             tuple(row["edges"] or ()),

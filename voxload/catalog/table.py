@@ -58,7 +58,7 @@ from voxload.catalog.columns import (
     numbers,
 )
 from voxload.catalog.outline import catalog_description
-from voxload.catalog.places import CATALOG_NAME, Folder, catalog_url, fetched, folder_of
+from voxload.catalog.places import CATALOG_NAME, Folder, catalog_path, catalog_url, fetched, folder_of
 from voxload.catalog.row_index import RowIndex
 from voxload.catalog.statistics import VolumeSummary
 from voxload.display.description import Described, Description
@@ -359,17 +359,6 @@ class Catalog(Described):
         """Refuse a catalogue without rows."""
         if not len(self):
             raise UsageError("catalogue", found="no rows", expected="one sample or more")
-
-
-def catalog_path(path: str | os.PathLike[str]) -> Path:
-    """Return the catalogue that a path names, itself or by its folder.
-
-    Raises UsageError for a URL: who asks writes beside it.
-    """
-    path = Path(path)
-    if path.parts and path.parts[0].endswith(":") and not path.exists():  # a path of pathlib's has lost a slash of two
-        raise UsageError(f"catalogue {path}", found="a URL", expected="a path", remedy="copy the catalogue first")
-    return path / CATALOG_NAME if path.is_dir() else path
 
 
 def _not_found(path: Path) -> NotFoundError:

@@ -16,7 +16,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from voxload.cli.options import AllowOutside, check_folder, headerless, parse_extents, parse_names, parse_triple
+from voxload.cli.headerless import headerless
+from voxload.cli.options import AllowOutside, check_folder, parse_extents, parse_names, parse_triple
 from voxload.cli.terminal import Screen, byte_bar
 from voxload.convert import (
     Assignment,

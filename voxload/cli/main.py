@@ -13,7 +13,6 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -34,6 +33,8 @@ NAME = "voxload"
 
 def _show_version(is_asked: bool) -> None:
     if is_asked:
+        from importlib.metadata import version  # noqa: PLC0415 - no other call needs it
+
         print(f"voxload {version('voxload')}")
         raise typer.Exit
 

@@ -12,9 +12,7 @@ from typing import Annotated
 
 import typer
 
-from voxload.catalog.places import catalog_url
-from voxload.catalog.table import catalog_path
-from voxload.convert.sources.hints import Headerless, MemoryOrder
+from voxload.catalog.places import catalog_path, catalog_url
 from voxload.errors import StorageError, UsageError
 from voxload.readers.store import is_url
 
@@ -52,23 +50,6 @@ def parse_names(text: str) -> tuple[str, ...]:
 def catalog_at(text: str) -> str:
     """Return the path of a catalogue that is named itself or by its folder, or the URL of one."""
     return catalog_url(text) if is_url(text) else os.fspath(catalog_path(text))
-
-
-def headerless(shape: str, dtype: str, *, order: MemoryOrder | None, header_bytes: int) -> Headerless | None:
-    """Return what four options say of a headerless binary, None where none is given.
-
-    Raises UsageError when shape or type is missing.
-    """
-    if not shape and not dtype and order is None and not header_bytes:
-        return None
-    if not shape or not dtype:
-        raise UsageError(
-            "headerless binary",
-            found=f"no {'--dtype' if shape else '--shape'}",
-            expected="--shape and --dtype, and --order for Fortran order",
-            remedy="write for example --shape 512,512,512 --dtype '<f4' --order F",
-        )
-    return Headerless(parse_extents("--shape", shape), dtype, order or MemoryOrder.C, header_bytes)
 
 
 def check_file(option: str, path: Path | None) -> None:

@@ -11,8 +11,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from voxload.catalog import CATALOG_NAME, Rows, append
-from voxload.catalog.append import PATIENCE
+from voxload.catalog import CATALOG_NAME, Rows
+from voxload.catalog.append import PATIENCE, append
 from voxload.catalog.generations import is_growing
 from voxload.convert.options import ConvertOptions, ConvertReport
 from voxload.convert.run import OnProgress, convert

@@ -13,15 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from voxload.catalog.checksums import checksums_name, recording
-from voxload.catalog.places import Folder, place_of
-from voxload.catalog.table import Catalog, Entry, catalog_path
+from voxload.catalog.places import Folder, catalog_path, place_of
+from voxload.catalog.table import Catalog, Entry
 from voxload.convert.manifest import read_manifest
 from voxload.convert.write.lock import locked
 from voxload.data.lists.samples import location_of
 from voxload.errors import DataError, StorageError
 from voxload.files.atomic import remove, replacing
 from voxload.files.parquet import read_table
-from voxload.readers.chunks.checksums import ChecksumFile, ChecksumRow, Checksums
+from voxload.readers.chunks.checksumfile import ChecksumFile
+from voxload.readers.chunks.checksums import ChecksumRow, Checksums
 from voxload.readers.protocol import Missing
 from voxload.readers.store import is_url
 from voxload.verification.volume import VerifyProgress, VerifyReport, VolumeCheck

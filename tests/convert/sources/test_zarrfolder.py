@@ -14,7 +14,8 @@ import zarr
 
 from tests.laws.source import check_converts, check_source, coordinates, read_box
 from voxload.convert.sources import Hints, Source
-from voxload.convert.sources.arrays.zarr import ZarrCube, ZarrFolder, describe_array
+from voxload.convert.sources.arrays.zarr import ZarrFolder
+from voxload.convert.sources.arrays.zarrcube import ZarrCube, describe_array
 from voxload.convert.sources.probe import Probe
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box

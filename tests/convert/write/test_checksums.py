@@ -20,7 +20,8 @@ from voxload.convert import ConvertOptions, StoredFormat, convert
 from voxload.convert.write import checksums as convert_checksums
 from voxload.data.dataset import VolumeDataset
 from voxload.errors import DataError
-from voxload.readers.chunks.checksums import Checksums, read_checksums
+from voxload.readers.chunks.checksumfile import read_checksums
+from voxload.readers.chunks.checksums import Checksums
 from voxload.readers.protocol import ChecksumSource, Location
 
 FORMATS = list(StoredFormat)

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from voxload.catalog import Rows, append, catalog_path, note_failures, read_failures
-from voxload.catalog.append import PATIENCE
+from voxload.catalog import Rows, catalog_path, note_failures, read_failures
+from voxload.catalog.append import PATIENCE, append
 from voxload.cli.options import AllowOutside
 from voxload.errors import UsageError
 from voxload.text import shown as visible

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from voxload.catalog import Rows, catalog_path, merge, write_rows
+from voxload.catalog import Rows, catalog_path, write_rows
+from voxload.catalog.merge import merge
 from voxload.catalog.rows import check_output
 from voxload.cli.catalog.tables import print_written
 from voxload.cli.options import AllowOutside

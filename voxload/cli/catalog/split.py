@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from voxload.catalog import Grouping, Rows, catalog_path, split, universes_of, write_rows
+from voxload.catalog import Grouping, Rows, catalog_path, universes_of, write_rows
+from voxload.catalog.split import split
 from voxload.cli.catalog.tables import parts_table, tell_outside
 from voxload.cli.options import AllowOutside
 from voxload.cli.terminal import Screen

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from voxload.catalog.places import CATALOG_NAME
 from voxload.catalog.statistics import Summary
 from voxload.catalog.table import Catalog, Entry
 from voxload.cli.inspect.planes import millimetres
@@ -22,17 +20,18 @@ _LISTED = 10
 """Names that a message lists at most."""
 
 
-def is_catalog(path: str) -> bool:
-    """Tell whether a path is a catalogue or the folder of one."""
-    return Path(path).suffix == ".parquet" or (Path(path) / CATALOG_NAME).is_file()
-
-
 def read_catalog(path: str, *, allow_outside: bool) -> Catalog:
     """Read the catalogue at a path or in that folder; takes and raises what `Catalog.read` does."""
     return Catalog.read(path, allow_outside=allow_outside)
 
 
-def catalog_figures(catalog: Catalog) -> dict[str, Any]:
+def whole_catalog(path: str) -> tuple[dict[str, Any], Table]:
+    """Return what a catalogue holds in all, as figures and as a table; nothing that it names is opened."""
+    figures = _figures(read_catalog(path, allow_outside=True))
+    return figures, _table(figures)
+
+
+def _figures(catalog: Catalog) -> dict[str, Any]:
     """Return what a catalogue holds, as plain values; samples that share a stored volume count as one volume."""
     columns = {name: catalog.table.column(name).to_pylist() for name in ("path", "dataset", "checksums", "window")}
     volumes = list(zip(columns["path"], columns["dataset"], strict=True))
@@ -50,7 +49,7 @@ def catalog_figures(catalog: Catalog) -> dict[str, Any]:
     }
 
 
-def catalog_table(figures: dict[str, Any]) -> Table:
+def _table(figures: dict[str, Any]) -> Table:
     """Return what a catalogue holds."""
     table = Table(show_header=False)
     table.add_row("what", "catalogue")

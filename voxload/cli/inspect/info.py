@@ -7,24 +7,26 @@ import shlex
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
 
-from voxload.catalog.table import Catalog
-from voxload.cli.inspect.catalog import CatalogRow, catalog_figures, catalog_table, is_catalog, read_catalog
+from voxload.cli.headerless import headerless
 from voxload.cli.inspect.planes import millimetres
 from voxload.cli.inspect.raw import LISTED, Choice, RawListing, listing_tables, names_table
 from voxload.cli.inspect.stored import Ranks, advice_line, cost_table, plot_volume, volume_figures, volume_table
-from voxload.cli.inspect.subject import Given, Subject, find_subject
-from voxload.cli.options import AllowOutside, check_file, headerless
+from voxload.cli.inspect.subject import Given, Subject, find_subject, is_catalog
+from voxload.cli.options import AllowOutside, check_file
 from voxload.cli.terminal import Screen
 from voxload.convert.sources.hints import MemoryOrder
 from voxload.errors import UsageError
 from voxload.geometry import Boundary, Halo
 from voxload.readers import Location, Missing, open_reader
 from voxload.readers.shards import ShardFormat, is_shard
+
+if TYPE_CHECKING:
+    from voxload.cli.inspect.catalog import CatalogRow
 
 EPILOG = "Example: voxload info universe.zarr --spatial 2,2,2 --halo 1 --plot slices.png"
 """Shown at the end of the command's help."""
@@ -69,10 +71,13 @@ def info(
         answer.add_subject(
             find_subject(Given(path, choice, axes=axes, headerless=binary, kind=kind, allow_outside=allow_outside))
         )
-    elif sample or plot is not None or spatial:
-        answer.add_row(CatalogRow.find(read_catalog(path, allow_outside=allow_outside), sample, dataset))
     else:
-        answer.add_catalog(read_catalog(path, allow_outside=True))  # opens nothing that it names
+        from voxload.cli.inspect.catalog import CatalogRow, read_catalog, whole_catalog  # noqa: PLC0415 - brings pyarrow
+
+        if sample or plot is not None or spatial:
+            answer.add_row(CatalogRow.find(read_catalog(path, allow_outside=allow_outside), sample, dataset))
+        else:
+            answer.add_catalog(*whole_catalog(path))
     answer.show(as_json=as_json)
 
 
@@ -100,10 +105,10 @@ class Answer:
     tables: list[RenderableType] = field(default_factory=list)
     """The same for people."""
 
-    def add_catalog(self, catalog: Catalog) -> None:
+    def add_catalog(self, figures: dict[str, Any], table: RenderableType) -> None:
         """Add what a catalogue holds in all."""
-        self.figures |= catalog_figures(catalog)
-        self.tables.append(catalog_table(self.figures))
+        self.figures |= figures
+        self.tables.append(table)
 
     def add_member(self, location: Location) -> None:
         """Add a volume of a sample in a shard."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from voxload.catalog.places import CATALOG_NAME
 from voxload.cli.inspect.raw import Choice, RawListing
 from voxload.cli.inspect.stored import extents
 from voxload.convert.manifest import read_manifest
@@ -80,6 +81,11 @@ class Subject:
     """Format of these."""
     spacing: tuple[float, ...] | None = None
     """Distance of the voxels of `stored` along (D, H, W) in mm; None where it is not known."""
+
+
+def is_catalog(path: str) -> bool:
+    """Tell whether a path is a catalogue or the folder of one."""
+    return Path(path).suffix == ".parquet" or (Path(path) / CATALOG_NAME).is_file()
 
 
 def find_subject(given: Given) -> Subject:

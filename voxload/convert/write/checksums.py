@@ -24,7 +24,8 @@ from voxload.convert.write.writer import writing
 from voxload.errors import InternalError
 from voxload.files.atomic import TEMPORARY_MARK, remove, remove_partials
 from voxload.files.records import is_own
-from voxload.readers.chunks.checksums import ChecksumFile, ChecksumRow
+from voxload.readers.chunks.checksumfile import ChecksumFile
+from voxload.readers.chunks.checksums import ChecksumRow
 from voxload.readers.protocol import Location
 
 _MARK = f"{TEMPORARY_MARK}checksums"

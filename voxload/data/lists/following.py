@@ -13,8 +13,9 @@ import numpy as np
 
 from voxload.catalog.columns import from_numbers
 from voxload.catalog.generations import at_generation, first_generations, generation_of
+from voxload.catalog.places import catalog_path
 from voxload.catalog.query.conditions import Condition
-from voxload.catalog.table import Catalog, catalog_path
+from voxload.catalog.table import Catalog
 from voxload.data.lists.listing import Listing
 from voxload.data.lists.samples import Samples
 from voxload.data.lists.selection import chosen_of, selected
