@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 
 import pytest
 
@@ -46,3 +49,16 @@ def test_a_circle_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("tests.support.house.ROOT", tmp_path)
     assert set(House.of("roundabout").circle) == {"roundabout.a", "roundabout.b"}
+
+
+@pytest.mark.parametrize("room", ["voxload", "voxload.catalog", "voxload.convert"])
+def test_names_that_come_late_are_there_and_no_modules(room: str) -> None:
+    """A module of a name would take its place as soon as anybody imports it."""
+    package = importlib.import_module(room)
+    assert sorted(package.__all__) == dir(package)
+    modules = {found.name for found in pkgutil.iter_modules(package.__path__)}
+    for name in package.__all__:
+        assert isinstance(getattr(package, name), ModuleType) == (name in modules)
+    assert set(vars(package)["_HOMES"]).isdisjoint(modules)
+    with pytest.raises(AttributeError, match=f"module '{room}' has no attribute 'nothing'"):
+        package.nothing  # noqa: B018 - the attribute is the test

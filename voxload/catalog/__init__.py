@@ -51,6 +51,25 @@ _HOMES = {
 }
 """The module of each name."""
 
+__all__ = [
+    "CATALOG_NAME",
+    "Appended",
+    "Catalog",
+    "Entry",
+    "FieldFigures",
+    "Grouping",
+    "Rows",
+    "catalog_path",
+    "field_figures",
+    "filter_rows",
+    "note_failures",
+    "parse",
+    "read_failures",
+    "relocated",
+    "universes_of",
+    "write_rows",
+]
+
 
 def __getattr__(name: str) -> Any:
     """Load a name on first use (PEP 562)."""
@@ -60,4 +79,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOMES)
+    return sorted(__all__)

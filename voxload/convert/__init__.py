@@ -63,6 +63,30 @@ _HOMES = {
 }
 """The module of each name."""
 
+__all__ = [
+    "Assignment",
+    "Compression",
+    "ConvertOptions",
+    "ConvertReport",
+    "GridPoints",
+    "GridUnit",
+    "Gridding",
+    "Headerless",
+    "Hints",
+    "MemoryOrder",
+    "Packing",
+    "ParticleChoice",
+    "PlannedConversion",
+    "PlannedVolume",
+    "Progress",
+    "Readers",
+    "Share",
+    "StoredFormat",
+    "convert",
+    "convert_and_append",
+    "plan_conversion",
+]
+
 
 def __getattr__(name: str) -> Any:
     """Load a name on first use (PEP 562)."""
@@ -72,4 +96,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOMES)
+    return sorted(__all__)
