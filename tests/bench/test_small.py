@@ -33,6 +33,7 @@ PRINTED = {
     "resume": "--samples 60 --place 20 --runs 1",
     "serve": "--size 16 --samples 8 --epochs 1 --rounds 4",
     "shards": "--pictures 40 --size 32 --rounds 1 --workers 1",
+    "startup": "--rounds 1",
     "tiers": "--size 16 --blocks 2 --rounds 1",
 }
 """Scripts that print their rows, and the arguments of a small run."""

@@ -75,7 +75,8 @@ class Group:
     def add(self, app: typer.Typer, name: str, *, called: str | None, form: Form) -> None:
         """Add the group to a program, with its command of the name `called` in a form; the others are listed.
 
-        Nothing is called where the group is not; where none of its commands is, the group itself may be.
+        Nothing is called where the group is not; where none of its commands is, the group itself may be. It has no
+        --help where one of its commands is described: typer would load what checks values, for an option not given.
         """
         own = self.own if called is not None and called not in self.commands else None
         if self.word and own is not None and called:
@@ -84,7 +85,8 @@ class Group:
         if self.word:
             own = None
         more = f"\n\nvoxload {name} {self.word} --help tells of {self.word}." if self.word else ""
-        group = typer.Typer(name=name, no_args_is_help=True, help=self.summary + more)
+        has_help = form is Form.LOADED or called not in self.commands
+        group = typer.Typer(name=name, no_args_is_help=True, help=self.summary + more, add_help_option=has_help)
         if own is not None:
             function, epilog = own.taken(form)
             group.callback(invoke_without_command=True, epilog=epilog)(function)

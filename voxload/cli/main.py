@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from voxload.cli import INTERRUPTED
-from voxload.cli.commands import Form, add_commands
+from voxload.cli.commands import COMMANDS, GROUPS, Form, add_commands
 from voxload.cli.completion import words_before
 from voxload.cli.description import DescribedOnlyError
 from voxload.errors import UsageError, VoxloadError
@@ -70,18 +70,31 @@ def run(arguments: Sequence[str]) -> int:
 
 def _called(arguments: list[str]) -> Any:
     """Call the program with as little of it as it takes, and return what typer does."""
-    typed = words_before(os.environ)
-    if typed is not None or _HELP in arguments:
+    words = words_before(os.environ)
+    if words is None and _HELP in arguments:
+        words = arguments[: arguments.index(_HELP)]
+    if words is not None:
         try:
-            return _program(arguments if typed is None else typed, Form.DESCRIBED)(arguments)
+            return _program(words, Form.DESCRIBED)(arguments)
         except DescribedOnlyError:
             pass  # the word was the value of another option
     return _program(arguments, Form.LOADED)(arguments)
 
 
 def _program(arguments: Sequence[str], form: Form) -> Callable[[Sequence[str]], Any]:
-    """Return the program, with the command that these arguments call in a form."""
-    app = typer.Typer(name=NAME, no_args_is_help=True, pretty_exceptions_enable=False)
+    """Return the program, with the command that these arguments call in a form.
+
+    Options of its own, --help among them, are there unless a command is described: for those with no default typer
+    would load what checks values, which takes as long as all the rest.
+    """
+    is_own = form is Form.LOADED or not any(word in (*COMMANDS, *GROUPS) for word in arguments)
+    app = typer.Typer(
+        name=NAME,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=is_own or words_before(os.environ) is not None,
+        add_help_option=is_own,
+    )
     app.callback()(_root)
     add_commands(app, arguments, form=form)
     return partial(app, prog_name=NAME, standalone_mode=False)
