@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+FRAMES = EXAMPLES / "frameworks"
 LOADERS = {
     "ddp": ("torch", "voxload"),
     "fsdp2": ("torch", "voxload"),
@@ -19,9 +20,8 @@ LOADERS = {
 LONG = ("ddp", "fsdp2", "accelerate_ddp", "accelerate", "lightning_ddp", "lightning", "monai_transforms", "monai")
 """What the short run leaves out: to import what these need takes longer than all else."""
 
-APART = ("larger_samples", "segmentation", "rollout", "ct_patches", "huge_volume", "weather")
-"""Examples that show training by the command line, which tests/training runs, or samples of other forms, which
-test_samples.py runs."""
+PERSONAS = {"cfd": 0.3, "cosmology": 0.6, "medicine": 0.6, "microscopy": 0.6, "video": 0.3, "weather": 0.4}
+"""Folders whose README is run, and what is left of the first epoch's loss at most."""
 
 FRAMEWORKS = ("accelerate", "lightning", "monai")
 """What is looked at besides the examples: ``rank_NAME.py``."""

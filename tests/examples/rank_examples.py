@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
-from tests.examples.cases import ALONE, EXAMPLES, FRAMEWORKS, LOADERS
+from tests.examples.cases import ALONE, FRAMES, FRAMEWORKS, LOADERS
 
 PRELOADED = ["accelerate", "torch.distributed.fsdp", "voxload.loader.dataloader", "voxload.readers.registry"]
 """What workers need of the examples that they run again, and of the data: imported once, and not by each of them."""
@@ -37,7 +37,7 @@ def main(universes: str, names: Sequence[str]) -> None:
         if rank == 0:
             _write(f"# {name}")
         sys.argv = [name, universes, "--loader", *loaders]
-        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+        runpy.run_path(str(FRAMES / f"{name}.py"), run_name="__main__")
         if dist.is_initialized():
             dist.destroy_process_group()
     found = {}

@@ -1,4 +1,4 @@
-"""examples/segmentation.py: its data, figures and pictures, with runs of one rank in the place of processes."""
+"""examples/cosmology/segmentation.py: its data, figures and pictures, with runs of one rank instead of processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.training.stops import train
 from voxload.training.plan import TrainingPlan
 from voxload.training.result import TrainingResult
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "segmentation.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "cosmology" / "segmentation.py"
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""examples/larger_samples.py: its data, its held-out universes, its table and its picture, by real processes."""
+"""examples/cosmology/larger_samples.py: its data, held-out universes, table and picture, by real processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from voxload.catalog.table import Catalog
 from voxload.errors import UsageError
 from voxload.training.data import split_samples
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "larger_samples.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "cosmology" / "larger_samples.py"
 UNIVERSES = 16
 
 

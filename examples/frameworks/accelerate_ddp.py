@@ -1,6 +1,6 @@
-"""Plain DistributedDataParallel: torch's DistributedSampler deals whole samples to the ranks.
+"""Hugging Face Accelerate: prepared loaders deal the batches to the processes.
 
-torchrun --nproc-per-node=2 examples/ddp.py universes/ --loader voxload
+torchrun --nproc-per-node=2 examples/frameworks/accelerate_ddp.py universes/ --loader voxload
 
 With ``--loader torch voxload`` it trains twice, to the same losses.
 """
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-import torch.distributed as dist
+from accelerate import Accelerator
+from accelerate.utils import set_seed
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DistributedSampler
 
 import voxload
+from voxload.loader.accelerate import prepare
 
 LOADERS = {"torch": torch.utils.data.DataLoader, "voxload": voxload.DataLoader}
 
@@ -36,32 +36,25 @@ def network() -> nn.Module:
     )
 
 
-def train(make_loader: type[torch.utils.data.DataLoader[Any]], data: voxload.VolumeDataset) -> Iterator[float]:
+def train(
+    accelerator: Accelerator, make_loader: type[torch.utils.data.DataLoader[Any]], data: voxload.VolumeDataset
+) -> Iterator[float]:
     """Train for two epochs and yield each epoch's mean loss over all ranks."""
-    torch.manual_seed(0)
-    model = DistributedDataParallel(network())
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
-    sampler: DistributedSampler[Any] = DistributedSampler(data)
+    set_seed(0)
+    model = network()
+    model, optimiser = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=1e-3))
     # Not forked: this process has threads by now, whose locks a fork would copy as they are.
-    loader = make_loader(
-        data,
-        batch_size=2,
-        sampler=sampler,
-        num_workers=1,
-        persistent_workers=True,
-        multiprocessing_context="forkserver",
-    )
-    for epoch in range(2):
-        sampler.set_epoch(epoch)
-        total = torch.zeros(())
+    workers: dict[str, Any] = {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": "forkserver"}
+    loader = prepare(accelerator, make_loader(data, batch_size=2, shuffle=True, **workers))
+    for _ in range(2):
+        total = torch.zeros((), device=accelerator.device)
         for x, y in loader:
             loss = nn.functional.mse_loss(model(x.float().log1p()), y)
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call] # torch's
+            accelerator.backward(loss)
             optimiser.step()
             total += loss.detach()
-        dist.all_reduce(total)
-        yield total.item() / len(loader) / dist.get_world_size()
+        yield accelerator.reduce(total, "mean").item() / len(loader)
 
 
 def main() -> None:
@@ -70,13 +63,12 @@ def main() -> None:
     parser.add_argument("universes", help="a catalogue or its folder")
     parser.add_argument("--loader", nargs="+", choices=LOADERS, default=["voxload"])
     arguments = parser.parse_args()
-    dist.init_process_group("gloo")
+    accelerator = Accelerator(cpu=True)
     data = voxload.VolumeDataset(arguments.universes, targets=["Omega_m", "sigma_8"])
     for name in arguments.loader:
-        for epoch, loss in enumerate(train(LOADERS[name], data)):
-            if dist.get_rank() == 0:
-                print(f"{name}: epoch {epoch}, loss {loss!r}")
-    dist.destroy_process_group()
+        for epoch, loss in enumerate(train(accelerator, LOADERS[name], data)):
+            accelerator.print(f"{name}: epoch {epoch}, loss {loss!r}")
+    accelerator.end_training()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Spatial parallelism: two ranks share each sample, each reads its own half, and the network runs across both.
+"""FSDP2: parameters are sharded over the ranks, and torch's DistributedSampler deals whole samples to them.
 
-torchrun --nproc-per-node=2 examples/spatial.py universes/ --loader voxload
+torchrun --nproc-per-node=2 examples/frameworks/fsdp2.py universes/ --loader voxload
 
 With ``--loader torch voxload`` it trains twice, to the same losses.
 """
@@ -14,7 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DistributedSampler
 
 import voxload
@@ -22,7 +23,7 @@ import voxload
 LOADERS = {"torch": torch.utils.data.DataLoader, "voxload": voxload.DataLoader}
 
 
-def network() -> nn.Module:
+def network() -> nn.Sequential:
     """Return a small regression network for universes of 32^3 x 4."""
     return nn.Sequential(
         nn.Conv3d(4, 8, 3, padding=1),
@@ -39,10 +40,13 @@ def network() -> nn.Module:
 def train(make_loader: type[torch.utils.data.DataLoader[Any]], data: voxload.VolumeDataset) -> Iterator[float]:
     """Train for two epochs and yield each epoch's mean loss over all ranks."""
     torch.manual_seed(0)
-    model = DistributedDataParallel(voxload.engine.shard(network(), data.grid, shape=(32, 32, 32)))
+    model = network()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
-    # The ranks of a sample group draw the same samples; voxload.DataLoader would make this sampler by itself.
-    sampler: DistributedSampler[Any] = DistributedSampler(data, num_replicas=data.grid.groups, rank=data.grid.group)
+    sampler: DistributedSampler[Any] = DistributedSampler(data)
     # Not forked: this process has threads by now, whose locks a fork would copy as they are.
     loader = make_loader(
         data,
@@ -72,8 +76,7 @@ def main() -> None:
     parser.add_argument("--loader", nargs="+", choices=LOADERS, default=["voxload"])
     arguments = parser.parse_args()
     dist.init_process_group("gloo")
-    grid = voxload.ProcessGrid.from_env(spatial=(2, 1, 1))
-    data = voxload.VolumeDataset(arguments.universes, targets=["Omega_m", "sigma_8"], grid=grid)
+    data = voxload.VolumeDataset(arguments.universes, targets=["Omega_m", "sigma_8"])
     for name in arguments.loader:
         for epoch, loss in enumerate(train(LOADERS[name], data)):
             if dist.get_rank() == 0:

@@ -1,6 +1,6 @@
 """Larger samples: what a network learns from whole universes, and from the eighths that they are cut into.
 
-python examples/larger_samples.py --output larger-samples-report
+python examples/cosmology/larger_samples.py --output larger-samples-report
 
 Makes universes, and trains CosmoFlow on whole cubes, each split over two ranks, and on their eighths, each a sample
 with the labels of its universe. Both kinds hold out the same universes, see every voxel once an epoch, and choose from

@@ -1,6 +1,6 @@
 """Segmentation: a U-Net finds structures in volumes that four ranks share, as well as in one process.
 
-python examples/segmentation.py --output segmentation-report
+python examples/cosmology/segmentation.py --output segmentation-report
 
 Makes labelled universes, trains the same plan with each volume cut into 2 x 2 x 1 blocks and in one process, prints the
 Dice of held-out volumes beside that of who has learnt nothing, and draws a slice. Takes minutes on two cores.

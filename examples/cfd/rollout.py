@@ -1,6 +1,6 @@
 """Forecasting: windows of a simulation's steps, and the steps after them, from files in The Well's layout.
 
-python examples/rollout.py "the_well/train/*.hdf5" --density t0_fields/density --velocity t1_fields/velocity
+python examples/cfd/rollout.py "the_well/train/*.hdf5" --density t0_fields/density --velocity t1_fields/velocity
 
 Each file holds several trajectories of many steps: ``density`` (N, T, D, H, W), and ``velocity``, components last.
 """

@@ -1,6 +1,6 @@
 """MONAI's dictionary transforms, sample by sample: of MONAI's own data set and loader, or of voxload's.
 
-python examples/monai_transforms.py universes/ --loader voxload
+python examples/frameworks/monai_transforms.py universes/ --loader voxload
 
 With ``--loader monai voxload`` it trains twice, to the same losses.
 """

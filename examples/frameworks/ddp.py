@@ -1,6 +1,6 @@
-"""FSDP2: parameters are sharded over the ranks, and torch's DistributedSampler deals whole samples to them.
+"""Plain DistributedDataParallel: torch's DistributedSampler deals whole samples to the ranks.
 
-torchrun --nproc-per-node=2 examples/fsdp2.py universes/ --loader voxload
+torchrun --nproc-per-node=2 examples/frameworks/ddp.py universes/ --loader voxload
 
 With ``--loader torch voxload`` it trains twice, to the same losses.
 """
@@ -14,8 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 import voxload
@@ -23,7 +22,7 @@ import voxload
 LOADERS = {"torch": torch.utils.data.DataLoader, "voxload": voxload.DataLoader}
 
 
-def network() -> nn.Sequential:
+def network() -> nn.Module:
     """Return a small regression network for universes of 32^3 x 4."""
     return nn.Sequential(
         nn.Conv3d(4, 8, 3, padding=1),
@@ -40,11 +39,7 @@ def network() -> nn.Sequential:
 def train(make_loader: type[torch.utils.data.DataLoader[Any]], data: voxload.VolumeDataset) -> Iterator[float]:
     """Train for two epochs and yield each epoch's mean loss over all ranks."""
     torch.manual_seed(0)
-    model = network()
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    for layer in model:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+    model = DistributedDataParallel(network())
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     sampler: DistributedSampler[Any] = DistributedSampler(data)
     # Not forked: this process has threads by now, whose locks a fork would copy as they are.

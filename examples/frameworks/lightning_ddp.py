@@ -1,6 +1,6 @@
 """PyTorch Lightning: the trainer puts a DistributedSampler into the loaders and makes them anew by their class.
 
-torchrun --nproc-per-node=2 examples/lightning_ddp.py universes/ --loader voxload
+torchrun --nproc-per-node=2 examples/frameworks/lightning_ddp.py universes/ --loader voxload
 
 With ``--loader torch voxload`` it trains twice, to the same losses.
 """
