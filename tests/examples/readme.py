@@ -1,7 +1,7 @@
 """The commands of a README: run as they stand, and their output compared with what the README shows.
 
-A block of ``console`` holds commands behind ``$ ``, each followed by what it prints. In that, ``...`` stands for
-anything within a line, and a line of just ``...`` for any lines. Spaces at the ends of lines do not count.
+A block of ``console`` holds commands behind ``$ ``, each followed by what it prints. In that, ``...`` and spaces around
+it stand for anything within a line, and a line of just ``...`` for any lines. Spaces at the ends of lines do not count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.support import processes
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_ANY = "..."
+_ANY = re.compile(r" *\.\.\. *")
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Step:
 
 def _pattern(line: str) -> str:
     """Return the expression of a line that is shown."""
-    if line == _ANY:
+    if line == "...":
         return r"(?:.*\n)*?"
-    return ".*".join(map(re.escape, line.split(_ANY))) + r"\n"
+    return ".*".join(map(re.escape, _ANY.split(line))) + r"\n"
 
 
 def steps(readme: Path) -> Iterator[Step]:
@@ -53,5 +53,5 @@ def steps(readme: Path) -> Iterator[Step]:
         before, *parts = re.split(r"^\$ ", block, flags=re.MULTILINE)
         assert not before.strip(), f"{readme}: {before!r} stands before the first command of its block"
         for part in parts:
-            command, *shown = part.rstrip("\n").split("\n")
+            command, *shown = part.removesuffix("\n").split("\n")
             yield Step(command, tuple(line.rstrip() for line in shown))

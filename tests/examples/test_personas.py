@@ -67,6 +67,7 @@ def test_every_folder_is_listed() -> None:
         (["first", "...", "last"], "first\nlast\n", True),
         (["first", "last"], "first\n1\nlast\n", False),
         (["a ... b"], "a 1\n2 b\n", False),
+        (["| 1...    |"], "| 1.5 s |\n", True),
         (["axb"], "a.b\n", False),
         (["a.b"], "axb\n", False),
         ([], "", True),
