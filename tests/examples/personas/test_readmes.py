@@ -11,9 +11,9 @@ import pytest
 from matplotlib.image import imread
 
 from tests.examples.cases import EXAMPLES, PERSONAS
-from tests.examples.readme import Step, steps
+from tests.examples.personas.readme import Step, steps
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LOSS = re.compile(r"^epoch (\d+), loss ([\d.]+)", re.MULTILINE)
 MOST_LINES = 150
 
