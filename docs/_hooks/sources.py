@@ -55,11 +55,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return markdown
     itself = here.removeprefix(_FOLDER) if is_source else f"{docs}{here}"
     for link, path in {*_links(markdown, itself)}:
-        if path.startswith(docs):
-            target = path.removeprefix(docs) if is_source else ""
-        else:
-            target = _page_of(path)
-        if target and files.get_file_from_path(target) is not None:
+        target = path.removeprefix(docs) if path.startswith(docs) else _page_of(path)
+        if (is_source or not path.startswith(docs)) and files.get_file_from_path(target) is not None:
             _, mark, anchor = link.partition("#")
             markdown = markdown.replace(f"]({link})", f"]({_relative(target, here)}{mark}{anchor})")
 
