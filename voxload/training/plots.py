@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib import colormaps
+from matplotlib import colormaps, ticker
 from matplotlib.axes import Axes
 
 from voxload.files.pictures import Plane, blank, scale_label, show_plane, write_png
@@ -22,6 +22,8 @@ _BLUE, _ORANGE, _GREY = "#1f5fa8", "#e07b20", "#8a8f98"
 _EDGE = "#21e0d6"
 _BINS = 240
 """Bins of a timeline: steps are shorter than a pixel, so their shares of a few pixels are drawn."""
+_LINEAR, _FEW = 3, 200
+"""Largest over least loss below which the axis is linear, and below which a decade has more numbers than one."""
 _ROW = 0.76
 """Height of a rank's row in a timeline."""
 
@@ -83,7 +85,8 @@ def draw_learning(result: TrainingResult, path: Path) -> None:
     losses.plot(numbers, [epoch.training_loss for epoch in result.epochs], "o-", color=_BLUE, label="training")
     losses.plot(numbers, [epoch.validation_loss for epoch in result.epochs], "s-", color=_ORANGE, label="held out")
     label = "mean squared error" if result.dice_baseline is None else "cross-entropy + Dice loss"
-    losses.set(title="Loss", xlabel="epoch", ylabel=label, yscale="log")
+    losses.set(title="Loss", xlabel="epoch", ylabel=label)
+    _scale([loss for epoch in result.epochs for loss in (epoch.training_loss, epoch.validation_loss)], losses)
     losses.legend(frameon=False)
     if result.dice_baseline is None:
         _draw_errors(judged, result)
@@ -93,6 +96,18 @@ def draw_learning(result: TrainingResult, path: Path) -> None:
         panel.xaxis.get_major_locator().set_params(integer=True)
         _tidy(panel)
     write_png(figure, path)
+
+
+def _scale(values: Sequence[float], panel: Axes) -> None:
+    """Give an axis of losses a logarithmic scale where they differ much, with numbers as people write them."""
+    above = [value for value in values if value > 0 and np.isfinite(value)]
+    ratio = max(above, default=1.0) / min(above, default=1.0)
+    if ratio < _LINEAR:
+        return
+    panel.set_yscale("log")
+    panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if ratio < _FEW else (1,)))
+    panel.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.10g}"))
+    panel.yaxis.set_minor_formatter(ticker.NullFormatter())
 
 
 def _draw_errors(panel: Axes, result: TrainingResult) -> None:
