@@ -10,19 +10,24 @@ from tests.support.damage.faults import Row
 
 _INTRODUCTION = """# Faults
 
-What is raised when stored data are not what they should be. Each line is an `x.h5`, `x.zarr` or `x.npy` of 8^3 voxels
-in chunks of 4^3 that was broken on purpose, and the message of the `DataError` that opening or reading it raises.
-`python -m tests.support.damage --write` makes this page, and a test compares.
+A fault is stored data that are not what they should be. This page lists the error that each fault raises. Do not look
+here for errors of usage: only broken data are listed.
 
-A message names the file, the chunk in the grid of chunks where the fault is one of a chunk, what was found, what was
-expected, and what to do. Of several broken chunks the first is named, whichever thread came upon one. Sizes and offsets
-are compared with the file's size before anything is read or allocated, and a chunk's decoded size with what its
-bytes can hold. `missing="fill"` gives the fill value for what was never written, and changes nothing for damage. A Zarr
-chunk without an object counts as never written: that is how Zarr stores chunks that hold nothing but the fill value.
+Each line is an `x.h5`, `x.zarr` or `x.npy` of 8^3 voxels in chunks of 4^3 that was broken on purpose. Beside it is
+the message of the `DataError` that opening or reading it raises. `python -m tests.support.damage --write` makes this
+page, and a test compares it.
 
-Uncompressed chunks, and those of scale-offset, n-bit, blosc, lz4, lzf, bitshuffle and zstd without its checksum, have
-no checksum of their own: a bit that flips in their data gives wrong voxels and no error. Zarr's `crc32c` codec, HDF5's
-`fletcher32` filter, gzip, or a catalogue with checksums find it.
+A message names the file, what was found, what was expected, and what to do. Where the fault is in a chunk, it also
+names the chunk, by its place in the grid of chunks. Where several chunks are broken, the message names the first one,
+whichever thread found one. Before anything is read or allocated, voxload compares sizes and offsets with the file's
+size. It compares the decoded size of a chunk with what its bytes can hold.
+
+`missing="fill"` gives the fill value for chunks that were never written, and changes nothing for damage. A Zarr chunk
+without an object counts as never written: that is how Zarr stores chunks that hold nothing but the fill value.
+
+Some chunks have no checksum of their own. These are uncompressed chunks, and those of scale-offset, n-bit, blosc,
+lz4, lzf, bitshuffle, and zstd without its checksum. A bit that flips in their data gives wrong voxels and no error.
+Zarr's `crc32c` codec, HDF5's `fletcher32` filter, gzip, or a catalogue with checksums detects it.
 """
 
 
