@@ -10,8 +10,8 @@ from tests.support.damage.faults import Row
 
 _INTRODUCTION = """# Faults
 
-A fault is stored data that are not what they should be. This page lists the error that each fault raises. Do not look
-here for errors of usage: only broken data are listed.
+A fault is stored data that differ from what their format or metadata promise. This page lists the error that each
+fault raises. It does not list errors of usage.
 
 Each line is an `x.h5`, `x.zarr` or `x.npy` of 8^3 voxels in chunks of 4^3 that was broken on purpose. Beside it is
 the message of the `DataError` that opening or reading it raises. `python -m tests.support.damage --write` makes this
