@@ -14,6 +14,7 @@ import typer
 
 from voxload.catalog.places import catalog_path, catalog_url
 from voxload.errors import StorageError, UsageError
+from voxload.files.pictures import check_drawing
 from voxload.readers.store import is_url
 
 AllowOutside = Annotated[
@@ -66,6 +67,13 @@ def check_file(option: str, path: Path | None) -> None:
         found = f"no folder {path.parent}" if not folder.exists() else f"{path.parent}, which is no folder"
         raise UsageError(option, found=found, expected="a folder that is there", remedy="make it, or choose another")
     _check_writable(option, folder)
+
+
+def check_picture(option: str, path: Path | None) -> None:
+    """Refuse a picture that could not be written, as `check_file` does, or not be drawn: there is no matplotlib."""
+    check_file(option, path)
+    if path is not None:
+        check_drawing(option)
 
 
 def check_folder(option: str, path: Path | None) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -15,6 +15,9 @@ from voxload.files.pictures import blank, write_png
 from voxload.prefetch.events import SourceKind
 from voxload.prefetch.simulate import Outcome
 from voxload.prefetch.simulation.bound import Bound
+
+if TYPE_CHECKING:  # of the extra `plots`
+    from matplotlib.axes import Axes
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 

@@ -14,7 +14,7 @@ import numpy as np
 import typer
 from tqdm import tqdm
 
-from voxload.cli.options import check_file, parse_names
+from voxload.cli.options import check_picture, parse_names
 from voxload.cli.outcomes import Panel, draw_policies, policy_table, seconds_unit
 from voxload.cli.terminal import Screen, count_bar
 from voxload.errors import UsageError
@@ -117,7 +117,7 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print figures as JSON.")] = False,
 ) -> None:
     """Predict time, stall and bytes of each policy on a machine, and the bound that none beats."""
-    check_file("--plot", plot)
+    check_picture("--plot", plot)
     what = _machine(machine, compute_rate)
     for option, value in (("--samples", samples), ("--sample-bytes", sample_bytes)):
         if not value and not regimes:

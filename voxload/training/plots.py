@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib import colormaps, ticker
-from matplotlib.axes import Axes
 
-from voxload.files.pictures import Plane, blank, scale_label, show_plane, write_png
+from voxload.files.pictures import Plane, blank, drawing, scale_label, show_plane, write_png
 from voxload.geometry import Box
 from voxload.grid import ProcessGrid
 from voxload.text import drawn
 from voxload.training.result import DiceBaseline, TrainingResult
+
+if TYPE_CHECKING:  # of the extra `plots`
+    from matplotlib.axes import Axes
 
 _BLUE, _ORANGE, _GREY = "#1f5fa8", "#e07b20", "#8a8f98"
 _EDGE = "#21e0d6"
@@ -105,6 +107,7 @@ def _scale(values: Sequence[float], panel: Axes) -> None:
     if ratio < _LINEAR:
         return
     panel.set_yscale("log")
+    ticker = drawing("matplotlib.ticker")
     panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if ratio < _FEW else (1,)))
     panel.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.10g}"))
     panel.yaxis.set_minor_formatter(ticker.NullFormatter())
@@ -157,7 +160,7 @@ def draw_classes(volume: Plane, maps: Mapping[str, Plane], path: Path, *, title:
     first.set(title="volume", xlabel="voxels", ylabel="voxels")
     figure.colorbar(image, ax=first, shrink=0.8, label=scale_label(volume))
     most = max(int(plane.max()) for plane in maps.values()) or 1
-    colours = colormaps["viridis"].resampled(most + 1)
+    colours = drawing("matplotlib").colormaps["viridis"].resampled(most + 1)
     for panel, (name, plane) in zip(others, maps.items(), strict=True):
         image = panel.imshow(plane, cmap=colours, vmin=-0.5, vmax=most + 0.5, interpolation="nearest")
         panel.set(title=drawn(name), xlabel="voxels")

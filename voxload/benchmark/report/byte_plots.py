@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-
-from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from typing import TYPE_CHECKING
 
 from voxload.benchmark.measure.figures import SOURCES as KINDS
 from voxload.benchmark.report.picture import (
@@ -24,7 +22,11 @@ from voxload.benchmark.report.picture import (
 )
 from voxload.benchmark.report.result import Result
 from voxload.benchmark.results.measures import BYTES, GB, middle, number
+from voxload.files.pictures import drawing
 from voxload.text import drawn
+
+if TYPE_CHECKING:  # of the extra `plots`
+    from matplotlib.axes import Axes
 
 _LABELS = {"storage": "storage", "memory": "node memory", "disk": "node disk", "peer": "other ranks"}
 _KERNEL = ("devices", "page cache or network")
@@ -83,7 +85,7 @@ def _draw(panel: Axes, results: Sequence[Result], parts: Sequence[Mapping[str, f
     if title:
         panel.set_title(title, loc="left", fontsize="medium")
     panel.set_xlim(0, max(*starts, 1e-9) * 1.05)
-    panel.xaxis.set_major_locator(MaxNLocator(TICKS))
+    panel.xaxis.set_major_locator(drawing("matplotlib.ticker").MaxNLocator(TICKS))
     tidy(panel, grid="x")
 
 
@@ -150,7 +152,7 @@ def amplification_picture(results: Sequence[Result]) -> Picture:
     panel.set_yticks(range(len(results)), [result.short for result in results])
     panel.invert_yaxis()
     panel.set(xlabel="GB of a run, all ranks (1e9 bytes)", xlim=(0, 1.25 * most or 1))
-    panel.xaxis.set_major_locator(MaxNLocator(TICKS))
+    panel.xaxis.set_major_locator(drawing("matplotlib.ticker").MaxNLocator(TICKS))
     legend(figure, panel, columns=2)
     tidy(panel, grid="x")
     return Picture(

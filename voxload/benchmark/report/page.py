@@ -42,8 +42,15 @@ class Plots:
         return (*self.shared, *(picture for pictures in self.own for picture in pictures))
 
 
+NO_PLOTS = Plots((), ())
+"""Of a page that is written where nothing can be drawn."""
+
+
 def draw(results: Sequence[Result]) -> Plots:
-    """Return the plots of a report: throughput, latency, tiers, amplification; of each result timeline and epochs."""
+    """Return the plots of a report: throughput, latency, tiers, amplification; of each result timeline and epochs.
+
+    Raises UsageError where there is no matplotlib.
+    """
     makers = (throughput_picture, latency_picture, tier_picture, amplification_picture)
     ends = [f"-{place}" if len(results) > 1 else "" for place in range(1, len(results) + 1)]
     own = tuple(
@@ -53,16 +60,11 @@ def draw(results: Sequence[Result]) -> Plots:
     return Plots(tuple(make(results) for make in makers), own)
 
 
-def page(results: Sequence[Result], plots: Plots) -> str:
-    """Return the report as HTML."""
+def page(results: Sequence[Result], plots: Plots, *, lack: str = "") -> str:
+    """Return the report as HTML; `lack` says why it has no plots, where it has none."""
     title = f"I/O benchmark: {results[0].name if len(results) == 1 else f'{len(results)} results'}"
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        _verdict(results),
-        _headlines(results),
-        _figures(results),
-        *_drawn(results, plots),
-    ]
+    parts = [f"<h1>{escape(title)}</h1>", _verdict(results), _headlines(results), _figures(results)]
+    parts += ["<h2>Plots</h2>", html.labels([f"There are none: {lack}"])] if lack else _drawn(results, plots)
     parts += [html.folded(*_origin(result), is_open=len(results) == 1) for result in results]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

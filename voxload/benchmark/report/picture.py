@@ -11,18 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Final
-
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-from matplotlib.ticker import Formatter, ScalarFormatter
+from typing import TYPE_CHECKING, Any, Final
 
 from voxload.files.atomic import replacing
-from voxload.pictures.numbers import plain
+from voxload.files.pictures import drawing
 from voxload.text import drawn
+
+if TYPE_CHECKING:  # of the extra `plots`
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +112,7 @@ class Picture:
     def svg(self) -> str:
         """Return the plot as an element of a page: without a header, and no name that another plot may have."""
         stream = io.StringIO()
-        FigureCanvasSVG(self.figure)
+        drawing("matplotlib.backends.backend_svg").FigureCanvasSVG(self.figure)
         self.figure.savefig(stream, format="svg", facecolor="none", metadata=_NO_METADATA)
         drawn = stream.getvalue()
         for what in (_HEAD, _COMMENT, _METADATA, _STYLE, _NAMESPACE):
@@ -127,7 +124,7 @@ class Picture:
     def write_png(self, folder: Path) -> Path:
         """Write the plot with its title as ``KEY.png``; the file appears whole or not at all."""
         path = folder / f"{self.key}.png"
-        FigureCanvasAgg(self.figure)
+        drawing("matplotlib.backends.backend_agg").FigureCanvasAgg(self.figure)
         heading = self.figure.suptitle(drawn(self.title), fontsize=10.5, color=INK.light)
         heading.set(visible=True, in_layout=True)
         with replacing(path) as temporary:
@@ -138,26 +135,17 @@ class Picture:
 
 def blank(height: float) -> Figure:
     """Return a figure of so many inches that lays out its panels by itself."""
-    return Figure(figsize=(WIDTH, height), layout="constrained")
-
-
-class PlainNumbers(Formatter):
-    """Writes the numbers of an axis in full: no factor such as 1e6 stands at its end."""
-
-    def __call__(self, x: float, pos: int | None = None) -> str:  # noqa: ARG002 - matplotlib's signature
-        """Return one number."""
-        return plain([x])[0]
-
-    def format_ticks(self, values: Sequence[float]) -> list[str]:
-        """Return all numbers of an axis; on a logarithmic one steps say nothing."""
-        is_logarithmic = isinstance(self.axis, Axis) and self.axis.get_scale() == "log"
-        return [f"{value:,.10g}" for value in values] if is_logarithmic else plain([float(value) for value in values])
+    figure: Figure = drawing("matplotlib.figure").Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure
 
 
 def tidy(panel: Axes, *, grid: str = "both") -> None:
     """Give a panel the house's lines, colours and numbers; `grid` says along which axis lines are drawn."""
+    from voxload.benchmark.report.plain_numbers import PlainNumbers  # noqa: PLC0415 - imports matplotlib
+
+    scalar = drawing("matplotlib.ticker").ScalarFormatter
     for axis in (panel.xaxis, panel.yaxis):
-        if isinstance(axis.get_major_formatter(), ScalarFormatter):
+        if isinstance(axis.get_major_formatter(), scalar):
             axis.set_major_formatter(PlainNumbers())
     panel.set_facecolor("none")
     panel.spines[["top", "right"]].set_visible(False)

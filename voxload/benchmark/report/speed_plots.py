@@ -6,19 +6,23 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from voxload.benchmark.measure.record import Steps
-from voxload.benchmark.report.picture import LINE, MUTED, SERIES, Picture, PlainNumbers, blank, legend, note, tidy
+from voxload.benchmark.report.picture import LINE, MUTED, SERIES, Picture, blank, legend, note, tidy
 from voxload.benchmark.report.result import Result
 from voxload.benchmark.results.alike import page_cache
 from voxload.benchmark.results.compare import flat
 from voxload.benchmark.results.measures import number
+from voxload.files.pictures import drawing
 from voxload.text import drawn
+
+if TYPE_CHECKING:  # of the extra `plots`
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 SPEED = "samples_per_second"
 _SCALE = ("share.spatial", "share.ranks_of", "share.seed", "emulation.seed", "length.epochs", "length.steps")
@@ -78,8 +82,7 @@ def _draw_lines(panel: Axes, series: dict[str, list[Result]]) -> None:
     panel.set(xlabel="ranks", ylabel="samples per second")
     if counts[-1] >= _WIDE * counts[0] and each > 0:
         panel.set_yscale("log")
-        panel.yaxis.set_major_formatter(PlainNumbers())
-        panel.yaxis.set_minor_formatter(NullFormatter())
+        _plain(panel.yaxis)
     else:
         panel.set_ylim(bottom=0)
 
@@ -207,9 +210,16 @@ def _scale(panel: Axes) -> None:
     """Write plain numbers below a logarithmic axis: each decade, of few decades parts of them too."""
     low, high = panel.get_xlim()
     parts = (1.0,) if high / low > 100 else (1.0, 2.0, 5.0) if high / low > 6 else (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
-    panel.xaxis.set_major_locator(LogLocator(subs=parts))
-    panel.xaxis.set_major_formatter(PlainNumbers())
-    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.xaxis.set_major_locator(drawing("matplotlib.ticker").LogLocator(subs=parts))
+    _plain(panel.xaxis)
+
+
+def _plain(axis: Axis) -> None:
+    """Write plain numbers along an axis, none between its major ticks."""
+    from voxload.benchmark.report.plain_numbers import PlainNumbers  # noqa: PLC0415 - imports matplotlib
+
+    axis.set_major_formatter(PlainNumbers())
+    axis.set_minor_formatter(drawing("matplotlib.ticker").NullFormatter())
 
 
 def _words(noun: str, times: npt.NDArray[np.float64]) -> str:

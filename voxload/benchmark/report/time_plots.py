@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
 from voxload.benchmark.measure.record import Epoch, Record
 from voxload.benchmark.report.picture import COMPUTE, LINE, PEERS, SOURCES, STALL, Picture, blank, legend, tidy
 from voxload.benchmark.report.result import Result
 from voxload.benchmark.results.measures import GB, number
+from voxload.files.pictures import drawing
+
+if TYPE_CHECKING:  # of the extra `plots`
+    from matplotlib.axes import Axes
 
 RANKS = 16
 """Most ranks that are drawn; of more, some that are evenly spaced."""
@@ -183,7 +186,7 @@ def _draw_bytes(panel: Axes, totals: list[_Totals]) -> None:
     if len(totals) <= _FEW:
         panel.set_xticks(numbers)
     else:
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.xaxis.set_major_locator(drawing("matplotlib.ticker").MaxNLocator(integer=True))
 
 
 def _epoch_words(place: int, found: _Totals) -> str:

@@ -17,7 +17,7 @@ from voxload.cli.inspect.planes import millimetres
 from voxload.cli.inspect.raw import LISTED, Choice, RawListing, listing_tables, names_table
 from voxload.cli.inspect.stored import Ranks, advice_line, cost_table, plot_volume, volume_figures, volume_table
 from voxload.cli.inspect.subject import Given, Subject, find_subject, is_catalog
-from voxload.cli.options import AllowOutside, check_file
+from voxload.cli.options import AllowOutside, check_picture
 from voxload.cli.terminal import Screen
 from voxload.convert.sources.hints import MemoryOrder
 from voxload.errors import UsageError
@@ -60,7 +60,7 @@ def info(
 
     Of a raw file, the cubes that a conversion would find in it; no voxel is read but those of a picture.
     """
-    check_file("--plot", plot)
+    check_picture("--plot", plot)
     answer = Answer(Ranks(spatial, Halo.parse(halo), boundary), plot)
     if ShardFormat().claims(path):
         answer.add_member(Location(path, dataset, axes=axes or None))

@@ -21,6 +21,7 @@ from voxload.cli.terminal import Screen, byte_bar, count_bar
 from voxload.convert import ConvertOptions, Readers, convert
 from voxload.data.lists.samples import location_of
 from voxload.errors import InternalError, UsageError
+from voxload.files.pictures import check_drawing
 from voxload.geometry import Halo
 from voxload.grid import ProcessGrid
 from voxload.readers import open_reader, read_plane
@@ -94,11 +95,12 @@ def demo(
 
 
 def _make(folder: Path, *, count: int, size: int, seed: int) -> None:
-    """Make the universes that are not there yet; their libraries are an extra, hence imported only here."""
+    """Make the universes that are not there yet; their libraries and what draws are an extra: raises UsageError."""
     try:
         universes = importlib.import_module("voxload.demo.universes")
     except ImportError as error:
         raise UsageError("demo", found=str(error), remedy='pip install "voxload[demo]"') from error
+    check_drawing("demo")
     with count_bar("1. universes", total=count, unit="universe") as bar:
         universes.make_universes(folder, count=count, size=size, seed=seed, progress=bar.update)
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from voxload.cli.terminal import count_bar
+from voxload.files.pictures import missing_for_drawing
 from voxload.grid import ProcessGrid, is_launched
 from voxload.launch.processes import refuse_processes
 from voxload.prefetch.meter import Traffic
@@ -79,11 +80,12 @@ def report_population(plan: TrainingPlan, *, console: Console) -> None:
         is_best = "best" if trainer == population.best else ""
         table.add_row(str(trainer), f"{result.epochs[-1].validation_loss:.4f}", *map(str, counts), is_best)
     console.print(table)
-    draw_genealogy(population.results, Path(plan.output) / GENEALOGY)
+    if not missing_for_drawing("pictures"):
+        draw_genealogy(population.results, Path(plan.output) / GENEALOGY)
 
 
-def report(result: TrainingResult, folder: Path, *, console: Console) -> None:
-    """Print the tables of `result` and draw its pictures into `folder`."""
+def report(result: TrainingResult, folder: Path, *, console: Console) -> str:
+    """Print the tables of `result` and draw its pictures into `folder`; return what these lack, or nothing."""
     if any(rank.steps for rank in result.ranks):
         console.print(rank_table(result))
     else:
@@ -91,8 +93,11 @@ def report(result: TrainingResult, folder: Path, *, console: Console) -> None:
     if result.policy is not None:
         console.print(source_table(result))
     console.print(epoch_table(result))
-    draw_learning(result, folder / LEARNING)
-    draw_timeline(result, folder / TIMELINE)
+    lack = missing_for_drawing("no pictures")
+    if not lack:
+        draw_learning(result, folder / LEARNING)
+        draw_timeline(result, folder / TIMELINE)
+    return lack
 
 
 @contextmanager

@@ -257,7 +257,10 @@ def train(
         print(result.to_json())
         return
     console = Screen()
-    report(result, output, console=console)
+    lack = report(result, output, console=console)
     if trainers > 1:
         report_population(plan, console=console)
-    console.print(f"Weights, result and pictures are in {output}/.")
+    if lack:
+        console.print(f"Weights and result are in {output}/; {lack}, and --resume draws them.")
+    else:
+        console.print(f"Weights, result and pictures are in {output}/.")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from voxload.catalog.table import Catalog
-from voxload.cli.options import AllowOutside, catalog_at, check_file, parse_extents
+from voxload.cli.options import AllowOutside, catalog_at, check_file, check_picture, parse_extents
 from voxload.cli.planning.tables import choice_table, draw_forecasts, forecast_table, layer_table, time_figures, why
 from voxload.cli.terminal import Screen
 from voxload.errors import UsageError
@@ -78,8 +78,8 @@ def plan(
 
     Nothing is trained: the network runs once, without data. The best setup is traced again as the engine would run it.
     """
-    for option, path in (("--output", output), ("--plot", plot)):
-        check_file(option, path)
+    check_file("--output", output)
+    check_picture("--plot", plot)
     stored = None
     if data:
         catalog = Catalog.read(catalog_at(data), allow_outside=allow_outside)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from matplotlib import colormaps
-
-from voxload.files.pictures import blank, write_png
+from voxload.files.pictures import blank, drawing, write_png
 from voxload.training.result import TrainingResult
 
 _GREY = "#8a8f98"
@@ -35,7 +33,7 @@ def draw_genealogy(results: Mapping[int, TrainingResult], path: Path) -> None:
     """Draw, round by round, whose model each trainer has; and its loss on its own contest, and on held-out samples."""
     figure = blank(11, 5.2)
     left, right = figure.subplots(1, 2)
-    colours = colormaps["tab10"]
+    colours = drawing("matplotlib").colormaps["tab10"]
     models = ancestors(results)
     for trainer, result in sorted(results.items()):
         own = models[trainer]
