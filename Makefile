@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # than cores: further threads of torch would wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-long test-cluster unit lint wheel docs gpu clean
+.PHONY: demo test test-long test-oldest test-cluster unit lint wheel docs gpu clean
 
 $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard voxload/core/*.[ch] voxload/core/*/*.[ch])
 	$(PYTHON) -m venv --upgrade-deps $(VENV)
@@ -38,6 +38,10 @@ $(VENV)/docs: $(VENV)/installed
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
+# The oldest versions that pyproject.toml allows, in an environment of their own: of torch it is the one with CUDA, 3 GB.
+test-oldest: $(VENV)/installed
+	PYTHON=$(abspath $(BIN))/python ./.ci/oldest
+
 # A Slurm of one node, and real users: for root of a machine that may be changed.
 test-cluster: $(VENV)/installed
 	./.ci/cluster $(BIN)/python
@@ -55,7 +59,8 @@ $(VENV)/imported: $(VENV)/installed
 unit: $(VENV)/imported
 	$(PYTEST)
 
-# The wheel must work where there are no sources: built once, installed alone, run from an empty folder.
+# The wheel must work where there are no sources: built from the sdist, installed alone, run from an empty folder through
+# what README and docs/demo.md show first.
 wheel: $(VENV)/installed
 	PYTHON=$(abspath $(BIN))/python ./.ci/wheel
 
@@ -69,4 +74,4 @@ gpu: $(VENV)/installed
 endif
 
 clean:
-	rm -rf $(VENV) build dist site *.egg-info demo-data demo-report gpu-report
+	rm -rf $(VENV) .venv-oldest build dist site *.egg-info demo-data demo-report gpu-report

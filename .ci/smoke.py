@@ -1,10 +1,11 @@
-"""Use an installed voxload as a newcomer would: convert a cube, look at it, load a rank's block of it."""
+"""Use an installed voxload without extras as a newcomer would: convert a cube, look at it, load a block of it."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import h5py
@@ -16,7 +17,9 @@ import voxload.readers
 
 
 def main() -> None:
-    """Raise unless the installed package works from here."""
+    """Raise unless the installed package works from here, and says what to install for pictures."""
+    if find_spec("matplotlib") is not None:
+        raise SystemExit("matplotlib is there, which only the extra plots should bring")
     for module in (voxload, voxload.readers, voxload.cache):
         where = str(module.__file__)
         if "site-packages" not in where:
@@ -36,6 +39,10 @@ def main() -> None:
         ranks = json.loads(told.stdout)["ranks"]
         if [rank["decode_amplification"] for rank in ranks] != [1.0] * 8:
             raise SystemExit(f"octants are not whole chunks: {ranks}")
+        plot = ["voxload", "info", folder / "converted" / "universe.zarr", "--plot", folder / "planes.png"]
+        refused = subprocess.run(plot, check=False, capture_output=True, text=True)
+        if refused.returncode != 2 or 'pip install "voxload[plots]"' not in refused.stderr:
+            raise SystemExit(f"a picture without matplotlib: {refused}")
         grid = voxload.ProcessGrid(spatial=(2, 2, 2), world_size=8, rank=5)
         data = voxload.VolumeDataset(folder / "converted", targets=["sigma_8"], grid=grid)
         x, y = data[0]
