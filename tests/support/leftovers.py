@@ -23,11 +23,12 @@ LASTING_THREADS = (
     "zarr_pool",
     "voxload-decode",
     "voxload-fetch",
-    "tqdm_",
     "IO loop",
     "Dask-",
 )
-"""Threads that last as long as the process, by how their names begin: zarr-python's, fsspec's, ours, tqdm's, Dask's."""
+"""Threads that last as long as the process, by how their names begin: zarr-python's, fsspec's, ours, Dask's."""
+_MONITOR = "TMonitor"
+"""The class of tqdm's, which lasts as well and has had a name of its own for a short while only."""
 _SHARER = "(_serve)"
 """How the name of multiprocessing's thread ends that sends descriptors to other processes; it lasts, too."""
 _HEAP = "/dev/shm/pym-"  # noqa: S108 - a name
@@ -90,7 +91,9 @@ class Snapshot:
         return [
             thread
             for thread in set(threading.enumerate()) - self.threads
-            if not thread.name.startswith(LASTING_THREADS) and not thread.name.endswith(_SHARER)
+            if not thread.name.startswith(LASTING_THREADS)
+            and not thread.name.endswith(_SHARER)
+            and type(thread).__name__ != _MONITOR
         ]
 
     def _threads(self) -> list[str]:
