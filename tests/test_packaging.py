@@ -69,7 +69,7 @@ def test_what_the_package_data_name_is_there(project: dict[str, Any]) -> None:
 
 def _names(requirements: Iterable[str]) -> set[str]:
     """Return what is required, as package registries spell it, without this package."""
-    return {canonicalize_name(Requirement(text).name) for text in requirements} - {"voxload"}
+    return {str(canonicalize_name(Requirement(text).name)) for text in requirements} - {"voxload"}
 
 
 def test_what_is_required_is_pinned_within_its_bounds(project: dict[str, Any]) -> None:
