@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
@@ -15,11 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from voxload.files.atomic import replacing
 from voxload.files.pictures import drawing
+from voxload.pictures.numbers import plain
 from voxload.text import drawn
 
 if TYPE_CHECKING:  # of the extra `plots`
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +141,25 @@ def blank(height: float) -> Figure:
     return figure
 
 
+def write_plainly(axis: Axis) -> None:
+    """Write the numbers of an axis in full: no factor such as 1e6 stands at its end."""
+
+    def text(value: float, place: int | None) -> str:
+        if axis.get_scale() == "log":  # steps between its numbers say nothing
+            return f"{value:,.10g}"
+        numbers = [float(one) for one in formatter.locs]
+        return plain([value])[0] if place is None or place >= len(numbers) else plain(numbers)[place]
+
+    formatter: FuncFormatter = drawing("matplotlib.ticker").FuncFormatter(text)
+    axis.set_major_formatter(formatter)
+
+
 def tidy(panel: Axes, *, grid: str = "both") -> None:
     """Give a panel the house's lines, colours and numbers; `grid` says along which axis lines are drawn."""
-    from voxload.benchmark.report.plain_numbers import PlainNumbers  # noqa: PLC0415 - imports matplotlib
-
     scalar = drawing("matplotlib.ticker").ScalarFormatter
     for axis in (panel.xaxis, panel.yaxis):
         if isinstance(axis.get_major_formatter(), scalar):
-            axis.set_major_formatter(PlainNumbers())
+            write_plainly(axis)
     panel.set_facecolor("none")
     panel.spines[["top", "right"]].set_visible(False)
     panel.spines[["bottom", "left"]].set_color(MUTED.light)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from voxload.benchmark.measure.record import Steps
-from voxload.benchmark.report.picture import LINE, MUTED, SERIES, Picture, blank, legend, note, tidy
+from voxload.benchmark.report.picture import LINE, MUTED, SERIES, Picture, blank, legend, note, tidy, write_plainly
 from voxload.benchmark.report.result import Result
 from voxload.benchmark.results.alike import page_cache
 from voxload.benchmark.results.compare import flat
@@ -216,9 +216,7 @@ def _scale(panel: Axes) -> None:
 
 def _plain(axis: Axis) -> None:
     """Write plain numbers along an axis, none between its major ticks."""
-    from voxload.benchmark.report.plain_numbers import PlainNumbers  # noqa: PLC0415 - imports matplotlib
-
-    axis.set_major_formatter(PlainNumbers())
+    write_plainly(axis)
     axis.set_minor_formatter(drawing("matplotlib.ticker").NullFormatter())
 
 
