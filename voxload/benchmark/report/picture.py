@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +23,7 @@ if TYPE_CHECKING:  # of the extra `plots`
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import Formatter
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +145,24 @@ def blank(height: float) -> Figure:
 
 def write_plainly(axis: Axis) -> None:
     """Write the numbers of an axis in full: no factor such as 1e6 stands at its end."""
+    axis.set_major_formatter(_plain_numbers()())
 
-    def text(value: float, place: int | None) -> str:
+
+@cache
+def _plain_numbers() -> type[Formatter]:
+    """Return a formatter of numbers in full; a class of matplotlib's, which is imported where something is drawn."""
+    base: type[Formatter] = drawing("matplotlib.ticker").Formatter
+
+    def one(_: Formatter, value: float, place: int | None = None) -> str:  # noqa: ARG001 - matplotlib's signature
+        return plain([value])[0]
+
+    def together(self: Formatter, values: Sequence[float]) -> list[str]:
+        axis: Any = self.axis
         if axis.get_scale() == "log":  # steps between its numbers say nothing
-            return f"{value:,.10g}"
-        numbers = [float(one) for one in formatter.locs]
-        return plain([value])[0] if place is None or place >= len(numbers) else plain(numbers)[place]
+            return [f"{value:,.10g}" for value in values]
+        return plain([float(value) for value in values])
 
-    formatter: FuncFormatter = drawing("matplotlib.ticker").FuncFormatter(text)
-    axis.set_major_formatter(formatter)
+    return type("PlainNumbers", (base,), {"__call__": one, "format_ticks": together})
 
 
 def tidy(panel: Axes, *, grid: str = "both") -> None:
