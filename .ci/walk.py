@@ -1,8 +1,9 @@
-"""A new user's walk with an installed voxload: what README and docs/demo.md show first, and the demo to its pictures.
+"""A new user's walk with an installed voxload: the first tutorial, from its first command to its pictures.
 
-Commands and scripts are taken out of the pages, so that neither says what does not run. Only counts are smaller.
+Scripts and commands are taken out of the page, and what they print is compared with what the page shows: a line of dots
+stands for lines that vary, dots in a line for what varies there.
 
-    python walk.py README.md demo.md
+    python walk.py first.md
 """
 
 from __future__ import annotations
@@ -13,41 +14,34 @@ import subprocess
 import sys
 from pathlib import Path
 
-FIRST = ("convert", "info", "verify")
-"""Commands of README's first tutorial, in the order in which they stand there."""
-UNIVERSES = 2
-PICTURES = ("blocks.png", "learning.png", "stall.png")
+PICTURES = ("slices.png", "first/learning.png")
+"""What the page has drawn."""
 
 
 def main() -> None:
-    """Raise at the first step that does not do what its page says."""
-    readme, demo = (Path(name).read_text(encoding="utf-8") for name in sys.argv[1:])
-    _script(_block(demo, "make_universes").replace("count=448", f"count={UNIVERSES}"))
-    commands = re.findall(r"^(voxload .*?) *(?:#.*)?$", readme, re.MULTILINE)[: len(FIRST)]
-    if [shlex.split(command)[1] for command in commands] != list(FIRST):
-        raise SystemExit(f"README begins with {commands}, not with {FIRST}")
-    for command in commands:
-        _run(shlex.split(command))
-    told = _script(_block(readme, "VolumeDataset(") + "print(tuple(x.shape))\n").splitlines()[-1]
-    if told != f"({UNIVERSES}, 4, 34, 34, 34)":
-        raise SystemExit(f"README's script gives a batch of {told}")
-    universe = next(word for word in shlex.split(commands[1]) if word.endswith(".zarr"))
-    _run(["voxload", "info", universe, "--plot", "planes.png"])
-    _run(["voxload", "demo", "--universes", "16", "--epochs", "1"])
-    for picture in (Path("planes.png"), *(Path("demo-report") / name for name in PICTURES)):
-        _look_at(picture)
-    print(f"README's first commands, docs/demo.md's script and the demo work; {1 + len(PICTURES)} pictures were drawn")
-
-
-def _block(page: str, word: str) -> str:
-    """Return the first script of a page that has a word in it."""
-    return next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if word in block)
-
-
-def _script(text: str) -> str:
-    """Run a script as a user does, out of a file, and return what it prints."""
-    Path("script.py").write_text(text, encoding="utf-8")
-    return _run([sys.executable, "script.py"])
+    """Raise at the first step that does not do what the page says."""
+    page = Path(sys.argv[1]).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    kinds = [kind for kind, _ in blocks]
+    if not {"python", "console"} <= set(kinds) <= {"sh", "python", "console", "text"}:
+        raise SystemExit(f"the tutorial has blocks of {sorted(set(kinds))}")
+    printed, steps = "", 0
+    for kind, text in blocks:
+        if kind == "sh" and not text.startswith("pip install"):  # which is done already
+            raise SystemExit(f"a command whose output the tutorial does not show:\n{text}")
+        if kind == "python":
+            Path("script.py").write_text(text, encoding="utf-8")
+            printed, steps = _run([sys.executable, "script.py"]), steps + 1
+        elif kind == "console":
+            for step in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+                command, _, shown = step.partition("\n")
+                _compare(command, shown, _run(shlex.split(command)))
+                steps += 1
+        elif kind == "text":  # of the script above it
+            _compare("script.py", text, printed)
+    for picture in PICTURES:
+        _look_at(Path(picture))
+    print(f"all {steps} steps of the first tutorial do what it says; {len(PICTURES)} pictures were drawn")
 
 
 def _run(command: list[str]) -> str:
@@ -55,6 +49,17 @@ def _run(command: list[str]) -> str:
     if done.returncode:
         raise SystemExit(f"{shlex.join(command)} ends with {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def _compare(command: str, shown: str, printed: str) -> None:
+    """Raise where something else was printed than is shown."""
+    lines = ["(?:.*\n)*" if line == "..." else _line(line) + " *\n" for line in shown.splitlines()]
+    if re.fullmatch("".join(lines), printed) is None:
+        raise SystemExit(f"{command} prints\n{printed}\nand the tutorial says\n{shown}")
+
+
+def _line(line: str) -> str:
+    return ".*".join(re.escape(part) for part in line.split("..."))
 
 
 def _look_at(path: Path) -> None:

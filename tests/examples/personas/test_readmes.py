@@ -16,8 +16,6 @@ from tests.examples.personas.readme import Step, steps
 ROOT = Path(__file__).parents[3]
 LOSS = re.compile(r"^epoch (\d+), loss ([\d.]+)", re.MULTILINE)
 MOST_LINES = 150
-QUICK = {"video"}
-"""Half a minute of a core each: `make test` has time for one."""
 
 
 @pytest.fixture
@@ -31,9 +29,8 @@ def environ() -> dict[str, str]:
     return {**outer, **words, "COLUMNS": "80"}
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in PERSONAS]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", PERSONAS)
 def test_the_readmes_commands_do_what_it_says(name: str, tmp_path: Path, environ: dict[str, str]) -> None:
     """In an empty folder that the examples are linked into, as the README asks for."""
     (tmp_path / "examples").symlink_to(EXAMPLES)
