@@ -8,6 +8,7 @@ set -eu
 
 folder="${SLURM_TMPDIR:-/tmp}/voxload-$SLURM_JOB_ID"
 socket="$folder/socket"
+# shellcheck disable=SC2174 # the folder above is the system's
 mkdir -p -m 0700 "$folder"
 
 # One a node: who gets the lock starts it, the others wait for its socket.

@@ -18,7 +18,15 @@ from mkdocs.structure.pages import Page
 
 _LINK = re.compile(r"(?<=\]\()(?P<link>[^)\s]+)(?=\))")
 _SCRIPT = re.compile(r"(?<!\[)`(?P<command>(?:python )?(?P<path>bench/[\w/]+\.py)(?P<rest>[^`\n]*))`(?!\])")
-_LANGUAGES = {".py": "python", ".sh": "bash", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".lua": "lua"}
+_LANGUAGES = {
+    ".py": "python",
+    ".sh": "bash",
+    ".sbatch": "bash",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".json": "json",
+    ".lua": "lua",
+}
 _SHOWN = 400_000
 """Most characters of a file that is shown."""
 _FOLDER = "source/"

@@ -84,16 +84,25 @@ print(json.dumps(said), flush=True)
 """
 
 
-def test_manifests_by_the_schemas_of_kubernetes() -> None:
-    """Of releases old and new, with no field that they do not know."""
+@pytest.mark.parametrize("manifest", sorted(path.name for path in (DEPLOY / "kubernetes").glob("*.yaml")))
+def test_manifests_by_the_schemas_of_kubernetes(manifest: str) -> None:
+    """Of releases old and new, with no field that they do not know; of an operator's kind, its pods."""
     kubernetes, yaml = import_module("kubernetes_validate"), import_module("yaml")
-    found = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "daemonset.yaml").read_text()))
-    assert len(found) == 4
-    for one in found:
+    found = list(yaml.safe_load_all((DEPLOY / "kubernetes" / manifest).read_text()))
+    for one in [each for given in found for each in _known(given)]:
         for version in KUBERNETES:
             kubernetes.validate(one, version, strict=True)
         with pytest.raises(kubernetes.ValidationError):
             kubernetes.validate({**one, "voxels": 1}, KUBERNETES[-1], strict=True)
+
+
+def _known(one: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the schemas of Kubernetes know of a manifest."""
+    if one["kind"] != "PyTorchJob":
+        return [one]
+    templates = [each["template"] for each in one["spec"]["pytorchReplicaSpecs"].values()]
+    head = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": one["metadata"]["name"]}}
+    return [{**head, "template": template} for template in templates]
 
 
 class Slurm:
