@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -110,6 +112,15 @@ def test_a_traceback_is_there_for_the_asking() -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("files")
+def test_a_notebooks_way_of_drawing_is_not_taken_over() -> None:
+    """A kernel hands its own to what it starts, where it need not be installed; it was an error of matplotlib's."""
+    words = [str(Path(sys.executable).with_name("voxload")), "bench", "report", "missing.json"]
+    environ = os.environ | {"MPLBACKEND": "nothing"}
+    ran = processes.run(words, env=environ, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr == "voxload: missing.json: found no such file, expected a result of voxload bench run --output\n"
+
+
 def test_ctrl_c_ends_quietly() -> None:
     """An interrupt ends with status 130 and one line, not with a traceback."""
     program = """if True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from voxload.cli import INTERRUPTED
@@ -15,5 +16,7 @@ except KeyboardInterrupt:
 
 def main() -> None:
     """Run the program on the command line's arguments."""
+    # Pictures are files. A notebook's kernel hands its own way of drawing down, which need not be installed here.
+    os.environ["MPLBACKEND"] = "agg"
     show_warnings(sys.argv[1:])
     sys.exit(run(sys.argv[1:]))
