@@ -72,4 +72,5 @@ def _open(parameters: RendezvousParameters) -> RendezvousHandler:
 
 if __name__ == "__main__":
     rendezvous_handler_registry.register(BACKEND, _open)
-    torchrun([f"--rdzv-backend={BACKEND}", *sys.argv[1:]])
+    # Without an endpoint torchrun warns of an address that nobody gave; this rendezvous chooses its own.
+    torchrun([f"--rdzv-backend={BACKEND}", f"--rdzv-endpoint={LOOPBACK}:0", *sys.argv[1:]])
