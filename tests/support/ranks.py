@@ -35,7 +35,10 @@ _IMPORTED = (
     "pytest",
     "torch._dynamo",  # torch imports it for a first optimizer and a first DistributedDataParallel
     "torch.distributed",
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
     "torch.nn.parallel",
+    "voxload.engine",
     "voxload.inference.worker",
     "voxload.loader.dataloader",
     "voxload.readers.registry",
