@@ -57,6 +57,18 @@ for rank in range(grid.world_size):
     print("rank", rank, "at", seen.coords, "has", seen.block(volume.shape[1:]))
 
 # %% [markdown]
+# As the last value of a cell, a grid shows its ranks.
+
+# %%
+grid
+
+# %% [markdown]
+# `voxload.show` draws where the blocks and their halos lie in the volume.
+
+# %%
+voxload.show(volume, grid, halo=2, boundary="periodic")
+
+# %% [markdown]
 # ## The blocks
 #
 # A `VolumeDataset` with a rank's grid gives that rank's block.

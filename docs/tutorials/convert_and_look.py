@@ -97,40 +97,20 @@ assert np.array_equal(stored[:], raw.transpose(3, 0, 1, 2))
 # The catalogue has a row for each sample: where it is, how it is stored, and its targets.
 # It is a Parquet file, which pandas and duckdb read too.
 
-# %% language="bash"
-# COLUMNS=120 voxload catalog list universes/
+# %%
+voxload.Catalog.read("universes")
 
 # %% [markdown]
 # ## Slices, blocks and halos
 #
-# The three planes cut through the middle of the first channel.
+# `voxload.show` draws the three middle planes of the first channel, and reads no more than these.
 # Colours go by log(1 + count).
 # Lines are the bounds of the blocks of four ranks.
 # The bands around them are the halos.
 
 # %%
 grid = voxload.ProcessGrid(spatial=(2, 2, 1), world_size=4)
-halo = 1
-middle = raw.shape[0] // 2
-density = np.log1p(stored[0])
-bounds = grid.bounds(density.shape)
-band = {"color": "cyan", "alpha": 0.3, "linewidth": 0}
-
-figure, panels = plt.subplots(1, 3, figsize=(10, 3.8), layout="constrained")
-for normal, panel in enumerate(panels):
-    rows, columns = (axis for axis in range(3) if axis != normal)
-    plane = density.take(middle, axis=normal)
-    image = panel.imshow(plane, cmap="magma", vmin=0, vmax=density.max())
-    for bound in bounds[rows][1:-1]:
-        panel.axhspan(bound - halo - 0.5, bound + halo - 0.5, **band)
-        panel.axhline(bound - 0.5, color="cyan")
-    for bound in bounds[columns][1:-1]:
-        panel.axvspan(bound - halo - 0.5, bound + halo - 0.5, **band)
-        panel.axvline(bound - 0.5, color="cyan")
-    panel.set_title(f"{'DHW'[normal]} = {middle}")
-    panel.set(xlabel=f"{'DHW'[columns]}, voxels", ylabel=f"{'DHW'[rows]}, voxels")
-figure.colorbar(image, ax=panels, label="log(1 + count)", shrink=0.8)
-plt.show()
+voxload.show(stored, grid, halo=1)
 
 # %% [markdown]
 # ## One universe at four times
