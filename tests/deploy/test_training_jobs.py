@@ -1,4 +1,7 @@
-"""deploy/: the scripts and manifests that train are sound shell, and what they start trains, is stopped and goes on."""
+"""deploy/: the scripts and manifests that train are sound shell, and what they start trains, is stopped and goes on.
+
+They are the scripts of docs/guides/clusters.md.
+"""
 
 from __future__ import annotations
 

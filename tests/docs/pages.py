@@ -25,14 +25,16 @@ from sybil import Document, Region
 from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer, RawFencedCodeBlockLexer
 
 ROOT = Path(__file__).parents[2]
-_FOLDERS = ("deploy", "docs", "examples")
+_FOLDERS = ("deploy", "docs")
 _FILES = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
 KINDS = {"python": "python", "py": "python", "sh": "shell", "bash": "shell", "console": "console"}
 """Languages of blocks that are run, and how."""
 SHOWN = frozenset({"text", "yaml", "toml", "json", "ini", "mermaid"})
 """Languages of blocks that show something and are not run."""
 REASONS = {
-    "installs software": 3,
+    "installs software": 4,
+    "measures one machine": 2,
+    "needs data of yours": 1,
     "needs a GPU": 1,
     "needs another program": 2,
     "needs root": 1,
@@ -42,6 +44,14 @@ REASONS = {
     "takes many minutes": 2,
 }
 """Why a block is not run, and how many blocks there are of which this is said."""
+APART = {
+    "docs/guides/clusters.md": "tests/deploy/test_training_jobs.py",
+    "docs/guides/moving.md": "tests/docs/test_moving.py",
+    "docs/guides/trouble.md": "tests/docs/test_trouble.py",
+    "docs/tutorials/first.md": ".ci/walk.py",
+    "examples": "tests/examples/personas/test_readmes.py",
+}
+"""Pages and folders whose blocks are run elsewhere, and where: as what they speak of, or with an installed voxload."""
 FENCE = re.compile(r"[ \t]*(?P<language>[^\s`]*)(?P<rest>[^\n`]*)\n")
 """What stands behind the backquotes."""
 _TITLE = re.compile(r'title="([\w-]+\.\w+)"')
@@ -85,7 +95,8 @@ class Block:
 def pages() -> list[Path]:
     """Return the Markdown files whose blocks are run, new ones too."""
     found = [path for folder in _FOLDERS for path in (ROOT / folder).rglob("*.md")]
-    return sorted(found + [ROOT / name for name in _FILES])
+    apart = {ROOT / name for name in APART}
+    return sorted(path for path in found + [ROOT / name for name in _FILES] if path not in apart)
 
 
 def blocks_of(page: Path) -> list[Block]:

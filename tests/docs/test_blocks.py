@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs import shell
-from tests.docs.pages import Block, PageError, blocks_of, pages, scripts_of
+from tests.docs.pages import APART, ROOT, Block, PageError, blocks_of, pages, scripts_of
 from tests.docs.shell import Shell
 from tests.docs.test_pages import run_page
 from tests.docs.worlds import World
@@ -47,6 +47,14 @@ def _page(folder: Path, text: str) -> Path:
 def _run(folder: Path, text: str) -> None:
     blocks = [block for block in blocks_of(_page(folder, text)) if block.is_fast]
     run_page(blocks[0].page, blocks, World(folder / "world"), folder / "page")
+
+
+@pytest.mark.parametrize("name", APART)
+def test_what_is_run_elsewhere_is_run_there(name: str) -> None:
+    """The file that runs it is there, and speaks of it; no other page is left out."""
+    where = ROOT / APART[name]
+    assert (ROOT / name).exists()
+    assert Path(name).name in where.read_text(encoding="utf-8") or name == "examples"
 
 
 def test_blocks_are_found_in_their_order(tmp_path: Path) -> None:
