@@ -14,6 +14,7 @@ import pytest
 
 from tests.support import processes
 
+pytestmark = pytest.mark.long  # `make wheel` runs the core where there is no matplotlib
 ROOT = Path(__file__).parents[2]
 REMEDY = 'pip install "voxload[plots]"'
 _BLOCK = 'import sys\nsys.modules["matplotlib"] = None\n'
