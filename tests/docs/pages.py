@@ -41,7 +41,7 @@ REASONS = {
     "needs several nodes": 5,
     "needs Slurm": 2,
     "needs a larger machine": 1,
-    "takes many minutes": 2,
+    "takes many minutes": 3,
 }
 """Why a block is not run, and how many blocks there are of which this is said."""
 APART = {
