@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -178,6 +179,8 @@ def _serve() -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # else each collection of each rank goes through all that was imported
+    # From 3.12 on Python warns of threads at a fork, in what a rank says; which ones there are is asked below.
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     # A rank leaves by the interpreter's own end, through the frames of this function: nothing here is to be undone.
     while line := sys.stdin.readline():
         words = json.loads(line)
