@@ -40,7 +40,7 @@ from bench.proving.running import Ended, run_part, skipped
 _CUDA, _HOST = "cuda", "cpu"
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 """Ctrl-C, and what a batch system sends: the part under way is ended, and what had ended before is told."""
-_TORCH = (2, 6)
+_TORCH = (2, 13)
 """The oldest that voxload takes."""
 
 
@@ -139,10 +139,10 @@ def _prove(parts: Sequence[Part], options: argparse.Namespace, gpus: int, faults
 def _lack(device: str) -> str:
     """Return why nothing can be proven here; empty where it can."""
     if not is_there("torch"):
-        return "found no torch, expected 2.6 or newer; nothing was proven"
+        return "found no torch, expected 2.13 or newer; nothing was proven"
     torch: Any = importlib.import_module("torch")
     if tuple(int(number) for number in torch.__version__.split(".")[:2]) < _TORCH:
-        return f"found torch {torch.__version__}, expected 2.6 or newer; nothing was proven"
+        return f"found torch {torch.__version__}, expected 2.13 or newer; nothing was proven"
     if device == _CUDA and not torch.cuda.is_available():
         return "found no GPU that torch can use, nothing was proven; --device cpu runs all parts at small sizes"
     return ""

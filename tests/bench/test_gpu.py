@@ -38,9 +38,9 @@ def test_without_a_gpu_one_line_says_so(
 
 def test_an_old_torch_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What voxload does not take is named before anything is run."""
-    monkeypatch.setattr(torch, "__version__", "2.5.1+cu121")
+    monkeypatch.setattr(torch, "__version__", "2.9.1+cu128")
     assert gpu.main(["--device", "cpu"]) == 2
-    assert "found torch 2.5.1+cu121, expected 2.6 or newer" in capsys.readouterr().err
+    assert "found torch 2.9.1+cu128, expected 2.13 or newer" in capsys.readouterr().err
 
 
 def test_what_is_missing_is_named() -> None:

@@ -86,9 +86,8 @@ def _slurm(tmp_path: Path) -> dict[str, str]:
     return there | {"PATH": f"{localslurm.commands(tmp_path / 'bin')}:{there['PATH']}"}
 
 
-@pytest.mark.parametrize(
-    "script", [name if name == "train.sbatch" else pytest.param(name, marks=pytest.mark.long) for name in SBATCH]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("script", SBATCH)
 def test_a_job_that_is_told_to_end_is_queued_again_and_goes_on(universes: Path, tmp_path: Path, script: str) -> None:
     """Two ranks train; told of the end, the script ends them, removes the cache and asks for another turn."""
     environ, output, local = _slurm(tmp_path), tmp_path / "run", tmp_path / "local"

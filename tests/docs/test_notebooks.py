@@ -19,8 +19,8 @@ from tests.support import processes
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
 RUNNER = ROOT / "docs" / "_hooks" / "run_notebook.py"
-LONG = {"benchmark_your_disk", "train_hybrid_parallel"}
-"""What starts processes that import torch."""
+LONG = {"benchmark_your_disk", "convert_and_look", "train_hybrid_parallel"}
+"""What starts processes that import torch, or draws much."""
 NAMES = sorted(path.stem for path in TUTORIALS.glob("*.py"))
 _THEIRS = ("RANK", "WORLD_SIZE", "PMI", "OMPI", "SLURM", "MASTER_", "MPLBACKEND")
 """How variables begin that a launcher, or a kernel, around the tests sets."""

@@ -55,13 +55,8 @@ def store_at(host: str, world_size: int, *, timeout: timedelta) -> Any:
         raise UsageError("store of the ranks", found=f"{host}: {error.strerror}", expected="an address here") from error
     port = listener.getsockname()[1]
     words = {"is_master": True, "timeout": timeout, "wait_for_workers": False}
-    if torch.__version__.startswith("2.6."):  # its newer server takes no socket, and prints that as well as raises it
-        words["use_libuv"] = False
     words["master_listen_fd"] = listener.detach()  # the store's from now on
-    try:
-        return dist.TCPStore(host, port, world_size, **words)
-    except NotImplementedError:  # as of a server that is as new, and has not taken the socket
-        return dist.TCPStore(host, port, world_size, **words | {"use_libuv": False})
+    return dist.TCPStore(host, port, world_size, **words)
 
 
 def store_over_mpi(rank: int, world_size: int, *, timeout: timedelta) -> Any:

@@ -89,8 +89,6 @@ def test_workers_are_begun_by_a_function(same: Callable[..., None]) -> None:
 @pytest.mark.parametrize("in_order", [True, False])
 def test_the_order_is_kept_or_not(in_order: bool, same: Callable[..., None]) -> None:
     """Batches come in the order of the sampler, whoever loads them; or as they arrive, where that is asked for."""
-    if not in_order and torch.__version__.startswith("2.6."):
-        pytest.skip("torch 2.6 itself waits for the first worker's item")
     # The second worker's next item is asked for once its first one has arrived, or, in order, after the first worker's.
     sign, seen = 1 if in_order else 2, multiprocessing.get_context("fork").Event()
 

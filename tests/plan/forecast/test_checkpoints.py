@@ -22,6 +22,7 @@ def oracle() -> Oracle:
     return Oracle(TRAINING, files.load("lassen"))
 
 
+@pytest.mark.long
 def test_enough_runs_again_and_no_more(oracle: Oracle) -> None:
     """For less and less memory, in more and more time; none of the modules can be left out."""
     chooser = Checkpointer(oracle)

@@ -64,7 +64,9 @@ def test_parts_add_up(pipelines: Pipelines) -> None:
         assert more.waiting / more.total < time.waiting / time.total
 
 
-@pytest.mark.parametrize("model", sorted(NETWORKS))
+@pytest.mark.parametrize(
+    "model", [name if name == "cosmoflow" else pytest.param(name, marks=pytest.mark.long) for name in sorted(NETWORKS)]
+)
 def test_no_other_cuts_have_a_shorter_longest_stage(model: str) -> None:
     """Beside all pairs and triples of places, messages as good as free."""
     oracle = _oracle(model)
