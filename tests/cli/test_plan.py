@@ -48,6 +48,7 @@ def test_figures_plan_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
 
 
+@pytest.mark.long
 def test_layers_are_chosen_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the best setups with blocks; those that use the grid otherwise are told, and stand in the plan."""
     path = tmp_path / "plan.json"
