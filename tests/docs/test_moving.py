@@ -21,6 +21,7 @@ from tests.support import processes
 from tests.support.settled import settle
 from voxload.convert import convert
 
+pytestmark = pytest.mark.long  # programs of five frameworks, twice each
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guides" / "moving.md"
 PROGRAM = re.compile(r"^```python title=\"(?P<title>[^\"]+)\"\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -19,6 +19,14 @@ from tests.support import processes, scripts
 from tests.support.ranks import run_ranks
 
 PAGES = [page for page in pages.pages() if any(block.is_fast for block in blocks_of(page))]
+LONG = {
+    "docs/explanation/engine.md",
+    "docs/guides/augmentation.md",
+    "docs/guides/catalogs.md",
+    "docs/guides/choose.md",
+    "docs/guides/converting.md",
+}
+"""Pages that take ten seconds and more of a busy machine: `make test` has none of them."""
 SLOW = [page for page in pages.pages() if any(block.is_run and not block.is_fast for block in blocks_of(page))]
 
 
@@ -97,7 +105,10 @@ def run_page(page: Path, blocks: list[Block], world: World, folder: Path) -> Non
                 reading.run(script[0])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.long if _name(page) in LONG else (), id=_name(page)) for page in PAGES],
+)
 def test_blocks_run(page: Path, world: World, tmp_path: Path) -> None:
     """All of Python, and the commands that take no time."""
     blocks = [block for block in blocks_of(page) if block.is_fast]
