@@ -89,6 +89,7 @@ def _memory(words: list[str], capsys: pytest.CaptureFixture[str]) -> int:
     return int(json.loads(capsys.readouterr().out)["setups"][0]["memory_bytes"]["total"])
 
 
+@pytest.mark.long
 def test_modules_run_again_where_memory_is_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """If they may; which ones is told, and stands in the plan. Without, the error says what is in the way."""
     path = tmp_path / "plan.json"
