@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from voxload.errors import UsageError
+from voxload.files.pictures import Plane
 from voxload.geometry import Box
-from voxload.pictures.scale import Plane
 from voxload.pictures.slices import Slices
 from voxload.pictures.thin import ThinPlane, slices_of
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Plane = npt.NDArray[Any]
-"""A two-dimensional cut through a volume."""
+from voxload.files.pictures import Plane, drawing
+
 COLOURS = "magma"
 ODD = "#2fe07a"
 """Of voxels that are no finite numbers; the colours have no green."""
@@ -62,14 +61,14 @@ class Scale:
 
     def norm(self) -> Any:
         """Return what maps values to colours, of matplotlib's."""
-        colors = import_module("matplotlib.colors")
+        colors = drawing("matplotlib.colors")
         if self.is_logarithmic:
             return colors.FuncNorm((np.log1p, np.expm1), vmin=self.low, vmax=self.high)
         return colors.Normalize(vmin=self.low, vmax=self.high)
 
     def colours(self) -> Any:
         """Return the colours, of matplotlib's, with their own for what is no finite number."""
-        return import_module("matplotlib").colormaps[COLOURS].with_extremes(bad=ODD)
+        return drawing("matplotlib").colormaps[COLOURS].with_extremes(bad=ODD)
 
     def drawn(self, plane: Plane) -> npt.NDArray[np.float64]:
         """Return a plane as floats to be drawn, with NaN for all that is no finite number."""
@@ -80,7 +79,7 @@ class Scale:
     def ticks(self) -> list[float]:
         """Return the numbers at the bar, ascending, far enough apart to be read."""
         if not self.is_logarithmic:
-            locator = import_module("matplotlib.ticker").MaxNLocator(_TICKS)
+            locator = drawing("matplotlib.ticker").MaxNLocator(_TICKS)
             return [float(tick) for tick in locator.tick_values(self.low, self.high) if self.low <= tick <= self.high]
         tens = (10.0**power for power in range(math.ceil(math.log10(self.high)) + 1))
         wanted = [self.high, self.low, *(tick for tick in tens if self.low < tick < self.high)]

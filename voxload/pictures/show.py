@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voxload.errors import NotFoundError, StorageError, UsageError
 from voxload.files.atomic import replacing
+from voxload.files.pictures import check_drawing
 from voxload.geometry import Boundary, Halo
 from voxload.grid import ProcessGrid, spatial_counts
 from voxload.pictures.planes import Array
@@ -71,7 +71,7 @@ def show(
     NotFoundError, StorageError
         When there is no folder for the file, or it takes none.
     """
-    _check_matplotlib()
+    check_drawing("voxload.show")
     place = None if path is None else _checked(Path(path))
     array, edges = Array.of(volume, channel), _edges(spacing)
     overlay = Overlay(_bounds(grid, array.extents), Halo.parse(halo), Boundary.parse(boundary))
@@ -79,18 +79,6 @@ def show(
     if place is not None:
         _save(figure, place)
     return figure
-
-
-def _check_matplotlib() -> None:
-    try:
-        import_module("matplotlib.figure")
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "voxload.show",
-            found=f"no module {error.name}",
-            expected="matplotlib, which draws",
-            remedy='pip install "voxload[plots]"',
-        ) from error
 
 
 def _bounds(grid: ProcessGrid | Sequence[int] | None, extents: tuple[int, int, int]) -> tuple[Sequence[int], ...]:

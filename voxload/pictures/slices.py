@@ -9,16 +9,15 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from voxload.files.pictures import blank
+from voxload.files.pictures import Plane, blank, drawing
 from voxload.geometry import SPATIAL_AXES, Boundary, Halo
 from voxload.pictures.numbers import plain
-from voxload.pictures.scale import ODD, Plane, Scale
+from voxload.pictures.scale import ODD, Scale
 from voxload.text import drawn
 
 if TYPE_CHECKING:  # drawing is what imports it
@@ -193,7 +192,7 @@ def draw_slices(
 
 def png(figure: Figure) -> bytes:
     """Return a figure as the bytes of a PNG file, as a notebook shows it."""
-    import_module("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
+    drawing("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=100)
     return stream.getvalue()
@@ -225,7 +224,7 @@ def _draw_plane(panel: Axes, slices: Slices, axis: int, scale: Scale, edges: Seq
     )
     _ring_odd(panel, values, slices.extents[rows], slices.extents[columns])
     shown = slices.extents[rows] * aspect / slices.extents[columns]
-    ticker = import_module("matplotlib.ticker")
+    ticker = drawing("matplotlib.ticker")
     for side, letter, is_short in ((panel.xaxis, columns, shown > _SHORT), (panel.yaxis, rows, shown < 1 / _SHORT)):
         side.set_label_text(SPATIAL_AXES[letter] if is_short else f"{SPATIAL_AXES[letter]}, voxels")
         side.set_major_locator(ticker.MaxNLocator(1 if is_short else 4, integer=True, min_n_ticks=1))

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from voxload.files.pictures import Plane
 from voxload.geometry import Box
-from voxload.pictures.scale import Plane
 from voxload.pictures.slices import Slices
 
 SCREEN = 1024
