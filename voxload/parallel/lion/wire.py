@@ -101,14 +101,14 @@ class Wire:
             return Coming(row[None], None)
         rows = row.new_empty(self.groups, *row.shape)
         self.bytes_across += (self.groups - 1) * row.nbytes
-        return Coming(rows, dist.all_gather_into_tensor(rows, row[None], group=self._line, async_op=True))
+        return Coming(rows, dist.all_gather_single(rows, row[None], group=self._line, async_op=True))
 
     def gathered_in_group(self, rows: Tensor) -> Tensor:
         """Return what all places of the group have, ``(places, ...)``."""
         if self.places == 1:
             return rows[None]
         found = rows.new_empty(self.places * len(rows), *rows.shape[1:])
-        dist.all_gather_into_tensor(found, rows.contiguous(), group=self._group)
+        dist.all_gather_single(found, rows.contiguous(), group=self._group)
         return found.view(self.places, *rows.shape)
 
     def mean_across(self, flat: Tensor) -> Tensor:
