@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support import processes
 from tests.support.launches import fork_launches
 from voxload.errors import DataError, InternalError, UsageError
 from voxload.launch.processes import _follow, launch_ranks
@@ -79,3 +82,39 @@ def test_ranks_that_run_fail_and_die(ranks: str, tmp_path: Path, monkeypatch: py
         launch_ranks(name, "die", processes=1, subject="a test", hear=seen.append)
     with pytest.raises(DataError, match="chunk 7: found nothing"):
         launch_ranks(name, "broken", processes=2, subject="a test", hear=seen.append)
+
+
+LAUNCHER = """
+import sys
+from voxload.launch.processes import launch_ranks
+launch_ranks("endless", sys.argv[1], processes=2, subject="a test", hear=lambda event: print(event["pid"], flush=True))
+"""
+ENDLESS = """
+import os, signal, sys
+from voxload.launch.processes import emit, run_rank
+
+def work(plan):
+    assert sys.stdin.read() == ""  # the pipe that torchrun watches is not this rank's
+    emit({"event": "here", "pid": os.getpid()})
+    while True:
+        signal.pause()
+
+sys.exit(run_rank("rank", sys.argv[1:], work))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_ranks_end_with_who_launched_them(number: signal.Signals, tmp_path: Path) -> None:
+    """Nothing of a run outlives it, though nobody is left to end it: not torchrun, and no rank that holds a GPU."""
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    # The plan's file outlives a process that is killed: in the folder of this test.
+    words = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", LAUNCHER, "on and on"]
+    with processes.started(command, stdout=subprocess.PIPE, text=True, env=os.environ | words) as launcher:
+        ranks = {int(launcher.stdout.readline()) for _ in range(2)}  # type: ignore[union-attr]
+        below = processes.descendants(launcher.pid)
+        assert ranks < below
+        launcher.send_signal(number)
+        assert launcher.wait() == -number
+        assert not processes.ended(below, patience=processes.LIMIT)

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
+from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from tests.support.ranks import printed_by_ranks
+from voxload.errors import UsageError
+from voxload.launch.rendezvous import process_group
 
 RANKS = 2
 RANK = """
@@ -69,3 +75,22 @@ def test_networks_that_only_a_cycle_keeps_go_before_their_group(tmp_path: Path) 
     script = tmp_path / "rank.py"
     script.write_text(IN_A_CYCLE)
     assert [json.loads(line) for line in printed_by_ranks(script, ranks=RANKS).splitlines()] == [[True]] * RANKS
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_who_is_alone_is_told_where_it_waited(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line, of the address and the time: rank 0 whom nobody comes to, and a rank that finds no rank 0."""
+    with socket.socket() as bound:  # not listening, so that nobody answers there
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        if rank == 0:
+            bound.close()
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(port))
+        with (
+            pytest.raises(
+                UsageError, match=rf"rank {rank} of 2: found no meeting at 127.0.0.1:{port}: .* within 1 s; "
+            ),
+            process_group(rank, 2, timeout=timedelta(seconds=1)),
+        ):
+            raise AssertionError("there is no other rank")

@@ -37,6 +37,7 @@ class _Forked:
             ended = run_ranks(
                 "tests.support.launches", Path.cwd(), module, plan, ranks=int(processes.partition("=")[2])
             )
+        self.stdin = None
         self.stdout = io.StringIO("".join(rank.out for rank in ended))
         self._status = int(any(rank.status for rank in ended))
         stderr.write("".join(rank.errors for rank in ended))

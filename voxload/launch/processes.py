@@ -53,6 +53,8 @@ def launch_ranks(
 ) -> None:
     """Run a module on as many local processes, with the path of a file that holds `plan`; they end with this call.
 
+    They end with this process, too, whatever ends it: torchrun's standard input is a pipe that this process holds.
+
     Parameters
     ----------
     module
@@ -83,6 +85,7 @@ def launch_ranks(
         with log_path.open("w", encoding="utf-8") as log:
             process = subprocess.Popen(
                 _command(module, written, processes),
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=_environment(processes) | dict(environ),
@@ -174,14 +177,15 @@ def _stop(process: subprocess.Popen[str]) -> None:
     """End the processes that still run; torchrun passes the signal on to its own."""
     if process.stdout is not None:
         process.stdout.close()
-    if process.poll() is not None:
-        return
-    process.terminate()
-    try:
-        process.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if process.stdin is not None:  # now: torchrun takes its end for another signal, amid what it does about the first
+        process.stdin.close()
 
 
 def run_rank(name: str, arguments: Sequence[str], work: Callable[[str], object]) -> int:

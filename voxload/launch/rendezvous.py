@@ -166,7 +166,7 @@ def process_group(
     Raises
     ------
     UsageError
-        When ranks of mpiexec or srun cannot find each other.
+        When ranks of mpiexec or srun cannot find each other, or one does not meet the others in time.
     """
     if world_size == 1:
         yield
@@ -177,7 +177,16 @@ def process_group(
     method = {"init_method": "env://"} if store is None else {"store": store}
     backend = _ON_HOSTS if kind == HOST else _ON_GPUS
     _ended.clear()
-    dist.init_process_group(backend, rank=rank, world_size=world_size, timeout=timeout, **method)
+    try:
+        dist.init_process_group(backend, rank=rank, world_size=world_size, timeout=timeout, **method)
+    except (dist.DistStoreError, dist.DistNetworkError) as error:
+        where = f"{known['MASTER_ADDR']}:{known['MASTER_PORT']}" if store is None else "the store of rank 0"
+        raise UsageError(
+            f"rank {rank} of {world_size}",
+            found=f"no meeting at {where}: {str(error).partition(chr(10))[0].rstrip('.')}",
+            expected=f"all ranks there within {timeout.total_seconds():g} s",
+            remedy="look whether all were started, rank 0 listens at that address, and no firewall is in between",
+        ) from error
     try:
         yield
     finally:

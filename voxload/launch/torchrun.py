@@ -3,11 +3,16 @@
 torchrun's own rendezvous listens at every address of the machine, asks for no secret and unpickles what it finds in its
 store (torch 2.6 to 2.13, ``--standalone`` too): whoever reaches its port runs code in the job. This one keeps a store
 at loopback, from which nothing is unpickled. All other words of torchrun are torchrun's.
+
+It ends, and its ranks with it, when its standard input does: whoever started it holds the other end of a pipe.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -70,7 +75,22 @@ def _open(parameters: RendezvousParameters) -> RendezvousHandler:
     return _Loopback(parameters.run_id)
 
 
+def _end_with_input() -> None:
+    """End this process as SIGTERM does, which torchrun passes on to ranks, once standard input has ended."""
+    held = os.dup(sys.stdin.fileno())
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is wanted; ranks are not to share the pipe
+        os.dup2(nothing.fileno(), sys.stdin.fileno())
+
+    def wait() -> None:
+        while os.read(held, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="voxload-end", daemon=True).start()
+
+
 if __name__ == "__main__":
+    _end_with_input()
     rendezvous_handler_registry.register(BACKEND, _open)
     # Without an endpoint torchrun warns of an address that nobody gave; this rendezvous chooses its own.
     torchrun([f"--rdzv-backend={BACKEND}", f"--rdzv-endpoint={LOOPBACK}:0", *sys.argv[1:]])
