@@ -97,10 +97,10 @@ def giant() -> StackedAutoencoder:
 
 
 def scaled() -> StackedAutoencoder:
-    """Return that of 200 million."""
+    """Return that of 461 million weights."""
     return StackedAutoencoder(SCALED, (4, 16, 16), 1280)
 
 
 def small() -> StackedAutoencoder:
-    """Return one of 200 thousand."""
+    """Return one of half a million."""
     return StackedAutoencoder(SMALL, (2, 8, 8), 64)
