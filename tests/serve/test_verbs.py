@@ -162,10 +162,12 @@ WRONG: list[tuple[list[str], str]] = [
     (["warm", ".", "--spatial", "2"], "--spatial"),
     (["pin", "SAMPLES", "--axes", "CDHW", "--ranks", "1"], "--ranks"),
     (["pin", "SAMPLES", "--axes", "CDHW", "--name", "a\nb"], "characters to be shown"),
+    (["--memory", "1MiB", "--all-users", "--ring", "torch:127.0.0.1:1"], "--ring: found --all-users"),
+    (["--memory", "1MiB", "--all-users", "--disk", ".", "--disk-size", "1MiB"], "--disk: found --all-users"),
 ]
 
 
-@pytest.mark.few_cases(6)
+@pytest.mark.few_cases(8)
 @pytest.mark.usefixtures("service")
 @pytest.mark.parametrize(("words", "reason"), WRONG)
 def test_calls_that_are_refused(

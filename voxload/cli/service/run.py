@@ -89,6 +89,8 @@ def serve(
     if all_users:
         if level is not None:
             raise UsageError("--disk", found="--all-users", expected="none, for memory is all that it has")
+        if ring:
+            raise UsageError("--ring", found="--all-users", expected="none, for a ring is of one user's services")
         asyncio.run(
             serve_all(
                 path,
