@@ -44,7 +44,7 @@ LASTING_FILES = (
     ".mypy_cache",
 )
 """What fsspec's caches, torch, multiprocessing and the tools keep, by how the names begin."""
-_LIBRARIES = (sys.prefix, sys.base_prefix)
+_LIBRARIES = tuple(map(os.path.realpath, (sys.prefix, sys.base_prefix)))
 """Where libraries have files of their own, such as fonts, which they may keep open."""
 _PATIENCE = 120.0
 """Seconds for what was told to end; only a test that fails waits for so long."""

@@ -287,8 +287,9 @@ OF_SERVICE: tuple[type[Message], ...] = (Welcome, Refused, Renewed, Memory, Ther
 
 
 @cache
+@cache
 def build() -> str:
-    """Return the version of this voxload; empty where it was not installed."""
+    """Return the version of this voxload; empty where it was not installed. It is looked up once in a process."""
     try:
         return version("voxload")
     except PackageNotFoundError:

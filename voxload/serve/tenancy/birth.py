@@ -23,6 +23,7 @@ from importlib import import_module
 from pathlib import Path
 
 from voxload.errors import InternalError
+from voxload.serve.protocol.messages import build
 from voxload.serve.protocol.packets import Packet, PacketSocket
 from voxload.serve.protocol.wire import decoded, encoded
 from voxload.serve.tenancy.orders import TO_NURSERY, Bear, Born
@@ -42,6 +43,7 @@ def run(connection: socket.socket) -> None:
     for name in _LATER:
         with suppress(ImportError):
             import_module(name)
+    build()  # by modules and files that users may not read either
     if len(list(Path("/proc/self/task").iterdir())) != 1:
         raise InternalError("nursery", found="threads", expected="one, so that it may fork")
     gc.collect()
