@@ -88,7 +88,7 @@ def test_one_that_ends_is_not_waited_for_any_longer(connect: Connect) -> None:
     assert found[:2] == [{0: 0, 2: 0}] * 2
 
 
-@pytest.mark.parametrize("patience", [0.001, 0.002, 0.004])
+@pytest.mark.parametrize("patience", [0.001, pytest.param(0.002, marks=pytest.mark.long), 0.004])
 def test_both_see_the_same_whenever_they_come(connect: Connect, patience: float) -> None:
     """One never waits for a model of another that has gone on."""
     one, two = Meeting(connect(), 0, patience=patience), Meeting(connect(), 1, patience=patience)

@@ -7,6 +7,7 @@ from itertools import combinations
 
 import pytest
 
+from tests.support.examples import IS_THOROUGH
 from voxload.engine import pipeline_cuts
 from voxload.errors import UsageError
 from voxload.plan import Plan
@@ -19,7 +20,7 @@ from voxload.plan.forecast.training import Training
 from voxload.plan.platform import files
 
 NETWORKS = {"cosmoflow": (4, 128, 128, 128), "unet3d-lbann": (1, 64, 64, 64)}
-_FEW = 12
+_FEW = 12 if IS_THOROUGH else 6
 """Places that all cuts are tried at."""
 
 
