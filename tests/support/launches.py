@@ -31,8 +31,8 @@ class _Forked:
     pid = -1
 
     def __init__(self, command: Sequence[str], *, stderr: TextIO, env: Mapping[str, str], **_others: object) -> None:
-        _, _, runner, processes, _, module, plan = command
-        assert runner == "voxload.launch.torchrun"
+        _, _, runner, held, processes, _, module, plan = command
+        assert (runner, held) == ("voxload.launch.torchrun", "--end-with-input")
         with mock.patch.dict(os.environ, env, clear=True):
             ended = run_ranks(
                 "tests.support.launches", Path.cwd(), module, plan, ranks=int(processes.partition("=")[2])

@@ -120,7 +120,7 @@ def refuse_processes(processes: int) -> tuple[int, int]:
 
 
 def _command(module: str, plan: Path, processes: int) -> list[str]:
-    runner = [sys.executable, "-m", "voxload.launch.torchrun", f"--nproc-per-node={processes}"]
+    runner = [sys.executable, "-m", "voxload.launch.torchrun", "--end-with-input", f"--nproc-per-node={processes}"]
     return [*runner, "-m", module, os.fspath(plan)]
 
 

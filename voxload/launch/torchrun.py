@@ -4,7 +4,8 @@ torchrun's own rendezvous listens at every address of the machine, asks for no s
 store (torch 2.6 to 2.13, ``--standalone`` too): whoever reaches its port runs code in the job. This one keeps a store
 at loopback, from which nothing is unpickled. All other words of torchrun are torchrun's.
 
-It ends, and its ranks with it, when its standard input does: whoever started it holds the other end of a pipe.
+``--end-with-input``, as the first word, ends it and its ranks when its standard input does: for who starts it and
+holds the other end of a pipe.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ dist: Any = torch.distributed
 """Stores are public there, and torch does not say so to type checkers."""
 BACKEND = "voxload-loopback"
 """Its name among torch's rendezvous."""
+END_WITH_INPUT = "--end-with-input"
 _TIMEOUT = timedelta(minutes=30)
 
 
@@ -90,7 +92,10 @@ def _end_with_input() -> None:
 
 
 if __name__ == "__main__":
-    _end_with_input()
+    words = sys.argv[1:]
+    if words[:1] == [END_WITH_INPUT]:
+        del words[0]
+        _end_with_input()
     rendezvous_handler_registry.register(BACKEND, _open)
     # Without an endpoint torchrun warns of an address that nobody gave; this rendezvous chooses its own.
-    torchrun([f"--rdzv-backend={BACKEND}", f"--rdzv-endpoint={LOOPBACK}:0", *sys.argv[1:]])
+    torchrun([f"--rdzv-backend={BACKEND}", f"--rdzv-endpoint={LOOPBACK}:0", *words])
