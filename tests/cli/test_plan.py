@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from voxload.catalog.table import Catalog, Entry
+from voxload.cli.description import Description
 from voxload.cli.main import run
 from voxload.cli.planning.applied import training_choice
 from voxload.errors import UsageError
@@ -200,6 +201,14 @@ def test_training_takes_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     staged.write(tmp_path / "plan.json")
     with pytest.raises(UsageError, match="a pipeline of 2 stages"):
         training_choice(tmp_path / "plan.json", 1)
+
+
+def test_help_and_guide_say_which_plans_training_takes() -> None:
+    """What is refused is said beforehand: in the option's help, and beside the table of who reads a plan."""
+    options = {each.name: each.settings["help"] for each in Description.read("voxload.cli.network.train").parameters}
+    guide = " ".join((Path(__file__).parents[2] / "docs/guides/planning.md").read_text().split())
+    assert "Adam in float32 under DDP" in options["plan_file"]
+    assert "`voxload train --plan` runs only plans for Adam in float32 under DDP" in guide
 
 
 def _catalog(folder: Path) -> Path:

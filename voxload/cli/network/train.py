@@ -48,7 +48,11 @@ def train(
     ] = "",
     plan_file: Annotated[
         Path | None,
-        typer.Option("--plan", help="Network, blocks, batch and ranks as voxload plan says.", show_default=False),
+        typer.Option(
+            "--plan",
+            help="Network, blocks, batch and ranks as voxload plan says; a plan for Adam in float32 under DDP.",
+            show_default=False,
+        ),
     ] = None,
     spatial: Annotated[str, typer.Option(help="Blocks d,h,w that each sample is cut into.")] = "1,1,1",
     nproc: Annotated[
