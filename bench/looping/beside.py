@@ -117,4 +117,5 @@ def _apart(own: Child, other: Child, steps: int) -> float:
 
 
 def _workload(samples: Path, loader: str) -> Workload:
-    return Workload(Samples(str(samples)), Share((1, 1, 1)), Length(1), Supply(loader, threads=2))
+    # Epochs follow each other for as long as is timed: more than one, so that what follows may be read ahead.
+    return Workload(Samples(str(samples)), Share((1, 1, 1)), Length(epochs=2), Supply(loader, threads=2))

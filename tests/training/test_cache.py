@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.training.stops import train_on_ranks
 from voxload.cli.main import run
+from voxload.errors import UsageError
 from voxload.grid import ProcessGrid
 from voxload.loader.cache import Cache
 from voxload.training.plan import Optimisation, TrainingPlan
@@ -73,7 +74,7 @@ def test_two_ranks_with_a_cache_learn_the_same_and_read_once(
     """Two groups share one reading of the storage; losses, errors and weights are equal bit for bit."""
     plain, _ = train_on_ranks(_plan(catalog, tmp_path / "plain"), 2)
     assert plain.policy is None
-    assert not plain.is_clairvoyant
+    assert plain.is_clairvoyant  # it reads the first batches of an epoch before that begins
     told_to = tmp_path / "voxload.prom"
     if by == "hand":
         plan = _plan(catalog, tmp_path / "cached", cache=Cache(memory="16MiB"), prometheus=str(told_to))
@@ -101,12 +102,35 @@ def _alone(plan: TrainingPlan) -> TrainingResult:
         return alone.execute(lambda _: None)
 
 
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("is_clairvoyant", [True, False])
+def test_the_result_says_whether_later_orders_were_used(is_clairvoyant: bool, catalog: Path, tmp_path: Path) -> None:
+    """Without a cache too: there the loader reads the first batches of the next epoch, unless it is told not to."""
+    told = [] if is_clairvoyant else ["--no-clairvoyant"]
+    words = ["--epochs", "1", "--validation", "0.25", "--output", str(tmp_path), "--json", *told]
+    assert run(["train", str(catalog), *words]) == 0
+    result = TrainingResult.from_json((tmp_path / "result.json").read_text(encoding="utf-8"))
+    assert (result.policy, result.is_clairvoyant) == (None, is_clairvoyant)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_plan_without_clairvoyance_reaches_all_loaders(catalog: Path, tmp_path: Path) -> None:
+    """Those of training and of held-out samples; a cache that is told otherwise is refused."""
+    grid = ProcessGrid(spatial=(1, 1, 1), world_size=1, rank=0)
+    with closing(Run(_plan(catalog, tmp_path, clairvoyant=False), grid)) as alone:
+        assert not alone.data.loader.clairvoyant
+        assert not alone.data.judge.loader.clairvoyant
+    with pytest.raises(UsageError, match="clairvoyant: found False with a cache that uses orders beyond"):
+        Run(_plan(catalog, tmp_path, clairvoyant=False, cache=Cache(memory="16MiB")), grid)
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("one_thread")
 def test_a_disk_spares_the_next_run_the_storage(catalog: Path, tmp_path: Path) -> None:
     """The second run on a disk tier reads nothing and learns the same; orders beyond the epoch were not used."""
     cache = Cache(disk=tmp_path / "tier", disk_size="16MiB", clairvoyant=False)
-    plan = _plan(catalog, tmp_path, optimisation=Optimisation(epochs=2, batch_size=4), cache=cache)
+    recipe = Optimisation(epochs=2, batch_size=4)
+    plan = _plan(catalog, tmp_path, optimisation=recipe, cache=cache, clairvoyant=False)
     results = [_alone(plan) for _ in range(2)]
     assert _learnt(results[0]) == _learnt(results[1])
     for result, expected in zip(results, (TRAINED, 0), strict=True):

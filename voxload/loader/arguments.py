@@ -89,6 +89,20 @@ def parse_readers(readers: Any, cache: object | None) -> bool:
     return bool(readers == "process")
 
 
+def parse_clairvoyant(clairvoyant: Any, cache: Cache | None) -> bool:
+    """Tell whether orders beyond the epoch at hand are used."""
+    if not isinstance(clairvoyant, bool):
+        raise UsageError("clairvoyant", found=repr(clairvoyant), expected="True or False")
+    if not clairvoyant and cache is not None and cache.clairvoyant:
+        raise UsageError(
+            "clairvoyant",
+            found="False with a cache that uses orders beyond the epoch at hand",
+            expected="the same for both",
+            remedy="say Cache(clairvoyant=False) too",
+        )
+    return clairvoyant and (cache is None or cache.clairvoyant)
+
+
 def check_epoch(loader: torch.utils.data.DataLoader[Any], data: VolumeDataset) -> None:
     """Refuse, when an epoch begins, what torch refuses then, in its words."""
     _check_sampler(data, loader.sampler)

@@ -20,6 +20,7 @@ from voxload.loader.arguments import (
     check_parts,
     group_sampler,
     is_read_by_threads,
+    parse_clairvoyant,
     parse_readers,
     transforms_of,
     warn_of_processes,
@@ -40,7 +41,7 @@ DEFAULT_STAGING = "1GiB"
 
 _COUNTED = (GroupSampler, RandomSampler, SequentialSampler)
 """Samplers whose length is a plain number; another one may work it out, or ask other ranks."""
-_SETTLED = ("staging", "cache", "device", "keep", "readers")
+_SETTLED = ("staging", "cache", "device", "keep", "readers", "clairvoyant")
 """What cannot be changed once there is a loader: its buffers and tiers are made by it."""
 
 Item_co = TypeVar("Item_co", covariant=True, default=Any)
@@ -87,6 +88,9 @@ class DataLoader(Described, torch.utils.data.DataLoader[Item_co]):
         ``"threads"`` of this process; or ``"process"``: those of a process of its own, which takes nothing from the
         loop but what it takes to hear of a batch. It has a copy of the data set, as worker processes have, and fills
         slots in shared memory; its threads read once it has begun. One that is killed is begun again, once.
+    clairvoyant
+        Whether orders beyond the epoch at hand are used. False reads no batch before its epoch begins, for benchmarks
+        that forbid to know the seed; a cache must then have ``clairvoyant=False`` too, which alone is enough.
     kwargs
         What a later torch adds.
 
@@ -124,6 +128,7 @@ class DataLoader(Described, torch.utils.data.DataLoader[Item_co]):
         device: Device | None = None,
         keep: int = 1,
         readers: Literal["threads", "process"] = "threads",
+        clairvoyant: bool = True,
         **kwargs: Any,
     ) -> None:
         # Each argument is an attribute of its name: frameworks make loaders anew from those.
@@ -134,6 +139,7 @@ class DataLoader(Described, torch.utils.data.DataLoader[Item_co]):
         self.device = device
         self.keep = keep
         self.readers = readers
+        self.clairvoyant = clairvoyant
         self._pipeline: Pipeline | None = None
         self._cursor = Cursor()
         self._indices: Indices | None = None
@@ -285,7 +291,10 @@ class DataLoader(Described, torch.utils.data.DataLoader[Item_co]):
     def _new_pipeline(self, dataset: VolumeDataset) -> Pipeline:
         device, keep = parse_device(self.device), parse_keep(self.keep)
         is_apart = parse_readers(self.readers, self.cache)
-        budget = PipelineBudget(parse_bytes(self.staging), self.cache, device, keep, is_apart=is_apart)
+        is_clairvoyant = parse_clairvoyant(self.clairvoyant, self.cache)
+        budget = PipelineBudget(
+            parse_bytes(self.staging), self.cache, device, keep, is_apart=is_apart, is_clairvoyant=is_clairvoyant
+        )
         return Pipeline(self, dataset, budget, transforms=transforms_of(dataset, self.transform), cursor=self._cursor)
 
     @property

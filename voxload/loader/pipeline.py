@@ -58,6 +58,8 @@ class PipelineBudget:
     """Batches that stay valid there."""
     is_apart: bool = False
     """Whether a process of its own reads."""
+    is_clairvoyant: bool = True
+    """Whether batches of the next epoch may be read before it begins."""
 
 
 class Pipeline:
@@ -242,6 +244,7 @@ class Pipeline:
                 lead=lead or None,
                 depth=depth,
                 is_augmented=self._volumes.augment is not None,
+                is_clairvoyant=self._budget.is_clairvoyant,
             )
         return self._ahead
 

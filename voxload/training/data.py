@@ -260,6 +260,7 @@ class TrainingData:
         order = GroupSampler(self.training, grid, shuffle=True, seed=recipe.seed)
         caches = self._caches(plan, contest)
         more: dict[str, Any] = {"transform": self.moments.transform, "device": loader_device(device)}
+        more["clairvoyant"] = plan.clairvoyant
         self.loader = DataLoader(self.training, size, sampler=order, cache=caches.get(TRAINING), **more)
         self.judge = Judged.of(DataLoader(self.validation, size, cache=caches.get(VALIDATION), **more))
         self.contest = None

@@ -136,6 +136,9 @@ class TrainingPlan:
     """Trainers, each of which learns from a part of the samples; more than one play a tournament."""
     tournament: Rules = field(default_factory=Rules)
     """How they play it."""
+    clairvoyant: bool = True
+    """Whether loaders use orders beyond the epoch at hand: False reads no batch before its epoch begins, and needs a
+    cache that is told so too."""
 
     def __post_init__(self) -> None:
         check_device(self.device)

@@ -107,7 +107,8 @@ class TrainingResult:
     policy: str | None = None
     """Who kept which block, one of `voxload.prefetch.policies.NAMES`; None without a cache."""
     is_clairvoyant: bool = False
-    """Whether orders beyond the epoch at hand were used, which some benchmarks forbid."""
+    """Whether orders beyond the epoch at hand were used, which some benchmarks forbid: by a cache, to choose what it
+    keeps and fetches, or without one, to read the first batches of the next epoch before it begins."""
     dice_baseline: DiceBaseline | None = None
     """What a segmentation is compared with; None for a regression."""
     verdicts: tuple[Verdict, ...] = ()

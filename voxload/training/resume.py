@@ -15,6 +15,7 @@ _FREE = frozenset(
         "output",
         "spatial",
         "cache",
+        "clairvoyant",
         "prometheus",
         "tensorboard",
         "checkpoint_every",

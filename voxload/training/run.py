@@ -248,7 +248,8 @@ class Run:
             epochs=epochs,
             ranks=rank_reports(self.data.loader, self.grid),
             policy=None if cache is None else cache.policy,
-            is_clairvoyant=cache is not None and cache.clairvoyant and len(epochs) > 1,
+            # A cache is told how many epochs there are. Without one, the last epoch foresees another one, too.
+            is_clairvoyant=self.plan.clairvoyant if cache is None else cache.clairvoyant and len(epochs) > 1,
             dice_baseline=baseline.dice,
             verdicts=self._verdicts,
         )

@@ -91,6 +91,24 @@ def test_blocks_that_are_kept_are_read_once(whole: Task) -> None:
     assert once["seconds_stalled"] > 0
 
 
+def test_nothing_is_read_before_its_epoch_where_that_is_forbidden(whole: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a cache, too: each epoch reads its samples, and close waits for what was begun beyond the last one."""
+    reads: list[int] = []
+    real = whole.data.read_into
+
+    def read(index: int, *args: Any, **words: Any) -> Any:
+        reads.append(index)
+        return real(index, *args, **words)
+
+    monkeypatch.setattr(whole.data, "read_into", read)
+    _read(_supplied(whole, clairvoyant=False))
+    assert sorted(reads) == sorted([*range(COUNT)] * EPOCHS)
+    reads.clear()
+    once = replace(whole, workload=replace(whole.workload, length=Length(1)))
+    _read(once, epochs=1)  # there is no later epoch
+    assert sorted(reads) == [*range(COUNT)]
+
+
 def test_the_policy_says_who_keeps_a_block(whole: Task) -> None:
     """One that keeps nothing reads every block in every epoch, in the same room."""
     counts = _read(_supplied(whole, memory=ROOM, policy="staging"))

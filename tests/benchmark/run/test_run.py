@@ -137,6 +137,20 @@ def test_cold_runs_say_so(data: Path) -> None:
     assert any(label.startswith("Page cache: cold, verified") for label in document.labels)
 
 
+@pytest.mark.parametrize("room", [0, 1 << 20])
+def test_it_is_said_where_later_orders_are_used(room: int, data: Path) -> None:
+    """By voxload's loader, with and without a cache, where there are several epochs; not where it is forbidden."""
+
+    def told(epochs: int, **supply: Any) -> bool:
+        workload = _workload(data, length=Length(epochs=epochs, steps=1), supply=Supply(memory=room, **supply))
+        return any("knew the seed" in label for label in _alone(workload).labels)
+
+    assert told(2)
+    assert not told(1)
+    assert not told(2, clairvoyant=False)
+    assert not (room == 0 and told(2, loader="h5py", threads=0))
+
+
 @pytest.mark.long
 def test_wrong_blocks_are_found(data: Path, tmp_path: Path) -> None:
     """Verified blocks are compared with what was generated; one voxel that is not is named."""

@@ -28,6 +28,7 @@ from torch.utils.data import DataLoader as TorchLoader
 
 import voxload
 from tests.support import processes
+from voxload.errors import UsageError
 from voxload.loader.reading.staging import Slot, StagingRing
 
 SAMPLES = 11
@@ -233,6 +234,38 @@ def test_the_next_epoch_is_read_before_this_one_ends(
             assert _samples(batch) == [index]
         watched.wait({index: epoch + 1 + (index < ahead) for index in order})
         assert next(iterator, None) is None
+
+
+@pytest.mark.usefixtures("fixed_ring")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_without_clairvoyance_nothing_is_read_before_its_epoch(
+    data: voxload.VolumeDataset, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """All of the epoch at hand is read ahead, and nothing of the next one, though its order could be foreseen.
+
+    Close waits for what has begun: whatever was read too early would be counted then.
+    """
+    watched = _Watched(data, monkeypatch)
+    order = [0, 1, 2, 3, 4, 5, 6]
+    loader = voxload.DataLoader(data, 1, sampler=order, num_workers=workers, clairvoyant=False)
+    for epoch in range(3):
+        iterator = iter(loader)
+        assert [_samples(next(iterator)) for _ in order] == [[index] for index in order]
+        watched.wait(dict.fromkeys(order, epoch + 1))
+        assert next(iterator, None) is None
+    loader.close()
+    watched.wait(dict.fromkeys(order, 3))
+
+
+def test_clairvoyance_of_loader_and_cache_agree(data: voxload.VolumeDataset) -> None:
+    """A loader that may not use later orders refuses a cache that does, and what is neither yes nor no."""
+    with pytest.raises(UsageError, match=r"say Cache\(clairvoyant=False\) too"):
+        voxload.DataLoader(data, clairvoyant=False, cache=voxload.Cache(memory="1MiB"))
+    with pytest.raises(UsageError, match="found 'no', expected True or False"):
+        voxload.DataLoader(data, clairvoyant="no")  # type: ignore[arg-type]
+    loader = voxload.DataLoader(data, clairvoyant=False, cache=voxload.Cache(memory="1MiB", clairvoyant=False))
+    with pytest.raises(ValueError, match="clairvoyant attribute should not be set"):
+        loader.clairvoyant = True
 
 
 @pytest.mark.usefixtures("fixed_ring")

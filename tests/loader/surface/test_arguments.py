@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader as TorchLoader
 
 import voxload
 
-ADDED = ("transform", "staging", "cache", "device", "keep", "readers")
+ADDED = ("transform", "staging", "cache", "device", "keep", "readers", "clairvoyant")
 """What torch's loader does not have."""
 
 

@@ -52,7 +52,7 @@ class OwnLoading(Loading):
     The order is that of the sampler over sample groups, which the loader can foresee; it refuses others. Where only
     some ranks of the job run, each is alone: its block is that of its place, and nothing comes from peers; the task's
     data set may be of a `LoneGrid` already, else one is made. With zero threads, which `OwnKind` refuses, how many read
-    and how far ahead is as the loader has it by default.
+    and how far ahead is as the loader has it by default. Orders of later epochs are used where the workload says so.
     """
 
     def __init__(self, task: Task, readers: Literal["threads", "process"] = "threads") -> None:
@@ -65,15 +65,17 @@ class OwnLoading(Loading):
             is_cut = isinstance(data.grid, LoneGrid)
             data = self._own = data if is_cut else dataset_of(workload, LoneGrid(place=task.grid))
         self._sampler = group_sampler(workload.share, len(data), task.grid)
+        cache = _cache(task, is_alone=is_alone)
         self._loader: DataLoader[Any] = DataLoader(
             data,
             self._size,
             sampler=self._sampler,
             num_workers=workload.supply.threads,
             prefetch_factor=workload.supply.prefetch if workload.supply.threads else None,
-            cache=_cache(task, is_alone=is_alone),
+            cache=cache,
             device=workload.supply.device if is_on_device(workload.supply) else None,
             readers=readers,
+            clairvoyant=workload.looks_beyond,
         )
 
     def epoch(self, number: int, indices: tuple[int, ...]) -> Iterator[Tensor]:
@@ -163,6 +165,6 @@ def _cache(task: Task, *, is_alone: bool) -> Cache | None:
         disk_size=supply.disk_bytes // sharers,
         peers="none" if is_alone else supply.peers,
         policy=supply.policy or CLAIRVOYANT,
-        clairvoyant=supply.clairvoyant,
+        clairvoyant=task.workload.looks_beyond,
         epochs=task.workload.length.epochs,
     )

@@ -109,7 +109,8 @@ class Supply:
     peers: str = "auto"
     """How blocks come from other ranks; see `voxload.Cache`."""
     clairvoyant: bool = True
-    """Whether the loader may know orders beyond the epoch at hand; MLPerf Storage forbids it."""
+    """Whether voxload's loader may use orders beyond the epoch at hand, to keep blocks and to read ahead of it; MLPerf
+    Storage forbids it. See `Workload.looks_beyond`."""
     device: str = "cpu"
     """Where batches are delivered: ``cpu`` or ``cuda``."""
     policy: str = ""
@@ -181,6 +182,11 @@ class Workload:
     """Name of the preset that it comes from."""
     scaled: tuple[str, ...] = ()
     """What was made smaller than the preset has it, a sentence each."""
+
+    @property
+    def looks_beyond(self) -> bool:
+        """Whether voxload's loader uses the order of an epoch before that begins."""
+        return self.supply.clairvoyant and self.length.epochs > 1
 
     def to_json(self) -> str:
         """Return the workload as JSON."""

@@ -95,7 +95,10 @@ def run(
     ] = "",
     clairvoyant: Annotated[
         bool | None,
-        typer.Option(help="Whether orders of later epochs are known.", show_default="yes; not with MLPerf's presets"),
+        typer.Option(
+            help="Whether voxload uses orders of later epochs, to read ahead of an epoch and to keep blocks.",
+            show_default="yes; not with MLPerf's presets",
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="Where batches are delivered: cpu or cuda.")] = "cpu",
     compute: Annotated[

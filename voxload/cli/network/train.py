@@ -126,7 +126,7 @@ def train(
         str, typer.Option(help=f"Who keeps what: {', '.join(policies.NAMES)}.", show_default=CLAIRVOYANT)
     ] = "",
     clairvoyant: Annotated[
-        bool, typer.Option(help="Use orders beyond the epoch at hand, where there is a cache.")
+        bool, typer.Option(help="Use orders beyond the epoch at hand, to read ahead of it and to keep blocks.")
     ] = True,
     prometheus: Annotated[
         Path | None,
@@ -243,6 +243,7 @@ def train(
         around_classes=around_classes,
         follow=follow,
         trainers=trainers,
+        clairvoyant=clairvoyant,
         tournament=Rules(
             tournament_every,
             selection=tournament_selection,

@@ -2,7 +2,8 @@
 
 Rules of this file:
 
-1. Beyond an epoch only the iterator made last reads, and only into slots that are free.
+1. Beyond an epoch only the iterator made last reads, only into slots that are free, and only where that is allowed:
+   some benchmarks forbid to use orders of later epochs.
 2. For that iterator reader threads begin batches by themselves, as slots come back; one that was made before it, and is
    still in use, begins its own whenever it is asked for a batch.
 3. What a thread fails to begin, the loop meets when it begins that by itself.
@@ -41,6 +42,8 @@ class ReadAhead:
         Batches drawn ahead of their use from samplers that cannot be foreseen, where torch's loader would draw none.
     is_augmented
         Whether an epoch's number decides what is read.
+    is_clairvoyant
+        Whether anything is read beyond the end of an epoch, before the next one begins.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class ReadAhead:
         lead: int | None,
         depth: int,
         is_augmented: bool,
+        is_clairvoyant: bool,
     ) -> None:
         self.reads = reads
         self.lock = threading.Lock()
@@ -59,6 +63,7 @@ class ReadAhead:
         self.lead = lead
         self.depth = depth
         self._is_augmented = is_augmented
+        self._is_clairvoyant = is_clairvoyant
         self._source = source
         self._is_foreseen = False
         self._user: weakref.ref[EpochReads] | None = None
@@ -129,7 +134,7 @@ class ReadAhead:
 
     def go_on(self, user: EpochReads, number: int) -> Pending | None:
         """Begin the next batch that the next epoch is foreseen to have, if there is a slot; under the lock."""
-        if not user.is_newest:
+        if not user.is_newest or not self._is_clairvoyant:
             return None
         if self._beyond is None:
             self._beyond = self._order(1)
