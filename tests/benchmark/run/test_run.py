@@ -137,6 +137,40 @@ def test_cold_runs_say_so(data: Path) -> None:
     assert any(label.startswith("Page cache: cold, verified") for label in document.labels)
 
 
+@pytest.mark.usefixtures("page_cache")
+@pytest.mark.parametrize("loader", ["voxload", "voxload-process"])
+def test_each_cold_epoch_reads_the_device(loader: str, data: Path) -> None:
+    """For all that an epoch reads, in later ones too: nothing of them is read before the page cache is emptied."""
+    settle(data)
+    document = _alone(
+        _workload(data, length=Length(epochs=3), coldness=Coldness("epoch"), supply=Supply(loader=loader))
+    )
+    if not document.runs[0].cold.is_verified:
+        pytest.skip(f"this file system keeps its own cache: {document.runs[0].cold.text}")
+    for epoch in document.runs[0].records[0].epochs:
+        assert epoch.resident <= 0.01
+        assert epoch.kernel.device >= epoch.counts["bytes_read"] > 0
+    assert any(label.startswith("Nothing was read before its epoch began") for label in document.labels)
+    assert not any(label.startswith("WARM") or "knew the seed" in label for label in document.labels)
+
+
+@pytest.mark.usefixtures("page_cache")
+def test_later_epochs_that_are_not_cold_say_so(data: Path, tmp_path: Path) -> None:
+    """Those of a loader that keeps blocks, and those whose files worker processes have mapped."""
+    cold = {"length": Length(epochs=2), "coldness": Coldness("epoch")}
+    kept = _alone(_workload(data, supply=Supply(memory=1 << 26), **cold))
+    assert any("not the loader's own room" in label for label in kept.labels)
+    plain = tmp_path / "data"
+    generate(plain, DatasetPlan((1, 32, 32, 32), "<i2", Storage(StoreFormat.NPY), samples=4))
+    settle(plain)
+    mapped = _alone(_workload(plain, supply=Supply(loader="torch-npy", threads=1), **cold))
+    first, second = mapped.runs[0].records[0].epochs
+    if not mapped.runs[0].cold.is_verified:
+        pytest.skip(f"this file system keeps its own cache: {mapped.runs[0].cold.text}")
+    assert first.resident <= 0.01 < second.resident
+    assert any(label.startswith("WARM: before a later epoch") for label in mapped.labels)
+
+
 @pytest.mark.parametrize("room", [0, 1 << 20])
 def test_it_is_said_where_later_orders_are_used(room: int, data: Path) -> None:
     """By voxload's loader, with and without a cache, where there are several epochs; not where it is forbidden."""

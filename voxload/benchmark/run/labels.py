@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from voxload.benchmark.cold.coldness import DIRECT, WARM
 from voxload.benchmark.cold.datafiles import DataFiles
 from voxload.benchmark.loaders.own import APART, KIND
 from voxload.benchmark.loaders.protocol import Task
 from voxload.benchmark.measure.document import Run
 from voxload.benchmark.workload.emulation import Emulator
-from voxload.benchmark.workload.workload import RUN
+from voxload.benchmark.workload.workload import EPOCH, RUN
 from voxload.readers.registry import open_reader
 from voxload.units import format_bytes
 
@@ -67,7 +69,7 @@ def labels(
         *_absent(task, ranks),
         *_small(data, hosts),
         *(f"Page cache: {run.cold.text}." for run in runs),
-        *_later_epochs(task),
+        *_later_epochs(task, runs),
         *_seed(task),
         *_others(task),
         *(f"A rank warned: {note}" for run in runs for record in run.records for note in record.notes),
@@ -94,9 +96,34 @@ def _small(data: Mapping[str, Any], hosts: Sequence[Mapping[str, Any]]) -> Itera
         )
 
 
-def _later_epochs(task: Task) -> Iterator[str]:
-    if task.workload.coldness.when == RUN and task.workload.length.epochs > 1:
+def _later_epochs(task: Task, runs: Sequence[Run]) -> Iterator[str]:
+    """Tell which epochs after the first did not begin cold, or not wholly."""
+    workload = task.workload
+    if workload.length.epochs == 1:
+        return
+    if workload.coldness.when == RUN:
         yield "Only the first epoch of each run began cold."
+    if workload.coldness.when != EPOCH:
+        return
+    if workload.supply.keeps_blocks:
+        yield (
+            "Before each epoch the page cache was emptied, not the loader's own room: later epochs did not read from "
+            "the storage what it had kept, or fetched ahead."
+        )
+    elif workload.supply.loader in _OWN and workload.supply.clairvoyant:
+        yield "Nothing was read before its epoch began: each epoch was to begin cold."
+    warm = max((share for run in runs if run.cold.method != DIRECT for share in _later_shares(run)), default=0.0)
+    if warm > WARM:
+        yield (
+            f"WARM: before a later epoch {100 * warm:.1f} % of the data set was in memory. Pages that processes of the "
+            "loader have mapped cannot be dropped."
+        )
+
+
+def _later_shares(run: Run) -> Iterator[float]:
+    """Yield which share of the data set was in memory before each epoch after the first, where somebody looked."""
+    for record in run.records:
+        yield from (epoch.resident for epoch in record.epochs[1:] if not math.isnan(epoch.resident))
 
 
 def _seed(task: Task) -> Iterator[str]:

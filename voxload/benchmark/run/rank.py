@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from time import perf_counter
@@ -17,6 +17,7 @@ from voxload.benchmark.measure.kernel import KernelCounter
 from voxload.benchmark.measure.rank_group import RankGroup
 from voxload.benchmark.measure.record import Epoch, Record, Steps, count_difference
 from voxload.benchmark.workload.emulation import Emulator
+from voxload.benchmark.workload.workload import EPOCH
 
 Tell = Callable[[dict[str, Any]], None]
 """Hears of each step that rank 0 has done, as values that are fit for JSON."""
@@ -104,7 +105,10 @@ class RankRun:
                 break
         wall = perf_counter() - begin
         kernel = self._counter.since(mark)
-        return Epoch(steps.as_steps(), wall, kernel, count_difference(loader.counts(), counted), resident)
+        found = Epoch(steps.as_steps(), wall, kernel, count_difference(loader.counts(), counted), resident)
+        if self._workload.coldness.when == EPOCH and isinstance(batches, Generator):
+            batches.close()  # one that was cut short reads ahead, while the page cache is emptied for the next one
+        return found
 
     def _step(self, batches: Iterator[Tensor], place: tuple[int, int], own: tuple[int, ...], steps: _Noted) -> None:
         """Take one batch, compute, and wait for the others."""

@@ -185,8 +185,12 @@ class Workload:
 
     @property
     def looks_beyond(self) -> bool:
-        """Whether voxload's loader uses the order of an epoch before that begins."""
-        return self.supply.clairvoyant and self.length.epochs > 1
+        """Whether voxload's loader uses the order of an epoch before that begins.
+
+        Without tiers it does not where each epoch begins cold: what was read before would not come from the storage.
+        """
+        is_cold = self.coldness.when == EPOCH and not self.supply.keeps_blocks
+        return self.supply.clairvoyant and self.length.epochs > 1 and not is_cold
 
     def to_json(self) -> str:
         """Return the workload as JSON."""
