@@ -17,6 +17,7 @@ from rich.table import Table
 from voxload.cli.inspect.planes import Cube, central_planes, draw_planes, millimetres
 from voxload.convert.gridding import open_cubes
 from voxload.convert.plan.finding import FoundCube, find_cubes
+from voxload.convert.sources.documents import is_beside
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.registry import find_format
@@ -77,7 +78,11 @@ class RawListing:
             When a file is damaged.
         """
         found, ignored = find_cubes(
-            Path(path), Path(path), partial(open_cubes, hints=hints), allow_outside=hints.allow_outside
+            Path(path),
+            Path(path),
+            partial(open_cubes, hints=hints),
+            left_out=partial(is_beside, hints=hints),
+            allow_outside=hints.allow_outside,
         )
         chosen = [one for one in found if choice.has(one)]
         if not chosen:

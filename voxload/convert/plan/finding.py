@@ -29,6 +29,8 @@ _PROMISING = frozenset(
 )
 """Suffixes that promise a format: a file with one that is not of that format is damaged, not foreign."""
 _ZARR_METADATA = ("zarr.json", ".zgroup", ".zarray")
+LeftOut = Callable[[Path], bool]
+"""Tells whether a file that lies in a folder of cubes is none, though it could be taken for one."""
 Open = Callable[[Path], tuple[Source, ...]]
 """Returns the raw cubes in a file, none when it is of no known format."""
 _NUMBER = re.compile(r"(\d+)$")
@@ -67,12 +69,19 @@ class FoundCube:
 
 
 def find_cubes(
-    src: Path, dst: Path, open_: Open, *, allow_outside: bool = False, variables: Sequence[str] = ()
+    src: Path,
+    dst: Path,
+    open_: Open,
+    *,
+    left_out: LeftOut,
+    allow_outside: bool = False,
+    variables: Sequence[str] = (),
 ) -> tuple[list[FoundCube], list[str]]:
     """Look at every file under `src`, or at the file `src`; return its cubes by sample id, and files that are none.
 
     A file that belongs to another one, such as the data file of a header, is not looked at by itself. Cubes that are
-    one of the `variables` are called so, and samples whose files have these names by what else their names say.
+    one of the `variables` are called so, and samples whose files have these names by what else their names say. Files
+    that are to be `left_out` are none, unless the caller named one.
 
     Raises
     ------
@@ -95,7 +104,7 @@ def find_cubes(
         name = path.relative_to(root).as_posix()
         if path.resolve() in described:
             continue
-        sources = open_(path)
+        sources = () if path != src and left_out(path) else open_(path)
         if not sources:
             ignored.append(name)
             continue

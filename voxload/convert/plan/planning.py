@@ -23,6 +23,7 @@ from voxload.convert.plan.stacking import stack_cubes
 from voxload.convert.plan.tiles import DECODING, LIBRARY_BYTES, TABLE, Budget, Demand, check_room, plan_tiling
 from voxload.convert.plan.volumeplan import VolumePlan
 from voxload.convert.sources import Source, open_sources
+from voxload.convert.sources.documents import is_beside
 from voxload.convert.sources.medicine.images import check_alignment
 from voxload.convert.sources.names import check_extents
 from voxload.convert.sources.protocol import RawCube
@@ -86,6 +87,7 @@ def plan_volumes(src: Path, dst: Path, options: ConvertOptions) -> Plan:
         src,
         dst,
         partial(_open, options=options),
+        left_out=partial(is_beside, hints=options.hints, targets=options.targets),
         allow_outside=options.hints.allow_outside,
         variables=[variable for variables in options.stack.values() for variable in variables],
     )

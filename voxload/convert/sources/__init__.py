@@ -3,8 +3,8 @@
 In comes a file, out come its raw cubes: each described without a voxel read, and read box by box. Read `protocol`
 first, then `registry`, the one list of formats (a new one is a class in the room of its field and a line there).
 `probe` is a file as formats look at it, `hints` what the caller says of it; `affine`, `axes` and `names` are what
-formats share; `stacked` makes one source of several. Rooms: `binary` (bytes), `arrays` (containers of any field),
-`records`, `cosmology`, `medicine`, `simulation`.
+formats share; `stacked` makes one source of several; `documents` is what lies beside headerless cubes. Rooms: `binary`
+(bytes), `arrays` (containers of any field), `records`, `cosmology`, `medicine`, `simulation`.
 """
 
 from voxload.convert.sources.hints import Headerless as Headerless

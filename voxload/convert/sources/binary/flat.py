@@ -62,7 +62,7 @@ class FlatFile:
                 f"{self.path}",
                 found=f"{found} bytes",
                 expected=f"{expected} bytes for {self.dtype.str} {self.shape}",
-                remedy="the file is truncated, or shape or dtype are wrong",
+                remedy="the file is truncated, shape or dtype are wrong, or it is no cube and has to lie elsewhere",
             )
 
     @contextmanager
