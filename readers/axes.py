@@ -22,6 +22,9 @@ _PLANE = set("HW")
 _PLAIN_AXES = (sorted(SPATIAL_AXES), sorted(VOLUME_AXES))
 _PLAIN_ORDERS = frozenset("".join(order) for letters in _PLAIN_AXES for order in permutations(letters))
 _PLAIN_RULE = "a permutation of 'DHW' or 'CDHW', slowest axis first"
+OTHER_AXES = 'or say the axes of arrays that have others, such as axes="TCDHW" (--axes TCDHW)'
+"""What to do where no array of three or four axes is found."""
+_SERIES_REMEDY = "a VolumeDataset reads samples (N), steps (T) and planes of npy, HDF5 and Zarr files as they are"
 _AXES_RULE = "letters of 'NTCDHW', each once and H and W among them, slowest axis first; z, y, x are D, H, W"
 
 T = TypeVar("T")
@@ -185,16 +188,17 @@ def resolve_axes(
             subject,
             found="four axes without names",
             expected="to know which one holds the channels",
-            remedy='say axes="CDHW" for channels first or axes="DHWC" for channels last',
+            remedy='say axes="CDHW" (--axes CDHW) for channels first or axes="DHWC" (--axes DHWC) for channels last',
         )
     if axes is None or len(axes) != ndim:
         found = f"{ndim} axes" + (f" for axes={axes!r}" if axes else "")
         remedy = 'name others, such as axes="TCDHW" for time steps and axes="NDHW" for samples of one array'
         expected = "three (D, H, W), or four with channels"
         raise UsageError(subject, found=found, expected=expected, remedy=remedy if has_lead else "")
-    is_known = are_axes(axes.upper()) if has_lead else sorted(axes.upper()) in _PLAIN_AXES
-    if not is_known:
-        raise UsageError(subject, found=f"axes {axes!r}", expected=_AXES_RULE if has_lead else _PLAIN_RULE)
+    is_known, is_plain = are_axes(axes.upper()), sorted(axes.upper()) in _PLAIN_AXES
+    if not (is_known if has_lead else is_plain):
+        rule, remedy = (_AXES_RULE, "") if has_lead else (_PLAIN_RULE, _SERIES_REMEDY if is_known else "")
+        raise UsageError(subject, found=f"axes {axes!r}", expected=rule, remedy=remedy)
     return AxisOrder(axes.upper())
 
 

@@ -79,6 +79,15 @@ class Packing:
     """Whether integers are of the other kind, signed or unsigned, than their type says."""
 
 
+def decoded_type(stored: str) -> str:
+    """Return the name, of numpy and of torch, of the floats that numbers of a stored type stand for.
+
+    >>> decoded_type("int16"), decoded_type("float64")
+    ('float32', 'float64')
+    """
+    return stored if stored == "float64" else "float32"
+
+
 def packing_of(subject: str, attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> Packing | None:
     """Return what the attributes make of stored numbers; None where they leave them as they are.
 
@@ -149,8 +158,8 @@ def check_packing(subject: str, attributes: Mapping[str, Any], dtype: np.dtype[A
             found=f"stored numbers that stand for others, by the CF attributes {shown}",
             expected="the numbers that are meant, for these attributes are not applied",
             remedy=(
-                'say decode="cf" to a VolumeDataset, or "stored" where they mean nothing, or store what is meant, as '
-                'xarray.open_dataset(FILE).drop_encoding().to_zarr("decoded.zarr")'
+                'say decode="cf" to a VolumeDataset (voxload info --decode cf), or "stored" where they mean nothing, '
+                'or store what is meant, as xarray.open_dataset(FILE).drop_encoding().to_zarr("decoded.zarr")'
             ),
         )
 

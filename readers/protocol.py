@@ -87,9 +87,8 @@ class Lead:
     def __str__(self) -> str:
         parts = [] if self.sample is None else [f"sample {self.sample}"]
         if self.steps:
-            parts.append(
-                f"steps {self.steps[0]} to {self.steps[-1]}" if len(self.steps) > 1 else f"step {self.steps[0]}"
-            )
+            first, last = self.steps[0], self.steps[-1]
+            parts.append(f"steps {first} to {last}" if len(self.steps) > 1 else f"step {first}")
         return f"[{', '.join(parts)}]" if parts else ""
 
 
@@ -163,6 +162,8 @@ class VolumeInfo(Described):
     """Extent of axis T."""
     packing: tuple[Packing | None, ...] = ()
     """What the numbers stand for: nothing else where it is empty; one for all channels, or one for each of a step's."""
+    levels: tuple[str, ...] = ()
+    """Names of the resolutions of the image of which this is one, the finest first; empty where it is none."""
 
     @property
     def lead(self) -> tuple[int, int, int]:
@@ -340,9 +341,7 @@ def _type_remedy(dtype: np.dtype[Any]) -> str:
     if dtype.kind == "c":
         return "store real and imaginary parts as two channels"
     if dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
-        return (
-            "if they are bfloat16, float8 or int4 of ml_dtypes, which files know as bytes only, store them as float32"
-        )
+        return "if they are bfloat16, float8 or int4 of ml_dtypes, which files know as bytes, store them as float32"
     if dtype.names is not None:
         return "store each field as a volume of its own"
     return "store them as numbers, one a voxel"

@@ -12,7 +12,7 @@ import numpy as np
 
 from voxload.errors import NotFoundError
 from voxload.geometry import Box
-from voxload.readers.axes import AxisOrder, axes_by_name, declared_axes, resolve_axes
+from voxload.readers.axes import OTHER_AXES, AxisOrder, axes_by_name, declared_axes, resolve_axes
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.decode.codecs import Pipeline
 from voxload.readers.faults import naming_chunk, translated
@@ -227,7 +227,7 @@ def _dataset(file: h5py.File, location: Location, subject: str) -> SettledDatase
         f"{location.path}",
         found=f"no dataset {name!r}" if name else f"{len(found)} volumes",
         expected=f"one of {listed(sorted(found))}" if found else "a dataset of three or four axes",
-        remedy="name one of them" if found else "check that it is the right file",
+        remedy="name one of them" if found else f"check that it is the right file, {OTHER_AXES}",
     )
 
 

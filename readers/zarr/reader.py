@@ -18,7 +18,7 @@ from zarr.errors import UnknownCodecError
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.files.limits import CHUNK_TABLE
 from voxload.geometry import Box
-from voxload.readers.axes import AxisOrder, axes_by_name, declared_axes, resolve_axes
+from voxload.readers.axes import OTHER_AXES, AxisOrder, axes_by_name, declared_axes, resolve_axes
 from voxload.readers.chunks.chunked import Fetched
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.chunks.verified import policy_of
@@ -99,7 +99,7 @@ class ZarrReader:
         since = time.time_ns()
         with translated(str(location)):
             self.store = open_store(location.path)
-            self.array, names = _open_array(location, self.store)
+            self.array, names, levels = _open_array(location, self.store)
             if self.array.metadata.fill_value is not None:  # format 2 may name none
                 self.missing = policy_of(location, self.missing)
             declared = declared_axes(names) or axes_by_name(names)
@@ -108,7 +108,7 @@ class ZarrReader:
             )
             self.order = order
             self.index = chunk_index(self.array, location, self.store)
-            info = _describe(self.array, order, self.index.layout, location)
+            info = replace(_describe(self.array, order, self.index.layout, location), levels=levels)
             self.route: NativeRoute | str = find_route(self.array, info.dtype)
             reason = f": {self.route}" if isinstance(self.route, str) else ""
             self._info = replace(info, route=f"zarr-python{reason}")
@@ -206,8 +206,11 @@ Names = Sequence[str | None] | None
 """Of an array's axes, as far as they have any."""
 
 
-def _open_array(location: Location, store: Store) -> tuple[zarr.Array[Any], Names]:
-    """Return the array that `location` names, and its axes' names; raises NotFoundError that lists those there are."""
+def _open_array(location: Location, store: Store) -> tuple[zarr.Array[Any], Names, tuple[str, ...]]:
+    """Return the array that `location` names, its axes' names, and the levels of the image that it is chosen from.
+
+    Raises NotFoundError that lists the arrays there are.
+    """
     try:
         with naming_types(store, str(location), (location.dataset, "")):
             node = open_node(location.path, store)
@@ -223,9 +226,9 @@ def _open_array(location: Location, store: Store) -> tuple[zarr.Array[Any], Name
         if location.level is not None:
             raise not_multiscale(location)
         is_level = image is not None and location.dataset in image.levels
-        return named, image.axes if image is not None and is_level else dimension_names(named)
+        return named, image.axes if image is not None and is_level else dimension_names(named), ()
     if isinstance(group, zarr.Group) and image is not None:
-        return level_of(group, image, location), image.axes
+        return level_of(group, image, location), image.axes, image.levels
     if location.level is not None:
         raise not_multiscale(location)
     if isinstance(node, zarr.Array):
@@ -233,18 +236,18 @@ def _open_array(location: Location, store: Store) -> tuple[zarr.Array[Any], Name
             raise NotFoundError(
                 str(location), found="one array without a name", expected="a group", remedy="leave the dataset name out"
             )
-        return node, dimension_names(node)
+        return node, dimension_names(node), ()
     with naming_types(store, location.path, local_arrays(location.path)):
         volumes = sorted(volume_names(node, location.path, (len(location.axes),))) if location.axes else []
         volumes = volumes or sorted(volume_names(node, location.path))
         only = member(node, volumes[0]) if not location.dataset and len(volumes) == 1 else None
     if isinstance(only, zarr.Array):
-        return only, dimension_names(only)
+        return only, dimension_names(only), ()
     raise NotFoundError(
         location.path,
         found=f"no array {location.dataset!r}" if location.dataset else f"{len(volumes)} volumes",
         expected=f"one of {listed(volumes)}" if volumes else "an array of three or four axes",
-        remedy="name one of them" if volumes else "check that it is the right folder",
+        remedy="name one of them" if volumes else f"check that it is the right folder, {OTHER_AXES}",
     )
 
 

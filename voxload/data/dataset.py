@@ -22,7 +22,8 @@ from voxload.data.lists.listing import Listing, Parts
 from voxload.data.lists.names import digest_of
 from voxload.data.lists.outline import Form, Outline
 from voxload.data.lists.patches import Patches
-from voxload.data.lists.samples import Axes, Fields, Reading, Samples
+from voxload.data.lists.reading import Reading
+from voxload.data.lists.samples import Axes, Fields, Samples
 from voxload.data.lists.selection import Indices, chosen_by, selected
 from voxload.data.lists.sources import Source
 from voxload.data.lists.window import Window
@@ -37,7 +38,6 @@ from voxload.errors import UsageError, VoxloadError
 from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
 from voxload.launch.jobgrid import JobGrid
-from voxload.readers.cfpacking import Packed
 from voxload.readers.handles import Handles
 from voxload.readers.protocol import Missing, Volume
 
@@ -149,7 +149,7 @@ class VolumeDataset(Described, SampleBlocks, Dataset[tuple[torch.Tensor, ...]]):
         self._handles = Handles(self.missing)
         self.parts = Parts(window, patches)
         """What of the stored volumes makes a sample."""
-        how, names = Reading(Packed.parse(decode), level), (self.target_names, self.columns.names)
+        how, names = Reading.parse(decode, level), (self.target_names, self.columns.names)
         listing = Listing(fields, *names, axes, allow_outside, how, self.parts, self._handles)
         self.following = Following.of(source, listing) if follow else None
         """Which generation of a catalogue that grows this has; None where it follows none."""

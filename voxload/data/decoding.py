@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from voxload.readers.cfpacking import Packing
+from voxload.readers.cfpacking import Packing, decoded_type
 
 Packings = tuple[Packing | None, ...]
 """Of a field of a sample: none where its numbers stand for themselves, one for all channels, or one for each."""
@@ -47,7 +47,8 @@ def decoded_batch(volumes: torch.Tensor, packings: Sequence[Packings]) -> torch.
 
 
 def _target(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
+    found: torch.dtype = getattr(torch, decoded_type(str(dtype).removeprefix("torch.")))
+    return found
 
 
 def _decoded(stored: torch.Tensor, packing: Packing | None) -> torch.Tensor:

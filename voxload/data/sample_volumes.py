@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from voxload.data.coarse_grids import CoarseGrids
 from voxload.data.decoding import Packings
 from voxload.data.layout import FieldLayout
+from voxload.data.lists.reading import check_told
 from voxload.data.lists.samples import Sample
 from voxload.data.lists.shapes import spatial_of
-from voxload.errors import UsageError
 from voxload.geometry import Boundary, Box
 from voxload.readers.generation import Generation, block_generation
 from voxload.readers.handles import Handles
@@ -72,13 +72,7 @@ class SampleVolumes:
         found = [reader.describe() for reader in readers]
         self._coarse.check(sample.id, [info.spatial for info in found])
         for info, location in zip(found, sample.locations, strict=True):
-            if info.samples * info.steps > 1 and location.lead is None:
-                raise UsageError(
-                    f"{location}",
-                    found=f"axes {info.axes} by the names of its dimensions",
-                    expected="to be told that there are samples or time steps in it",
-                    remedy=f'say axes="{info.axes}", and window=Window(...) for more than one step in an item',
-                )
+            check_told(info, location)
         if sample.whole is not None:
             if len(self._of_patched) >= _PATCHED:
                 self._of_patched.clear()

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from voxload.catalog.table import Catalog
 from voxload.data.lists.growing import GrowingSamples
 from voxload.data.lists.patches import Patches, patches_of
+from voxload.data.lists.reading import Reading
 from voxload.data.lists.row_values import SAMPLE
-from voxload.data.lists.samples import Axes, Fields, Reading, Samples, list_samples
+from voxload.data.lists.samples import Axes, Fields, Samples, list_samples
 from voxload.data.lists.series import has_series, series_of
 from voxload.data.lists.sources import Source
 from voxload.data.lists.window import Window

@@ -20,30 +20,17 @@ from voxload.catalog.places import Folder, place_of
 from voxload.catalog.query.conditions import Condition
 from voxload.catalog.table import Catalog, Entry
 from voxload.data.lists.names import ColumnNames
+from voxload.data.lists.reading import PLAIN, USUAL, Reading
 from voxload.data.lists.row_values import SAMPLE, RowValues
 from voxload.data.lists.sources import Source, catalog_at, check_source, ids_of, named_objects, paths_of
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.readers.axes import AxisOrder
-from voxload.readers.cfpacking import Packed
 from voxload.readers.protocol import ChecksumSource, Location, Window
 
 Fields = Mapping[str, str | Sequence[str]] | None
 """By name of the field, the dataset, or the datasets whose channels it has; None for the only volume there is."""
 Axes = str | Mapping[str, str] | None
 """Order of the axes as stored: of all fields, or by field name; None to take it from the files."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How volumes are read."""
-
-    packed: Packed = Packed.KNOWN
-    """What is done about numbers that stand for others."""
-    level: int | None = None
-    """Resolution of multiscale images."""
-
-
-_PLAIN = Reading(Packed.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +138,7 @@ class CatalogSamples:
         *,
         columns: Sequence[str] = (),
         allow_outside: bool = False,
-        how: Reading = Reading(),
+        how: Reading = USUAL,
     ) -> None:
         self._how = how
         catalog.check_not_empty()
@@ -218,7 +205,7 @@ class FileSamples:
         *,
         axes: Axes,
         allow_outside: bool,
-        how: Reading = Reading(),
+        how: Reading = USUAL,
     ) -> None:
         named = {"x": ("",)} if fields is None else _named(fields)
         by_field = axes if isinstance(axes, Mapping) else dict.fromkeys(named, axes)
@@ -242,8 +229,7 @@ class FileSamples:
         return Sample(self.ids[index], locations, None)
 
     def _location(self, path: str, name: str, axes: str | None) -> Location:
-        how = self._how
-        return Location(path, name, axes=axes, within=self._within, level=how.level, packed=how.packed)
+        return self._how.location(path, name, axes=axes, within=self._within)
 
 
 def _named(fields: Mapping[str, str | Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -261,7 +247,7 @@ def _stacked(locations: Sequence[Location]) -> Location:
     return replace(first, also=tuple(other.stored for other in others)) if others else first
 
 
-def location_of(entry: Entry, root: Folder, how: Reading = _PLAIN, *, allow_outside: bool = False) -> Location:
+def location_of(entry: Entry, root: Folder, how: Reading = PLAIN, *, allow_outside: bool = False) -> Location:
     """Return where the volume of a catalogue's row is, and its checksums; `root` is the catalogue's folder or its URL.
 
     What is opened there has to lie in that folder, unless `allow_outside`; see `Catalog`.
@@ -296,7 +282,7 @@ def list_samples(
     axes: Axes,
     columns: Sequence[str] = (),
     allow_outside: bool = False,
-    how: Reading = Reading(),
+    how: Reading = USUAL,
 ) -> Samples:
     """Return the samples that `source` names; `how` says how their volumes are read.
 

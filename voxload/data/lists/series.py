@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from voxload.catalog.query.conditions import Condition
 from voxload.data.lists.names import Names
+from voxload.data.lists.reading import SERIES_AXES, lead_at, series_axes
 from voxload.data.lists.samples import Sample, Samples
 from voxload.data.lists.selection import chosen_of
 from voxload.data.lists.shapes import lead_of, of_each
 from voxload.data.lists.window import Window
 from voxload.errors import DataError, UsageError
 from voxload.readers.handles import Handles
-from voxload.readers.protocol import Lead, Location
 from voxload.readers.registry import find_format
 
 Numbers = npt.NDArray[np.float64]
@@ -30,7 +30,7 @@ Numbers = npt.NDArray[np.float64]
 
 def has_series(samples: Samples) -> bool:
     """Tell whether arrays of a list of samples have axes N or T; of those whose axes their files name, none has."""
-    return bool(samples.ids) and any(_lead_axes(location) for location in samples.sample(0).locations)
+    return bool(samples.ids) and any(series_axes(location) for location in samples.sample(0).locations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class SeriesSamples:
                 expected=f"{window.span if window else 1} or more for one window",
                 remedy="choose a shorter window",
             )
-        self._axes = [_lead_axes(location) for location in stored.sample(0).locations]
+        self._axes = [series_axes(location) for location in stored.sample(0).locations]
         self.ids: Sequence[str] = Names(self._ends[-1], self.id)
 
     def place(self, index: int) -> tuple[int, int, int]:
@@ -115,9 +115,7 @@ class SeriesSamples:
         stored = self._stored.sample(number)
         steps = None if self._window is None else self._window.steps(window)
         locations = tuple(
-            replace(location, lead=Lead(sample if "N" in axes else None, steps if "T" in axes else None))
-            if axes
-            else location
+            replace(location, lead=lead_at(axes, sample, steps)) if axes else location
             for location, axes in zip(stored.locations, self._axes, strict=True)
         )
         row = (sample, self._extents[number].samples) if any("N" in axes for axes in self._axes) else None
@@ -143,7 +141,7 @@ def series_of(stored: Samples, window: Window | None, handles: Handles, columns:
         When the fields of a stored sample hold unequal numbers of samples or steps, or a column another number of
         values, or some that are not finite; what opening files raises.
     """
-    has_steps = any("T" in _lead_axes(location) for location in stored.sample(0).locations)
+    has_steps = any("T" in series_axes(location) for location in stored.sample(0).locations)
     if window is not None and not has_steps:
         raise UsageError(
             "window",
@@ -180,20 +178,15 @@ def _of_steps(stored: Samples, name: str, extents: Sequence[Extents]) -> list[Nu
     return found
 
 
-def _lead_axes(location: Location) -> str:
-    """Return which of N and T an array has, as far as it is said of it."""
-    return "".join(axis for axis in "NT" if axis in (location.axes or "").upper())
-
-
 def _extents(sample: Sample, handles: Handles) -> Extents:
     """Return what a stored sample's arrays hold; opens those whose shape is not known."""
     leads: dict[str, dict[str, int]] = {}
     for location in sample.locations:
-        axes = _lead_axes(location)
+        axes = series_axes(location)
         if not axes:
             continue
         lead = lead_of(location, handles)
-        for axis, extent in zip("NT", lead, strict=False):
+        for axis, extent in zip(SERIES_AXES, lead, strict=False):
             if axis in axes:
                 leads.setdefault(axis, {})[str(location)] = extent
     for axis, extents in leads.items():
@@ -203,5 +196,5 @@ def _extents(sample: Sample, handles: Handles) -> Extents:
                 found=", ".join(f"{extent} in {name}" for name, extent in extents.items()),
                 expected=f"fields of one extent along {axis}",
             )
-    samples, steps = (next(iter(leads.get(axis, {"": 1}).values())) for axis in "NT")
+    samples, steps = (next(iter(leads.get(axis, {"": 1}).values())) for axis in SERIES_AXES)
     return Extents(samples, steps)
