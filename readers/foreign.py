@@ -45,6 +45,21 @@ def foreign_error(path: str) -> UsageError | None:
     )
 
 
+_ZIP, _NPZ_SUFFIX = b"PK\x03\x04", ".npz"
+
+
+def npz_error(path: str) -> UsageError | None:
+    """Return the error of an archive of numpy, which a conversion reads and no data set; None of any other file."""
+    if Path(path).suffix != _NPZ_SUFFIX or not _head(Path(path)).startswith(_ZIP):
+        return None
+    return UsageError(
+        path,
+        found="an npz archive, whose arrays cannot be read in parts",
+        expected="npy, HDF5 or Zarr",
+        remedy="convert it with voxload convert, or save each array with numpy.save",
+    )
+
+
 _FAMILY, _MULTI = b"NCSAfami", b"NCSAmult"
 """Names by which the superblock, or its extension, says which driver wrote the file."""
 _DRIVER_BYTES = 2**12

@@ -17,7 +17,7 @@ from voxload.files.regular import open_regular
 from voxload.readers.axes import resolve_axes
 from voxload.readers.faults import translated
 from voxload.readers.flat.arrayfile import ArrayFileReader, ArrayLayout
-from voxload.readers.foreign import foreign_error, member_error
+from voxload.readers.foreign import foreign_error, member_error, npz_error
 from voxload.readers.protocol import Location, Missing, Vector, parse_dtype, refuse_vector
 
 _MAGIC = b"\x93NUMPY"
@@ -107,7 +107,7 @@ class RawFormat:
         Without these it raises UsageError, which says what the file is where its format is known and not read.
         """
         if location.shape is None or location.dtype is None:
-            known = foreign_error(location.path) or member_error(location.path)
+            known = foreign_error(location.path) or npz_error(location.path) or member_error(location.path)
             if known is not None:
                 raise known
             raise UsageError(
