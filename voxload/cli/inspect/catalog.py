@@ -11,6 +11,7 @@ from voxload.catalog.statistics import Summary
 from voxload.catalog.table import Catalog, Entry
 from voxload.cli.inspect.planes import millimetres
 from voxload.cli.inspect.stored import extents
+from voxload.data.lists.reading import USUAL, Reading
 from voxload.data.lists.samples import location_of
 from voxload.errors import NotFoundError, UsageError
 from voxload.readers import Location
@@ -75,9 +76,11 @@ class CatalogRow:
     """Where it is listed."""
     entry: Entry
     """What is said of it."""
+    reading: Reading = USUAL
+    """How it is read, as a data set is told it."""
 
     @classmethod
-    def find(cls, catalog: Catalog, sample: str, dataset: str) -> CatalogRow:
+    def find(cls, catalog: Catalog, sample: str, dataset: str, *, reading: Reading) -> CatalogRow:
         """Return the row of a sample, or of the only one there is.
 
         Raises UsageError when there are several and none is named, NotFoundError when the named one is not there.
@@ -90,12 +93,13 @@ class CatalogRow:
                 found=f"no sample {chosen!r}",
                 expected=f"one of {_listed(catalog.samples)}",
             )
-        return cls(catalog, catalog.entry(chosen, dataset or _only(f"sample {chosen!r}", datasets, "--dataset")))
+        name = dataset or _only(f"sample {chosen!r}", datasets, "--dataset")
+        return cls(catalog, catalog.entry(chosen, name), reading)
 
     @property
     def location(self) -> Location:
         """Where it is stored, with its window of the volume."""
-        return location_of(self.entry, self.catalog.root, allow_outside=self.catalog.allow_outside)
+        return location_of(self.entry, self.catalog.root, self.reading, allow_outside=self.catalog.allow_outside)
 
     def figures(self) -> dict[str, Any]:
         """Return what the catalogue says of it, as plain values."""

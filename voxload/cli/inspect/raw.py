@@ -96,6 +96,11 @@ class RawListing:
         """Whether it is one file of one cube."""
         return len(self.cubes) == 1 and bool(self.format) and not self.cubes[0].cube.part
 
+    @property
+    def axes(self) -> str:
+        """The axes of one volume, as a conversion takes them; empty of several."""
+        return self.cubes[0].cube.order.axes if self.is_one_volume else ""
+
     def figures(self) -> dict[str, Any]:
         """Return all cubes as plain values."""
         return {

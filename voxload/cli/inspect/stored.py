@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from voxload.cli.inspect.planes import Cube, central_planes, draw_planes
 from voxload.cli.options import parse_triple
 from voxload.convert.chunk_advice import Advice, advise
+from voxload.convert.sources.protocol import ReadInto
 from voxload.geometry import Boundary, Box, Halo
 from voxload.grid import ProcessGrid
 from voxload.pictures.slices import Overlay
@@ -124,26 +126,39 @@ def volume_figures(reader: Reader) -> dict[str, Any]:
 
 
 def plot_volume(
-    reader: Reader, path: Path, ranks: Ranks, *, sample: str = "", spacing: tuple[float, ...] | None = None
+    reader: Reader,
+    path: Path,
+    ranks: Ranks,
+    *,
+    sample: str = "",
+    spacing: tuple[float, ...] | None = None,
+    unpacks_to: np.dtype[Any] | None = None,
 ) -> None:
     """Draw the three central planes of the first channel, with the ranks' blocks and the stored chunks.
 
-    Only the chunks that hold the planes are read.
+    Only the chunks that hold the planes are read. `unpacks_to` is the type of what stored numbers stand for, which is
+    then drawn; None draws them as they are.
     """
     found = reader.describe()
     cube = Cube.of_volume(found, spacing)
     name = f"{found.location}, sample {sample}" if sample else f"{found.location}"
-    slices = central_planes(cube, reader.read_into)
+    read_into: ReadInto = reader.read_into
+    if unpacks_to is not None:
+        from voxload.cli.inspect.unpacked import unpacked  # noqa: PLC0415 - brings torch, which works them out
+
+        cube, read_into = replace(cube, dtype=unpacks_to), unpacked(reader)
+    slices = central_planes(cube, read_into)
     draw_planes(slices, path, cube=cube, name=name, overlay=ranks.overlay(found))
 
 
-def volume_table(figures: Mapping[str, Any], more: Mapping[str, str]) -> Table:
-    """Return what a volume is; `more` are further rows above."""
+def volume_table(figures: Mapping[str, Any], more: Mapping[str, str], parts: Mapping[str, str]) -> Table:
+    """Return what a volume is; `more` are further rows above, `parts` say what of it is an item."""
     ratio = figures["decoded_bytes"] / figures["stored_bytes"] if figures["stored_bytes"] else 0.0
     window = figures["window"]
     rows = {
         **more,
         "what": f"{figures['format']}" + (f", dataset {figures['dataset']}" if figures["dataset"] else ""),
+        **parts,
         "shape (C, D, H, W)": extents(figures["shape"]),
         "axes as stored": figures["axes"],
         "dtype": figures["dtype"],
@@ -182,16 +197,15 @@ def cost_table(costs: Sequence[RankCost]) -> Table:
     return table
 
 
-def advice_line(advice: Advice, costs: Sequence[RankCost]) -> str:
-    """Say what the best chunks for this grid would change."""
+def advice_line(advice: Advice, costs: Sequence[RankCost], *, converts: bool) -> str:
+    """Say what the best chunks for this grid would change, which a conversion writes where it takes the volume."""
     now = sum(rank.cost.decoded_bytes for rank in costs) / sum(rank.needed for rank in costs)
     chunks = ",".join(map(str, advice.chunks))
     if round(advice.decode_amplification, 3) >= round(now, 3):
         return f"Over all ranks {now:.3f} of what is needed is decoded; no chunks would do with less."
-    return (
-        f"Over all ranks {now:.3f} of what is needed is decoded; with chunks {chunks} it would be "
-        f"{advice.decode_amplification:.3f} (voxload convert --chunks {chunks})."
-    )
+    how = f" (voxload convert --chunks {chunks})" if converts else ""
+    better = f"with chunks {chunks} it would be {advice.decode_amplification:.3f}{how}"
+    return f"Over all ranks {now:.3f} of what is needed is decoded; {better}."
 
 
 def extents(shape: Sequence[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from voxload.cli.inspect.raw import Choice, RawListing
 from voxload.cli.inspect.stored import extents
 from voxload.convert.manifest import read_manifest
 from voxload.convert.sources.hints import Headerless, Hints, MemoryOrder
-from voxload.errors import DataError, NotFoundError, UsageError
+from voxload.data.lists.reading import USUAL, Reading
+from voxload.errors import DataError, NotFoundError, UsageError, VoxloadError
 from voxload.files.regular import check_regular
-from voxload.readers import Location, find_format, holds, is_crowded
+from voxload.geometry import SPATIAL_AXES
+from voxload.readers import Location, Missing, VolumeInfo, find_format, holds, is_crowded, open_reader
 from voxload.readers.protocol import Window
 from voxload.readers.store import is_url
 from voxload.text import listed
@@ -39,12 +42,21 @@ class Given:
     """Name of the raw format; empty to find out."""
     allow_outside: bool = False
     """Whether files that a header names may lie outside of its folder."""
+    reading: Reading = USUAL
+    """How a stored volume is read, as a data set is told it."""
 
     @property
     def hints(self) -> Hints:
         """The same for raw formats."""
         datasets = (self.choice.dataset,) if self.choice.dataset else ()
         return Hints(self.axes or None, self.headerless, datasets, self.kind, self.allow_outside)
+
+    def location(self, dataset: str, axes: str = "") -> Location:
+        """Return where a data set finds a volume; `axes` are what is known of them where the caller says nothing."""
+        within = None if self.allow_outside else ""
+        place = self.reading.location(self.path, dataset, axes=self.axes or axes or None, within=within)
+        facts = self.headerless
+        return place if facts is None else replace(place, shape=facts.shape, dtype=facts.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +87,8 @@ class Subject:
     """Why a conversion would not take it, where readers do."""
     packed: Packed | None = None
     """Which of several samples that a conversion packed into one volume `stored` is."""
+    volumes: tuple[str, ...] = ()
+    """The names of several volumes that readers read, where a conversion does not take them."""
     many: tuple[str, ...] = ()
     """The names of its volumes, where these are too many to look at."""
     format: str = ""
@@ -106,23 +120,57 @@ def find_subject(given: Given) -> Subject:
     if len(names) > MANY and given.choice == Choice():
         return Subject(many=names, format=known)
     if is_url(given.path):
-        return Subject(stored=_location(given, _one(given, names), None))
+        is_one = len(names) < 2 or given.choice.dataset or _opened(given.location(""))[0] is not None
+        return Subject(stored=given.location(given.choice.dataset if is_one else _one(given, names)))
     if _is_converted(Path(given.path)):
         return _converted(given, _one(given, names))
     dataset = given.choice.dataset
     if dataset and names == (dataset,) and is_crowded(find_format(given.path), given.path, MANY):
-        return Subject(stored=_location(given, dataset, None))  # without a look at the others
-    is_named = dataset in names if dataset else len(names) == 1
+        return Subject(stored=given.location(dataset))  # without a look at the others
+    return _local(given, names, known)
+
+
+def _local(given: Given, names: tuple[str, ...], known: str) -> Subject:
+    """Return what a file or folder is that no conversion made; `names` are its volumes of three or four axes."""
+    choice = given.choice
+    is_named = choice.dataset in names if choice.dataset else len(names) == 1
+    found, refusal = (None, None) if known in ("", _HEADERLESS) else _opened(given.location(choice.dataset))
+    is_alone = is_named or found is not None
     try:
-        listing = RawListing.look(given.path, given.hints, given.choice)
+        listing = RawListing.look(given.path, given.hints, choice)
     except (UsageError, DataError) as error:
         # Readers serve files that no conversion takes; what it has against them is shown.
-        if not is_named or known == _HEADERLESS or isinstance(error, NotFoundError):
+        if known == _HEADERLESS or (isinstance(error, NotFoundError) and (choice.sample or choice.part or given.kind)):
             raise
-        return Subject(stored=_location(given, dataset, None), refusal=str(error))
-    if not is_named or not listing.is_one_volume:
+        if is_alone:
+            return Subject(stored=given.location(choice.dataset), refusal=str(error))
+        if refusal is not None and (not isinstance(refusal, NotFoundError) or (not names and not choice.dataset)):
+            raise refusal from error
+        if choice == Choice() and len(names) > 1 and isinstance(error, UsageError):
+            return Subject(volumes=names, format=known, refusal=str(error))
+        raise
+    if not is_alone or (is_named and not listing.is_one_volume):
         return Subject(listing=listing)
-    return Subject(stored=_location(given, dataset, listing if known == _NAMELESS else None), listing=listing)
+    axes = _axes_of_content(listing, found) if known == _NAMELESS else ""
+    return Subject(stored=given.location(choice.dataset, axes), listing=listing)
+
+
+def _axes_of_content(listing: RawListing, found: VolumeInfo | None) -> str:
+    """Return the axes that a raw format is known to have; empty where the file names others, or a data set sees these.
+
+    A data set takes three axes without names for (D, H, W).
+    """
+    axes = listing.axes
+    return axes if found is None or (found.axes == SPATIAL_AXES != axes) else ""
+
+
+def _opened(location: Location) -> tuple[VolumeInfo | None, VoxloadError | None]:
+    """Return what is known of the volume that a data set would read, or why it would not."""
+    try:
+        with closing(open_reader(location, missing=Missing.FILL)) as reader:
+            return reader.describe(), None
+    except (UsageError, DataError) as error:
+        return None, error
 
 
 def _stored_names(given: Given) -> tuple[tuple[str, ...], str]:
@@ -151,25 +199,12 @@ def _one(given: Given, names: tuple[str, ...]) -> str:
     return given.choice.dataset
 
 
-def _location(given: Given, dataset: str, listing: RawListing | None) -> Location:
-    """Return where readers find a volume; what names no axes has those that its raw format is known to have."""
-    facts = given.headerless
-    return Location(
-        given.path,
-        dataset,
-        axes=given.axes or (listing.cubes[0].cube.order.axes if listing is not None else None),
-        shape=facts.shape if facts is not None else None,
-        dtype=facts.dtype if facts is not None else None,
-        within=None if given.allow_outside else "",
-    )
-
-
 def _converted(given: Given, dataset: str) -> Subject:
     """Return what a conversion made: a sample, or one of those that it packed into the volume.
 
     Raises NotFoundError when the sample that was chosen is not among them.
     """
-    stored = _location(given, dataset, None)
+    stored = given.location(dataset)
     try:
         manifest = read_manifest(Path(given.path))
     except DataError:  # of another version; what is stored is described as it is
