@@ -18,6 +18,7 @@ import zarr
 
 import voxload
 from tests.support import processes
+from tests.support.rangeserver import serving
 from voxload.catalog import Catalog, Entry
 from voxload.cli.inspect import planes as info_planes
 from voxload.cli.main import run
@@ -249,6 +250,22 @@ def test_several_variables_are_all_shown(kind: str, tmp_path: Path, capsys: pyte
     for words in (["--spatial", "2,1,1"], ["--plot", str(tmp_path / "p.png")]):
         assert run(["info", str(path), *words]) == 2
         assert "--dataset" in capsys.readouterr().err
+
+
+def test_urls_are_told_as_folders_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An image is one volume, and of a store of several variables all are shown, with what each is."""
+    image, store = ome(tmp_path / "i.zarr", "czyx", "0.5"), _as_zarr(tmp_path / "x.zarr", TIMED, 2, hum=1)
+    zarr.consolidate_metadata(store)  # the server lists nothing
+    with serving(tmp_path) as server:
+        url = f"{server.url}/{image.name}"
+        found = _json([url, "--level", "1"], capsys)
+        (item,) = voxload.VolumeDataset(url, **found["options"])[0]
+        assert (found["shape"], found["axes"]) == (list(item.shape), "CDHW")
+        assert np.array_equal(item.numpy(), voxload.VolumeDataset(image, level=1)[0][0].numpy())
+        several = _json([f"{server.url}/{store.name}"], capsys)["arrays"]
+    local = _json([str(store)], capsys)["arrays"]
+    assert several == local
+    assert [array["items"] for array in several] == [4, 4]
 
 
 def test_one_that_has_to_be_told_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,11 +75,7 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
     "missing path": (["info", "none.h5"], 2, "none.h5: found no such file"),
     "nothing known": (["info", "nothing.bin"], 2, "nothing.bin: found the signature of no known format"),
     "truncated": (["info", "cut.h5", "--dataset", "volume"], 1, "cut.h5: found Unable to synchronously open file"),
-    "several volumes": (
-        ["info", "good.h5", "--spatial", "2,1,1"],
-        2,
-        "2 volumes, expected one; name one with --dataset",
-    ),
+    "several volumes": (["info", "good.h5", "--spatial", "2,1,1"], 2, "2 volumes, expected one; name one with --d"),
     "unknown dataset": (["info", "good.h5", "--dataset", "x"], 2, "no dataset 'x', expected one of"),
     "axes unknown": (["info", "good.h5", "--dataset", "four"], 2, "four axes without names"),
     "grid too fine": (["info", "good.h5", "--dataset", "volume", "--spatial", "32,1,1"], 2, "more ranks than voxels"),

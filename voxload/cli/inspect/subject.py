@@ -120,14 +120,22 @@ def find_subject(given: Given) -> Subject:
     if len(names) > MANY and given.choice == Choice():
         return Subject(many=names, format=known)
     if is_url(given.path):
-        is_one = len(names) < 2 or given.choice.dataset or _opened(given.location(""))[0] is not None
-        return Subject(stored=given.location(given.choice.dataset if is_one else _one(given, names)))
+        return _remote(given, names, known)
     if _is_converted(Path(given.path)):
         return _converted(given, _one(given, names))
     dataset = given.choice.dataset
     if dataset and names == (dataset,) and is_crowded(find_format(given.path), given.path, MANY):
         return Subject(stored=given.location(dataset))  # without a look at the others
     return _local(given, names, known)
+
+
+def _remote(given: Given, names: tuple[str, ...], known: str) -> Subject:
+    """Return what a URL is: one volume, which may be an image of several arrays, or several."""
+    if len(names) > 1 and not given.choice.dataset:
+        refusal = _opened(given.location(""))[1]
+        if isinstance(refusal, NotFoundError):
+            return Subject(volumes=names, format=known)
+    return Subject(stored=given.location(given.choice.dataset))
 
 
 def _local(given: Given, names: tuple[str, ...], known: str) -> Subject:
