@@ -1,12 +1,14 @@
 """Notebook pages: the tutorials that are notebooks, executed, with their figures and as files to download.
 
 A notebook is a file of jupytext's beside the other tutorials (``docs/tutorials/*.py``). What came of it is kept in
-``build/notebooks/`` until it or the program changes, so that a page can be written without waiting for all of them.
+``build/notebooks/``, or where VOXLOAD_NOTEBOOKS says, until it or the program changes: so a page can be written without
+waiting for all of them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import posixpath
 import re
 import shutil
@@ -58,7 +60,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 def _executed(root: Path, source: Path, program: str) -> Path:
     """Return the folder with what came of a notebook."""
-    place = root / "build" / "notebooks"
+    place = Path(os.environ.get("VOXLOAD_NOTEBOOKS", root / "build" / "notebooks"))
     digest = hashlib.sha256(program.encode() + source.read_bytes()).hexdigest()[:16]
     folder, fresh = place / f"{source.stem}-{digest}", place / f"{source.stem}.new"
     if not folder.is_dir():

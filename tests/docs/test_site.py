@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -108,10 +109,13 @@ class _Words(HTMLParser):
 
 
 @cache
-def _built(place: Path) -> tuple[Path, str]:
-    """Build the site strictly once; return where it is and what was said."""
+def _built(folder: Path) -> tuple[Path, str]:
+    """Build the site strictly once; return where it is and what was said. Nothing is written into the tree."""
+    place = folder / "site"
     words = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(place)]
-    ran = processes.run(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    environ = os.environ | {"VOXLOAD_NOTEBOOKS": str(folder / "notebooks")}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    ran = processes.run(words, cwd=ROOT, env=environ, text=True, check=False, **pipes)
     assert ran.returncode == 0, ran.stdout
     return place, ran.stdout
 
