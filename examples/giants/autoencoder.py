@@ -33,8 +33,9 @@ class LocalLayer(nn.Module):
 
     def forward(self, patches: Tensor) -> Tensor:
         """Return the patches, mapped."""
-        # A copy: FSDP2 hooks onto what a layer returns, and would lose a view.
-        return torch.baddbmm(self.bias, patches.transpose(0, 1), self.weight).transpose(0, 1).contiguous()
+        mapped = torch.baddbmm(self.bias, patches.transpose(0, 1), self.weight).transpose(0, 1)
+        # A copy, though it be contiguous as of one clip: FSDP2 hooks onto what a layer returns, and would lose a view.
+        return mapped.clone(memory_format=torch.contiguous_format)
 
 
 class Stage(nn.Module):
