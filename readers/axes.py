@@ -214,18 +214,36 @@ _BY_NAME = {
 _LETTERS = {name.lower(): letter for letter, names in _BY_NAME.items() for name in names}
 
 
-def axes_by_name(names: Sequence[str | None] | None) -> str | None:
+Names = Sequence[str | None] | None
+"""Names of an array's dimensions, slowest first, as far as they have any."""
+
+
+def axis_by_name(name: str | None) -> str | None:
+    """Return the letter of the axis that CF, xarray and OME call so; None of any other name.
+
+    >>> axis_by_name("Latitude"), axis_by_name("dim_0")
+    ('H', None)
+    """
+    return _LETTERS.get((name or "").lower())
+
+
+def axes_of_names(*namings: Names) -> str | None:
+    """Return axis letters from the first of a file's ways to name dimensions that names all; None where none does."""
+    return next((found for names in namings if (found := declared_axes(names) or axes_by_name(names))), None)
+
+
+def axes_by_name(names: Names) -> str | None:
     """Return axis letters from the names that CF, xarray and OME have for dimensions; None where one is no such name.
 
     >>> axes_by_name(("time", "level", "latitude", "longitude")), axes_by_name(("z", "y", None))
     ('TDHW', None)
     """
-    letters = [_LETTERS.get((name or "").lower()) for name in names or ()]
+    letters = [axis_by_name(name) for name in names or ()]
     found = "".join(letter for letter in letters if letter)
     return found if letters and len(found) == len(letters) and are_axes(found) else None
 
 
-def declared_axes(names: Sequence[str | None] | None) -> str | None:
+def declared_axes(names: Names) -> str | None:
     """Return axis letters from a file's dimension names, or None when they are not ours to understand."""
     letters = "".join(name or "?" for name in names).upper() if names else ""
     return letters if sorted(letters) in _PLAIN_AXES else None

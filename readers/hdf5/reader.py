@@ -12,7 +12,7 @@ import numpy as np
 
 from voxload.errors import NotFoundError
 from voxload.geometry import Box
-from voxload.readers.axes import OTHER_AXES, AxisOrder, axes_by_name, declared_axes, resolve_axes
+from voxload.readers.axes import OTHER_AXES, AxisOrder, axes_of_names, resolve_axes
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.decode.codecs import Pipeline
 from voxload.readers.faults import naming_chunk, translated
@@ -233,7 +233,7 @@ def _dataset(file: h5py.File, location: Location, subject: str) -> SettledDatase
 
 def _declared(dataset: SettledDataset) -> str | None:
     """Return the axes that labels or dimension scales name."""
-    return declared_axes(dataset.labels) or axes_by_name(dataset.labels) or axes_by_name(scale_names(dataset))
+    return axes_of_names(dataset.labels) or axes_of_names(scale_names(dataset))
 
 
 def _describe(dataset: SettledDataset, location: Location, subject: str) -> tuple[AxisOrder, VolumeInfo]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import zarr
@@ -15,7 +16,8 @@ from voxload.readers.faults import translated
 from voxload.readers.protocol import Location, Missing, Reader, Vector, as_vector
 from voxload.readers.store import open_store
 from voxload.readers.zarr.checks import ChunkHeaders, local_arrays, naming_types, packing
-from voxload.readers.zarr.hierarchy import Waited, member, members, open_node, volume_names
+from voxload.readers.zarr.hierarchy import Waited, group_names, member, members, open_node, volume_names
+from voxload.readers.zarr.multiscale import Multiscale, multiscale_of
 from voxload.readers.zarr.native import NativeZarrReader
 from voxload.readers.zarr.reader import ZarrReader, absent_error, chunk_index, codec_names
 from voxload.text import listed
@@ -30,6 +32,27 @@ def array_names(path: str) -> tuple[str, ...]:
             if isinstance(node, zarr.Array):
                 return ("",)
             return tuple(sorted(volume_names(node, path)))
+
+
+def local_volumes(path: str, axes: Sequence[int]) -> tuple[tuple[str, ...], dict[str, Multiscale]]:
+    """Return the names of the arrays of so many axes in a folder, and its images by the groups that hold them.
+
+    One unnamed array where the folder is an array. Raises DataError where metadata are damaged.
+    """
+    with translated(path):
+        store = open_store(path)
+        with naming_types(store, path, local_arrays(path)):
+            node = open_node(path, store)
+            if isinstance(node, zarr.Array):
+                return ("",), {}
+            names = tuple(sorted(volume_names(node, path, axes)))
+            groups = {name: member(node, name) for name in sorted(group_names(node, path))}
+    found: dict[str, Multiscale] = {}
+    for name, group in {"": node, **groups}.items():
+        image = multiscale_of(group, Location(path, name)) if isinstance(group, zarr.Group) else None
+        if image is not None:
+            found[name] = image
+    return names, found
 
 
 def is_crowded(path: str, most: int) -> bool:

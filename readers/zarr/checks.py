@@ -16,12 +16,14 @@ from zarr.dtype import data_type_registry
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box, chunks_touched
+from voxload.readers.axes import Names
 from voxload.readers.cfpacking import FILLS, Packed, Packing, check_packing, packing_of
 from voxload.readers.decode.blosc import HEADER_BYTES, check_header
 from voxload.readers.pasting.pasteplan import Place
 from voxload.readers.protocol import Location
 from voxload.readers.store import Store
 from voxload.readers.zarr.chunkindex import ChunkIndex
+from voxload.readers.zarr.dimensions import XARRAY_DIMENSIONS, named_dimensions
 
 _LARGEST_METADATA = 2**20
 """Bytes of metadata that are looked at; those of one array are a few KiB."""
@@ -123,10 +125,6 @@ def _named(stored: Any) -> str:
     return repr(name)[:80]
 
 
-_XARRAY_DIMENSIONS = "_ARRAY_DIMENSIONS"
-"""Attribute by which xarray names axes in format 2."""
-
-
 def packing(array: zarr.Array[Any], subject: str, packed: Packed) -> tuple[Packing, ...]:
     """Return what an array's numbers stand for, of all channels, or nothing where they stand for themselves.
 
@@ -140,12 +138,10 @@ def packing(array: zarr.Array[Any], subject: str, packed: Packed) -> tuple[Packi
     return () if found is None else (found,)
 
 
-def dimension_names(array: zarr.Array[Any]) -> Sequence[str | None] | None:
-    """Return the names of an array's dimensions: format 3's own, or those that xarray keeps in an attribute."""
-    named = getattr(array.metadata, "dimension_names", None) or array.metadata.attributes.get(_XARRAY_DIMENSIONS)
-    if not isinstance(named, list | tuple) or len(named) != array.ndim:
-        return None
-    return [name if isinstance(name, str) else None for name in named]
+def dimension_names(array: zarr.Array[Any]) -> Names:
+    """Return the names of an array's dimensions; see `named_dimensions`."""
+    metadata = array.metadata
+    return named_dimensions(getattr(metadata, "dimension_names", None), metadata.attributes, array.ndim)
 
 
 def _attributes(array: zarr.Array[Any]) -> dict[str, Any]:
@@ -156,7 +152,7 @@ def _attributes(array: zarr.Array[Any]) -> dict[str, Any]:
     """
     attributes = dict(array.metadata.attributes)
     fill = array.metadata.fill_value
-    is_xarray = isinstance(array.metadata, ArrayV2Metadata) and _XARRAY_DIMENSIONS in attributes
+    is_xarray = isinstance(array.metadata, ArrayV2Metadata) and XARRAY_DIMENSIONS in attributes
     if is_xarray and fill is not None and np.asarray(fill).dtype.kind in "iuf" and fill != 0:
         attributes.setdefault(FILLS[0], fill)
     return attributes

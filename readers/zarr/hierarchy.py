@@ -260,6 +260,7 @@ def _offset(wanted: ByteRequest) -> int:
 
 
 _AXES = (3, 4)
+_GROUP = "group"
 
 
 def volume_names(group: zarr.Group, path: str, axes: Container[int] = _AXES) -> Iterator[str]:
@@ -271,6 +272,18 @@ def volume_names(group: zarr.Group, path: str, axes: Container[int] = _AXES) -> 
         found = members(group, depth=None)
         yield from (name for name, item in found.items() if isinstance(item, zarr.Array) and item.ndim in axes)
         return
+    for name, shape in _nodes(group, path):
+        if shape != _GROUP and len(shape) in axes:
+            yield name
+
+
+def group_names(group: zarr.Group, path: str) -> Iterator[str]:
+    """Yield the names of all groups below the group at `path`, a folder, in no order; raises as `volume_names`."""
+    return (name for name, shape in _nodes(group, path) if shape == _GROUP)
+
+
+def _nodes(group: zarr.Group, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the names of all groups and arrays in a folder, and the shape of each array."""
     look, count, left = (_of_format_2 if group.metadata.zarr_format == 2 else _of_format_3), 0, [""]
     while left:
         above = left.pop()
@@ -282,25 +295,24 @@ def volume_names(group: zarr.Group, path: str, axes: Container[int] = _AXES) -> 
                 continue
             count += 1
             MEMBERS.check(path, count, "a Zarr hierarchy")
-            if shape == "group":
+            if shape == _GROUP:
                 left.append(name)
-            elif len(shape) in axes:
-                yield name
+            yield name, shape
 
 
 def _of_format_3(folder: str) -> Any:
-    """Return the shape of an array, "group" of a group, None of what is no node."""
+    """Return the shape of an array, `_GROUP` of a group, None of what is no node."""
     node = _read(f"{folder}/zarr.json")
     if node is None:
         return None
-    return "group" if node["node_type"] == "group" else node["shape"]
+    return _GROUP if node["node_type"] == "group" else node["shape"]
 
 
 def _of_format_2(folder: str) -> Any:
     node = _read(f"{folder}/.zarray")
     if node is not None:
         return node["shape"]
-    return None if _read(f"{folder}/.zgroup") is None else "group"
+    return None if _read(f"{folder}/.zgroup") is None else _GROUP
 
 
 def _read(path: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -18,7 +17,7 @@ from zarr.errors import UnknownCodecError
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.files.limits import CHUNK_TABLE
 from voxload.geometry import Box
-from voxload.readers.axes import OTHER_AXES, AxisOrder, axes_by_name, declared_axes, resolve_axes
+from voxload.readers.axes import OTHER_AXES, AxisOrder, Names, axes_of_names, resolve_axes
 from voxload.readers.chunks.chunked import Fetched
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.chunks.verified import policy_of
@@ -102,7 +101,7 @@ class ZarrReader:
             self.array, names, levels = _open_array(location, self.store)
             if self.array.metadata.fill_value is not None:  # format 2 may name none
                 self.missing = policy_of(location, self.missing)
-            declared = declared_axes(names) or axes_by_name(names)
+            declared = axes_of_names(names)
             order = resolve_axes(
                 str(location), ndim=self.array.ndim, given=location.axes, declared=declared, has_lead=True
             )
@@ -200,10 +199,6 @@ def absent_error(place: Place, name: str, location: Location) -> DataError:
         expected='every chunk stored, or missing="fill" (convert --missing fill) for those never written',
         remedy="copy or convert it again",
     )
-
-
-Names = Sequence[str | None] | None
-"""Of an array's axes, as far as they have any."""
 
 
 def _open_array(location: Location, store: Store) -> tuple[zarr.Array[Any], Names, tuple[str, ...]]:

@@ -299,16 +299,49 @@ def test_arrays_of_more_axes_ask_for_their_names(tmp_path: Path, capsys: pytest.
 
 
 def test_where_a_conversion_sees_other_axes_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A data set goes by the names of dimensions that a conversion does not know."""
-    path = tmp_path / "x.nc"
+    """A data set goes by the names of dimensions, a conversion by the format's layout, which calls depth x."""
+    path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
-        file["v"] = np.zeros((4, 5, 6), "<i2")
-        for axis, name in enumerate(("lon", "lat", "level")):
-            file["v"].dims[axis].label = name
+        file.attrs["format"] = "nyx-lyaf"
+        file["native_fields/v"] = np.zeros((4, 5, 6), "<f4")
+        for axis, name in enumerate("xyz"):
+            file["native_fields/v"].dims[axis].label = name
     assert run(["info", str(path)]) == 0
     assert "reads its axes as WHD" in capsys.readouterr().out
     assert run(["info", str(path), "--axes", "WHD"]) == 0
     assert "reads its axes as" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["zarr v2", "zarr v3", "netCDF"])
+def test_a_series_is_told_as_a_data_set_and_as_a_conversion_take_it(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One array with many items, of which a conversion makes samples; of several variables each."""
+    for names, variables in (("one", {"hum": 1}), ("two", {"hum": 1, "rain": 1})):
+        data = _data(TIMED, **variables).drop_vars("temp")
+        path = tmp_path / f"{names}{'.nc' if kind == 'netCDF' else '.zarr'}"
+        if kind == "netCDF":
+            _as_netcdf(path, TIMED, **variables)
+            with h5py.File(path, "a") as file:
+                del file["temp"]
+        else:
+            data.to_zarr(path, zarr_format=int(kind[-1]), consolidated=False)
+        found = _json([str(path)], capsys)
+        assert found["samples"] == 4
+        assert [cube["shape"] for cube in found["cubes"]] == [[1, 3, 8, 10]] * 4 * len(variables)
+        arrays = found.get("arrays", [found])
+        assert [(array["items"], array["axes"]) for array in arrays] == [(4, "TDHW")] * len(variables)
+        assert "refusal" not in found
+
+
+def test_what_a_conversion_refuses_a_data_set_still_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Planes in time are items of a data set, and no volumes of a conversion, which says why."""
+    path = _as_zarr(tmp_path / "x.zarr", ("time", "lat", "lon"), 3, hum=1)
+    found = _json([str(path), "--dataset", "hum"], capsys)
+    assert (found["items"], found["axes"]) == (4, "THW")
+    assert "(time, lat, lon), which are axes THW" in found["refusal"]
+    assert run(["info", str(path), "--dataset", "hum"]) == 0
+    assert "voxload convert would not take it" in capsys.readouterr().out
 
 
 def test_a_row_of_a_catalogue_is_read_as_a_data_set_reads_it(

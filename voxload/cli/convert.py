@@ -39,6 +39,7 @@ from voxload.convert import (
     plan_conversion,
 )
 from voxload.convert import convert as run_convert
+from voxload.convert.plan.finding import ignored_rows
 from voxload.errors import UsageError
 from voxload.files.names import safe_dataset
 from voxload.geometry import Boundary, Halo
@@ -238,8 +239,8 @@ def report_table(report: ConvertReport) -> Table:
     table = Table(show_header=False)
     table.add_row("converted", f"{len(report.converted)} samples")
     table.add_row("skipped, complete before", f"{len(report.skipped)} samples")
-    if report.ignored:
-        table.add_row("ignored, no raw cubes", f"{len(report.ignored)} files, such as {report.ignored[0]}")
+    for what, said in ignored_rows(report.ignored).items():
+        table.add_row(f"ignored, {what}", said)
     if report.bytes_resumed:
         table.add_row("resumed", format_bytes(report.bytes_resumed))
     table.add_row("read", format_bytes(report.bytes_read))
@@ -287,8 +288,8 @@ def plan_table(plan: PlannedConversion) -> RenderableType:
     pending = [volume for volume in plan.volumes if not volume.is_complete]
     sums.add_row("samples", f"{plan.samples} in {len(plan.volumes)} volumes")
     sums.add_row("complete already", f"{len(plan.volumes) - len(pending)} volumes")
-    if plan.ignored:
-        sums.add_row("ignored, no raw cubes", f"{len(plan.ignored)} files, such as {plan.ignored[0]}")
+    for what, said in ignored_rows(plan.ignored).items():
+        sums.add_row(f"ignored, {what}", said)
     sums.add_row("to read", format_bytes(sum(volume.decoded_bytes for volume in pending)))
     sums.add_row("to write, estimated", format_bytes(sum(volume.stored_bytes for volume in pending)))
     sums.add_row("files", str(sum(volume.files for volume in pending)))

@@ -159,7 +159,7 @@ class Answer:
             self._add_call(given)
             if packed is not None:
                 self.figures |= {"sample": packed.sample, "packed_samples": packed.samples}
-        elif listing is not None:
+        elif listing is not None and not subject.volumes:
             self._add_raw(listing)
         if listing is not None:
             self.figures |= listing.figures()

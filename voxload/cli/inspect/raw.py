@@ -16,7 +16,7 @@ from rich.table import Table
 
 from voxload.cli.inspect.planes import Cube, central_planes, draw_planes, millimetres
 from voxload.convert.gridding import open_cubes
-from voxload.convert.plan.finding import FoundCube, find_cubes
+from voxload.convert.plan.finding import FoundCube, find_cubes, ignored_rows
 from voxload.convert.sources.documents import is_beside
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.probe import Probe
@@ -25,6 +25,8 @@ from voxload.errors import NotFoundError
 from voxload.text import shown
 from voxload.units import format_bytes
 
+_ARRAYS = ("HDF5", "Zarr")
+"""Formats whose arrays have axes by name."""
 _LISTED = 10
 """Names that a message lists at most."""
 
@@ -95,6 +97,11 @@ class RawListing:
     def is_one_volume(self) -> bool:
         """Whether it is one file of one cube."""
         return len(self.cubes) == 1 and bool(self.format) and not self.cubes[0].cube.part
+
+    @property
+    def is_series(self) -> bool:
+        """Whether it is one file of which each cube is a sample or a time step, by the axes of an array."""
+        return self.format in _ARRAYS and all(found.cube.part for found in self.cubes)
 
     @property
     def axes(self) -> str:
@@ -169,8 +176,8 @@ def listing_tables(listing: RawListing) -> RenderableType:
     sums.add_row("source", listing.format or "folder")
     samples = len({found.sample for found in listing.cubes})
     sums.add_row("cubes", f"{len(listing.cubes)}, of {samples} samples")
-    if listing.ignored:
-        sums.add_row("no raw cubes", f"{len(listing.ignored)} files, such as {escape(listing.ignored[0])}")
+    for what, said in ignored_rows(listing.ignored).items():
+        sums.add_row(what, escape(said))
     sums.add_row("decoded", format_bytes(sum(map(_bytes, listing.cubes))))
     if len(listing.cubes) == 1:
         _add_cube(sums, listing.cubes[0])

@@ -88,7 +88,7 @@ class Subject:
     packed: Packed | None = None
     """Which of several samples that a conversion packed into one volume `stored` is."""
     volumes: tuple[str, ...] = ()
-    """The names of several volumes that readers read, where a conversion does not take them."""
+    """The names of several volumes that readers read, where a conversion does not take them, or each step of them."""
     many: tuple[str, ...] = ()
     """The names of its volumes, where these are too many to look at."""
     format: str = ""
@@ -143,6 +143,8 @@ def _local(given: Given, names: tuple[str, ...], known: str) -> Subject:
     choice = given.choice
     is_named = choice.dataset in names if choice.dataset else len(names) == 1
     found, refusal = (None, None) if known in ("", _HEADERLESS) else _opened(given.location(choice.dataset))
+    if refusal is not None and given.reading.level is not None and not isinstance(refusal, NotFoundError):
+        raise refusal
     is_alone = is_named or found is not None
     try:
         listing = RawListing.look(given.path, given.hints, choice)
@@ -157,7 +159,9 @@ def _local(given: Given, names: tuple[str, ...], known: str) -> Subject:
         if choice == Choice() and len(names) > 1 and isinstance(error, UsageError):
             return Subject(volumes=names, format=known, refusal=str(error))
         raise
-    if not is_alone or (is_named and not listing.is_one_volume):
+    if not is_alone and choice == Choice() and listing.is_series:
+        return Subject(volumes=names, format=known, listing=listing)
+    if not is_alone or (is_named and not listing.is_one_volume and not listing.is_series):
         return Subject(listing=listing)
     axes = _axes_of_content(listing, found) if known == _NAMELESS else ""
     return Subject(stored=given.location(choice.dataset, axes), listing=listing)

@@ -34,6 +34,8 @@ LeftOut = Callable[[Path], bool]
 Open = Callable[[Path], tuple[Source, ...]]
 """Returns the raw cubes in a file, none when it is of no known format."""
 _NUMBER = re.compile(r"(\d+)$")
+_COARSER = ", a coarser level of an image"
+"""What stands behind the name of an array that is no cube because it is another one at a coarser resolution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def find_cubes(
     allow_outside: bool = False,
     variables: Sequence[str] = (),
 ) -> tuple[list[FoundCube], list[str]]:
-    """Look at every file under `src`, or at the file `src`; return its cubes by sample id, and files that are none.
+    """Look at every file under `src`, or at the file `src`; return its cubes by sample id, and what is none.
 
     A file that belongs to another one, such as the data file of a header, is not looked at by itself. Cubes that are
     one of the `variables` are called so, and samples whose files have these names by what else their names say. Files
@@ -100,6 +102,7 @@ def find_cubes(
     found: dict[tuple[str, str], FoundCube] = {}
     ignored: list[str] = []
     described: set[Path] = set()
+    coarser: dict[str, None] = {}
     for path in _files(src, dst):
         name = path.relative_to(root).as_posix()
         if path.resolve() in described:
@@ -115,6 +118,7 @@ def find_cubes(
             if not allow_outside:
                 _check_within(cube.cube, src)
             described.update(companion.resolve() for companion in cube.cube.companions)
+            coarser |= {f"{name}/{level}{_COARSER}": None for level in cube.cube.coarser}
             before = found.setdefault((cube.sample, cube.cube.dataset), cube)
             if before is not cube:
                 raise UsageError(
@@ -134,7 +138,15 @@ def find_cubes(
             expected="a format that docs/reference/formats.md lists, or headerless binary",
             remedy="describe headerless files with --shape, --dtype and --order",
         )
-    return [found[key] for key in sorted(found)], ignored
+    return [found[key] for key in sorted(found)], sorted(ignored + list(coarser))
+
+
+def ignored_rows(ignored: Sequence[str]) -> dict[str, str]:
+    """Return what `find_cubes` says is no cube, counted for people: files, and coarser levels of images."""
+    levels = [name.removesuffix(_COARSER) for name in ignored if name.endswith(_COARSER)]
+    files = [name for name in ignored if not name.endswith(_COARSER)]
+    rows = {"no raw cubes": f"{len(files)} files, such as {files[0]}"} if files else {}
+    return rows | ({"coarser levels of images": f"{len(levels)}, such as {levels[0]}"} if levels else {})
 
 
 def _check_series(found: Sequence[FoundCube]) -> None:

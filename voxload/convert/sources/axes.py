@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from voxload.errors import UsageError
-from voxload.readers.axes import AxisOrder, resolve_axes
+from voxload.geometry import SPATIAL_AXES
+from voxload.readers.axes import VOLUME_AXES, AxisOrder, Names, are_axes, axes_of_names, axis_by_name, resolve_axes
 
+_COUNTS = (len(SPATIAL_AXES), len(VOLUME_AXES))
 _MOST_CHANNELS = 4
 """Channels of the layouts whose axes are told by their extents: the redshifts of a CosmoFlow universe."""
 
@@ -27,6 +29,108 @@ def cube_axes(subject: str, shape: tuple[int, ...], *, given: str | None, declar
             remedy="add --axes CDHW for channels first or --axes DHWC for channels last",
         )
     return resolve_axes(subject, ndim=len(shape), given=given, declared=declared)
+
+
+def array_axes(subject: str, shape: tuple[int, ...], *, given: str | None, namings: Sequence[Names] = ()) -> AxisOrder:
+    """Return the axes of an array, samples (N) and time steps (T) among them, by the names of its dimensions.
+
+    These are the rules of a data set, but for names of which only some are known: a data set takes three such axes for
+    (D, H, W), and here that is an error where a known name says otherwise.
+
+    Parameters
+    ----------
+    subject
+        What error messages are about.
+    shape
+        Extents as stored.
+    given
+        The caller's word, which counts more than the file's.
+    namings
+        The file's ways to name dimensions; the first that names all of them counts.
+
+    Raises
+    ------
+    UsageError
+        When the array is no volume, four axes have no names, or names contradict what they would be taken for.
+    """
+    if given is not None:
+        has_depth = are_axes(given.upper()) and "D" in given.upper()
+        return resolve_axes(subject, ndim=len(shape), given=given, declared=None, has_lead=has_depth)
+    declared = axes_of_names(*namings)
+    if declared is None:
+        usual = SPATIAL_AXES if len(shape) == len(SPATIAL_AXES) else None
+        for names in namings:
+            _check_names(subject, shape, names, usual)
+        return cube_axes(subject, shape, given=None)
+    if "D" not in declared:
+        names = next(names for names in namings if axes_of_names(names))
+        raise UsageError(
+            subject,
+            found=f"dimensions {_shown(names)}, which are axes {declared}, shape {shape}",
+            expected="depth, height and width (D, H, W) among them",
+            remedy=f'read it in place by VolumeDataset(..., axes="{declared}"), name other volumes with --dataset, '
+            f"or say what the axes are, {_example(shape)}",
+        )
+    return resolve_axes(subject, ndim=len(shape), given=None, declared=declared, has_lead=True)
+
+
+def check_layout_names(
+    subject: str, shape: tuple[int, ...], layout: str, *, namings: Sequence[Names] = (), is_xyz: bool = False
+) -> None:
+    """Refuse names of dimensions that contradict the layout of a known format.
+
+    Parameters
+    ----------
+    subject, shape
+        What error messages are about, and its extents.
+    layout
+        The letters of its axes, slowest first; axes beyond them may have any name.
+    namings
+        The file's ways to name dimensions.
+    is_xyz
+        Whether the format calls D, H and W x, y and z.
+    """
+    for names in namings:
+        _check_names(subject, shape, names, layout, is_xyz=is_xyz)
+
+
+_XYZ = {"x": "D", "y": "H", "z": "W"}
+
+
+def _check_names(
+    subject: str, shape: tuple[int, ...], names: Names, letters: str | None, *, is_xyz: bool = False
+) -> None:
+    """Refuse names of which one is that of another axis than `letters` have there, or of any where there are none."""
+    known = [axis_by_name(name) for name in names or ()]
+    if is_xyz and set(_XYZ) <= {(name or "").lower() for name in names or ()}:
+        known = [_XYZ.get((name or "").lower(), letter) for name, letter in zip(names or (), known, strict=True)]
+    if letters is None:
+        contradicts = any(known)
+    else:
+        contradicts = any(mine and mine != letter for mine, letter in zip(known, letters, strict=False))
+    if contradicts:
+        raise UsageError(
+            subject,
+            found=f"dimensions {_shown(names)}, shape {shape}",
+            expected=f"the axes {letters}, or names that say nothing"
+            if letters
+            else "names that say which axis is which",
+            remedy=f"say what the axes are, {_example(shape)}, or name other volumes with --dataset",
+        )
+
+
+def _shown(names: Names) -> str:
+    return f"({', '.join(name or '?' for name in names or ())})"
+
+
+def _example(shape: tuple[int, ...]) -> str:
+    axes = {3: "DHW", 4: "CDHW"}.get(len(shape), "TCDHW")
+    return f"such as --axes {axes} to convert it as that"
+
+
+def axes_counts(given: str | None) -> tuple[int, ...]:
+    """Return how many axes an array has that may be a volume: three or four, or more where the caller names more."""
+    return (len(given),) if given is not None and len(given) > len(VOLUME_AXES) else _COUNTS
 
 
 def axes_by_count(given: str | None, counts: Sequence[int]) -> dict[int, str | None]:

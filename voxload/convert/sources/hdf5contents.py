@@ -14,7 +14,9 @@ from typing import Any, Generic, TypeVar
 import h5py
 import numpy as np
 
+from voxload.readers.axes import Names
 from voxload.readers.faults import translated
+from voxload.readers.hdf5.checks import scale_names
 from voxload.readers.hdf5.file import object_names, open_file
 
 T = TypeVar("T")
@@ -40,6 +42,13 @@ class Hdf5Dataset:
     """Labels of the axes, empty strings where there are none."""
     coordinates: tuple[str, ...] = ()
     """Names of the one-dimensional datasets that are attached to the axes, empty strings where there are none."""
+    dimensions: Names = None
+    """Names of the axes' dimension scales, netCDF's dimensions; None where there are none."""
+
+    @property
+    def namings(self) -> tuple[Names, Names]:
+        """The ways in which the file names the axes: labels, and dimensions, as a data set looks at them."""
+        return self.scales, self.dimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +131,8 @@ def _has_extents(file: h5py.File, name: str) -> bool:
 
 def _dataset(item: h5py.Dataset) -> Hdf5Dataset:
     labels = tuple(dimension.label for dimension in item.dims) if len(item.attrs) else ("",) * item.ndim
-    return Hdf5Dataset(item.shape, item.dtype, item.chunks, _attributes(item), labels, _coordinates(item))
+    along, dimensions = _coordinates(item), scale_names(item)
+    return Hdf5Dataset(item.shape, item.dtype, item.chunks, _attributes(item), labels, along, dimensions)
 
 
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"

@@ -69,6 +69,8 @@ class RawCube:
     """Distance of neighbouring voxels along D, H and W in mm; None where it is not known."""
     coordinates: Coordinates = field(default_factory=dict)
     """What the file has along D, H and W, such as latitudes."""
+    coarser: tuple[str, ...] = ()
+    """Names of the arrays in the file that are the same volume at coarser resolutions, and no cubes of their own."""
 
     def __post_init__(self) -> None:
         if self.dtype.kind not in "biuf" or self.dtype.itemsize > 8:

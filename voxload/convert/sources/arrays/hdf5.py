@@ -1,7 +1,8 @@
-"""Hdf5: HDF5 files of any layout, whose datasets of three or four axes are volumes."""
+"""Hdf5: HDF5 files of any layout, netCDF-4 among them, whose datasets of three or four axes are volumes."""
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -9,9 +10,10 @@ import h5py
 
 from voxload.convert.manifest import only_member
 from voxload.convert.sources.arrays.converted import placed
-from voxload.convert.sources.arrays.hdf5cube import Hdf5Cube, describe_dataset
+from voxload.convert.sources.arrays.hdf5cube import Hdf5Cube, Hdf5Slab, check_slabs, describe_dataset
 from voxload.convert.sources.arrays.hdf5targets import read_targets
-from voxload.convert.sources.axes import axes_by_count, cube_axes
+from voxload.convert.sources.arrays.series import Series, parts
+from voxload.convert.sources.axes import array_axes, axes_by_count, axes_counts
 from voxload.convert.sources.coordinates import coordinates_of
 from voxload.convert.sources.hdf5contents import Hdf5Dataset, Hdf5Tree
 from voxload.convert.sources.hints import Hints
@@ -20,7 +22,6 @@ from voxload.convert.sources.probe import Probe, hdf5_tree
 from voxload.convert.sources.protocol import RawCube, Source, plain_values
 from voxload.errors import DataError
 from voxload.files.regular import parse_json
-from voxload.readers.axes import declared_axes
 from voxload.readers.faults import translated
 from voxload.readers.registry import find_format
 from voxload.text import listed
@@ -32,8 +33,9 @@ _MANIFEST = "voxload"
 class Hdf5:
     """Any HDF5 file: one sample, of which every dataset of three or four axes is a volume.
 
-    Axes are those of the dimension labels, where they are ``d``, ``h``, ``w`` and ``c``, or of the caller. A vector
-    ``targets`` with an attribute ``names``, as voxload itself writes it, or ``unitPar`` becomes the targets.
+    Axes are the caller's, or those that labels and dimension scales name, as a data set reads them. Where samples or
+    time steps are among them, each is a sample. A vector ``targets`` with an attribute ``names``, as voxload itself
+    writes it, or ``unitPar`` becomes the targets.
     """
 
     name = "HDF5"
@@ -51,14 +53,16 @@ class Hdf5:
         DataError
             When there are none; lists what there is.
         UsageError
-            When axes have no names, volumes have different extents, or several samples share one.
+            When axes have no names, or such that make no volume, volumes have different extents, or several samples
+            share one.
         """
         tree = hdf5_tree(probe)
         manifest = _manifest(probe, tree)
         if not hints.datasets:
             tree.datasets.values()  # in one pass
+        counts = axes_counts(hints.axes)
         names = sorted(
-            name for name in candidate_datasets(tuple(tree.datasets), hints) if _is_volume(tree.datasets[name])
+            name for name in candidate_datasets(tuple(tree.datasets), hints) if _is_volume(tree.datasets[name], counts)
         )
         if not names:
             raise DataError(
@@ -68,13 +72,23 @@ class Hdf5:
             )
         wanted, targets = chosen_datasets(f"{probe.path}", names, hints), _targets(probe, tree)
         axes = axes_by_count(hints.axes, [len(tree.datasets[name].shape) for name in wanted])
-        cubes = {}
+        cubes, series = {}, {}
         for name, volume in wanted.items():
             stored = tree.datasets[name]
-            cube = _describe(probe, name, stored, given=axes.get(len(stored.shape)))
+            series[name] = _series(probe, name, stored, given=axes.get(len(stored.shape)))
+            cube = _describe(probe, name, stored, series[name])
             cubes[name] = placed(replace(cube, dataset=volume, targets=targets), manifest)
         check_extents(f"{probe.path}", list(cubes.values()))
-        return tuple(Hdf5Cube(name, cube, hints) for name, cube in cubes.items())
+        found: list[Source] = []
+        for index, part in parts(f"{probe.path}", series, has_targets=bool(targets)):
+            for name, cube in cubes.items():
+                found.append(_source(name, replace(cube, part=part), series[name].fixed(index), hints))
+        return tuple(found)
+
+
+def _source(name: str, cube: RawCube, fixed: Mapping[int, int], hints: Hints) -> Source:
+    """Return a dataset as a cube, or the part of it that is one sample."""
+    return Hdf5Slab(name, cube, fixed, missing=hints.missing) if fixed else Hdf5Cube(name, cube, hints)
 
 
 def _manifest(probe: Probe, tree: Hdf5Tree) -> object:
@@ -93,21 +107,28 @@ def _manifest(probe: Probe, tree: Hdf5Tree) -> object:
     return manifest
 
 
-def _is_volume(item: Hdf5Dataset) -> bool:
-    return len(item.shape) in (3, 4) and item.dtype.kind in "biuf"
+def _is_volume(item: Hdf5Dataset, counts: Container[int]) -> bool:
+    return len(item.shape) in counts and item.dtype.kind in "biuf"
 
 
 def _contents(tree: Hdf5Tree) -> str:
     return listed(f"{name} {item.dtype} {item.shape}" for name, item in sorted(tree.datasets.items()))
 
 
-def _describe(probe: Probe, name: str, stored: Hdf5Dataset, *, given: str | None) -> RawCube:
+def _series(probe: Probe, name: str, stored: Hdf5Dataset, *, given: str | None) -> Series:
     subject = f"{probe.path}, dataset {name!r}"
-    order = cube_axes(subject, stored.shape, given=given, declared=declared_axes(stored.scales))
-    cube = describe_dataset(probe.path, name, stored, order=order)
+    return Series.of(array_axes(subject, stored.shape, given=given, namings=stored.namings), stored.shape)
+
+
+def _describe(probe: Probe, name: str, stored: Hdf5Dataset, series: Series) -> RawCube:
+    """Return what is known of a dataset, or of each sample in it."""
+    fixed = series.fixed((0, 0))
+    if fixed:
+        check_slabs(probe.path, name)
+    cube = describe_dataset(probe.path, name, stored, order=series.cube, fixed=tuple(fixed))
     path = str(probe.path)
     along = coordinates_of(
-        cube.order, stored.shape, stored.coordinates, lambda one: find_format(path).read_vector(path, one)
+        series.order, stored.shape, stored.coordinates, lambda one: find_format(path).read_vector(path, one)
     )
     return replace(cube, attributes=plain_values(stored.attributes), coordinates=along)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from voxload.convert.sources.axes import check_layout_names, cube_axes
 from voxload.convert.sources.binary.flat import FlatFile
 from voxload.convert.sources.hdf5contents import Hdf5Dataset
 from voxload.convert.sources.hints import Hints
@@ -117,6 +118,36 @@ def describe_dataset(
         scratch_bytes=2 * prod(stored.chunks) * stored.dtype.itemsize if stored.chunks else 0,
         table_bytes=_table_bytes(stored),
     )
+
+
+def layout_axes(
+    subject: str, stored: Hdf5Dataset, layout: str, *, given: str | None, lead: str = "", is_xyz: bool = False
+) -> AxisOrder:
+    """Return the axes of the cubes in a dataset of a format that fixes them, unless the caller names others.
+
+    Parameters
+    ----------
+    subject
+        What error messages are about.
+    stored
+        What HDF5 says of the dataset.
+    layout
+        Axes of each cube.
+    given
+        The caller's word.
+    lead
+        Axes of the dataset before those of a cube.
+    is_xyz
+        Whether the format calls D, H and W x, y and z.
+
+    Raises
+    ------
+    UsageError
+        When labels or dimensions have names of other axes than the format's, or the caller's letters do not fit.
+    """
+    if given is None:
+        check_layout_names(subject, stored.shape, lead + layout, namings=stored.namings, is_xyz=is_xyz)
+    return cube_axes(subject, stored.shape[len(lead) :], given=given or layout)
 
 
 class Hdf5Slab:

@@ -3,59 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from voxload.convert.manifest import only_member
 from voxload.convert.sources.arrays.converted import placed
-from voxload.convert.sources.axes import axes_by_count, cube_axes
-from voxload.convert.sources.binary.flat import DEFAULT_DATASET
+from voxload.convert.sources.arrays.series import Series, parts
+from voxload.convert.sources.arrays.zarrarrays import MARKS, ZarrNode, wanted_arrays
+from voxload.convert.sources.axes import array_axes, axes_by_count
 from voxload.convert.sources.coordinates import Coordinates, coordinates_of
 from voxload.convert.sources.hints import Hints
-from voxload.convert.sources.names import check_extents, chosen_datasets
+from voxload.convert.sources.names import check_extents
 from voxload.convert.sources.probe import Probe
 from voxload.convert.sources.protocol import Source, plain_values
-from voxload.errors import DataError
-from voxload.files.regular import parse_json, read_document
-from voxload.readers.axes import AxisOrder, declared_axes
-from voxload.readers.faults import translated
+from voxload.readers.axes import AxisOrder
 from voxload.readers.zarr import ZarrFormat
-
-MARKS = ("zarr.json", ".zarray", ".zgroup")
-"""Files that make a folder a Zarr node: format 3, and arrays and groups of format 2."""
-
-_XARRAY_DIMENSIONS = "_ARRAY_DIMENSIONS"
-
-
-@dataclass(frozen=True, slots=True)
-class ZarrNode:
-    """A group or an array."""
-
-    shape: tuple[int, ...]
-    """Extents of an array; empty of a group."""
-    dimensions: tuple[str | None, ...]
-    """Names of the axes, where there are any: those of format 3, or xarray's attribute in format 2."""
-    attributes: Mapping[str, Any]
-    """The caller's attributes, without the names of axes."""
-
-    @classmethod
-    def read(cls, folder: Path) -> ZarrNode:
-        """Read the metadata of the node in a folder; raises DataError when they are damaged or not there."""
-        with translated(f"{folder}"):
-            mark = next((folder / name for name in MARKS if (folder / name).is_file()), None)
-            if mark is None:
-                raise DataError(f"{folder}", found="no Zarr metadata", expected=f"one of {', '.join(MARKS)}")
-            values = parse_json(read_document(mark))
-            if mark.name == MARKS[0]:
-                attributes, dimensions = values.get("attributes") or {}, values.get("dimension_names")
-            else:
-                side = folder / ".zattrs"
-                attributes = parse_json(read_document(side)) if side.is_file() else {}
-                dimensions = attributes.get(_XARRAY_DIMENSIONS)
-            kept = {name: value for name, value in attributes.items() if name != _XARRAY_DIMENSIONS}
-            return cls(tuple(values.get("shape", ())), tuple(dimensions or ()), kept)
-
 
 _MANIFEST = "voxload"
 """Attribute of the hierarchies that voxload itself converted; it holds the targets."""
@@ -64,8 +26,9 @@ _MANIFEST = "voxload"
 class ZarrFolder:
     """Any Zarr hierarchy in a folder, format 2 or 3: a sample, of which each array of three or four axes is a volume.
 
-    Axes are those of the dimension names, where they are ``d``, ``h``, ``w`` and ``c``, or of the caller. zarr-python
-    is imported when there is a hierarchy: whoever asks what a file of another format is would wait for it.
+    Axes are the caller's, or those that dimensions name, as a data set reads them. Where samples or time steps are
+    among them, each is a sample. An OME-Zarr image is one volume, its finest level. zarr-python is imported when there
+    is a hierarchy: whoever asks what a file of another format is would wait for it.
     """
 
     name = "Zarr"
@@ -85,41 +48,42 @@ class ZarrFolder:
         DataError
             When there are none, or metadata are damaged or missing.
         UsageError
-            When axes have no names, or volumes have different extents.
+            When axes have no names, or such that make no volume, or volumes have different extents.
         """
         from voxload.convert.sources.arrays.zarrcube import ZarrCube, describe_array  # noqa: PLC0415 - see the class
 
         root = ZarrNode.read(probe.path)
         targets = _targets(root, probe.path)
-        names = ZarrFormat().datasets(str(probe.path))
-        nodes = {name: ZarrNode.read(probe.path / name) for name in names}
-        if not any(len(node.shape) in (3, 4) for node in nodes.values()):
-            found = ", ".join(f"an array of shape {node.shape}" for node in nodes.values())
-            raise DataError(
-                f"{probe.path}", found=found or "no such array", expected="a Zarr array of three or four axes"
+        arrays = wanted_arrays(probe.path, hints)
+        axes = axes_by_count(hints.axes, [len(array.node.shape) for array in arrays])
+        cubes, series = {}, {}
+        for array in arrays:
+            node, name = array.node, array.name
+            subject, given = f"{probe.path}:{name}".removesuffix(":"), axes.get(len(node.shape))
+            order = array_axes(subject, node.shape, given=given, namings=(array.names,))
+            series[name] = Series.of(order, node.shape)
+            cube = replace(
+                describe_array(probe.path, name, order),
+                dataset=array.volume,
+                targets=targets,
+                attributes=plain_values(node.attributes),
+                coordinates=_coordinates(probe.path, name, node, order),
+                coarser=array.coarser,
             )
-        is_array = names == ("",)
-        wanted = chosen_datasets(f"{probe.path}", [DEFAULT_DATASET] if is_array else names, hints)
-        if is_array:
-            wanted = {"": DEFAULT_DATASET}
-        axes = axes_by_count(hints.axes, [len(nodes[name].shape) for name in wanted])
-        cubes = {}
-        for name, volume in wanted.items():
-            node, subject = nodes[name], f"{probe.path}:{name}".removesuffix(":")
-            given, declared = axes.get(len(node.shape)), declared_axes(node.dimensions)
-            cube = describe_array(probe.path, name, cube_axes(subject, node.shape, given=given, declared=declared))
-            along = _coordinates(probe.path, name, node, cube.order)
-            cube = replace(cube, dataset=volume, targets=targets, attributes=plain_values(node.attributes))
-            cube = replace(cube, coordinates=along)
             cubes[name] = placed(cube, root.attributes.get(_MANIFEST))
         check_extents(f"{probe.path}", list(cubes.values()))
-        return tuple(ZarrCube(name, cube, missing=hints.missing) for name, cube in cubes.items())
+        found: list[Source] = []
+        for index, part in parts(f"{probe.path}", series, has_targets=bool(targets)):
+            for name, cube in cubes.items():
+                mine, one = replace(cube, part=part), series[name] if series[name].fixed(index) else None
+                found.append(ZarrCube(name, mine, missing=hints.missing, series=one, index=index))
+        return tuple(found)
 
 
 def _coordinates(path: Path, name: str, node: ZarrNode, order: AxisOrder) -> Coordinates:
     """Return the arrays beside an array that have the names of its axes, as xarray writes them."""
     folder = name.rpartition("/")[0]
-    plain = [axis if axis and "/" not in axis and axis not in (".", "..") else "" for axis in node.dimensions]
+    plain = [axis if axis and "/" not in axis and axis not in (".", "..") else "" for axis in node.dimensions or ()]
     beside = [axis and f"{folder}/{axis}".lstrip("/") for axis in plain] if name else []
     there = [one if one and any((path / one / mark).is_file() for mark in MARKS) else None for one in beside]
     return coordinates_of(order, node.shape, there, lambda one: ZarrFormat().read_vector(str(path), one))

@@ -1,4 +1,4 @@
-"""ZarrCube: one array of a Zarr hierarchy as a raw cube."""
+"""ZarrCube: one array of a Zarr hierarchy as a raw cube, or one of the samples and time steps in it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 
+from voxload.convert.sources.arrays.series import Index, Series
 from voxload.convert.sources.protocol import RawCube, ReadInto, filled
 from voxload.geometry import Box, chunks_touched
 from voxload.readers.axes import AxisOrder
@@ -24,7 +25,7 @@ _COPIES = 5
 
 
 class ZarrCube:
-    """An array as a whole.
+    """An array as a whole, or the part of it that is one sample at one time step.
 
     An array that is not compressed is read through zarr-python, because a native reader maps its files, and any other
     one as a loader reads it; a few chunks at a time, because zarr-python returns a copy of all that it is asked for.
@@ -37,12 +38,24 @@ class ZarrCube:
         What is known of it; see `describe_array`.
     missing
         What to do about chunks that are not there.
+    series, index
+        The samples and time steps in the array, and which of them is the cube; None where it is all of the array.
     """
 
-    def __init__(self, name: str, cube: RawCube, *, missing: Missing = Missing.ERROR) -> None:
-        self._location = Location(str(cube.path), dataset=name, axes=cube.order.axes)
+    def __init__(
+        self,
+        name: str,
+        cube: RawCube,
+        *,
+        missing: Missing = Missing.ERROR,
+        series: Series | None = None,
+        index: Index = (0, 0),
+    ) -> None:
+        order = cube.order if series is None else series.order
+        self._location = Location(str(cube.path), dataset=name, axes=order.axes)
         self._cube = filled(cube, missing)
         self._missing = missing
+        self._channels = None if series is None else series.channels(index, cube.volume_shape[0])
 
     def describe(self) -> RawCube:
         """Return what is known of the cube."""
@@ -52,7 +65,7 @@ class ZarrCube:
     def open(self) -> Iterator[ReadInto]:
         """Open the array for reading; chunks that are not there raise DataError, unless they are to be filled."""
         library = ZarrReader(self._location, self._missing)
-        piece = _piece(library.describe())
+        piece, channels = _piece(library.describe()), self._channels
         route = library.route
         if isinstance(route, NativeRoute) and route.pipeline.has_filters:
             reader: Reader = NativeZarrReader(library, route, self._missing)
@@ -61,7 +74,8 @@ class ZarrCube:
 
         def read_into(box: Box, out: Volume) -> None:
             for part in _parts(box, piece):
-                reader.read_into(part, out[(slice(None), *part.relative_to(box.start).slices)])
+                wanted = part if channels is None else _with_channels(channels, part)
+                reader.read_into(wanted, out[(slice(None), *part.relative_to(box.start).slices)])
 
         try:
             yield read_into
@@ -70,7 +84,7 @@ class ZarrCube:
 
 
 def describe_array(path: Path, name: str, order: AxisOrder) -> RawCube:
-    """Return what the metadata say of an array of a hierarchy.
+    """Return what the metadata say of an array of a hierarchy, or of each sample and time step in it.
 
     Raises
     ------
@@ -80,18 +94,26 @@ def describe_array(path: Path, name: str, order: AxisOrder) -> RawCube:
         When its metadata are damaged.
     """
     reader = ZarrReader(Location(str(path), dataset=name, axes=order.axes), Missing.ERROR)
-    info = reader.describe()
-    table = reader.index.table_bytes(tuple(reader.array.shape))
+    info, shape = reader.describe(), tuple(reader.array.shape)
+    table = reader.index.table_bytes(shape)
+    samples, steps, _ = order.lead(reader.index.layout.unit)
     reader.close()
+    series = Series.of(order, shape)
     return RawCube(
         path,
         name,
-        shape=order.to_stored(info.shape),
-        order=order,
+        shape=series.cube.to_stored((info.lead[2], *info.spatial)),
+        order=series.cube,
         dtype=info.native_dtype,
-        scratch_bytes=_COPIES * prod(_piece(info)) * info.shape[0] * info.dtype.itemsize,
+        # A chunk is decoded whole, with all samples and steps that it holds.
+        scratch_bytes=_COPIES * prod(_piece(info)) * info.lead[2] * samples * steps * info.dtype.itemsize,
         table_bytes=table,
     )
+
+
+def _with_channels(channels: tuple[int, int], box: Box) -> Box:
+    """Return a spatial box with a range of channels in front."""
+    return Box((channels[0], *box.start), (channels[1], *box.stop))
 
 
 def _piece(info: VolumeInfo) -> tuple[int, ...]:
@@ -99,7 +121,7 @@ def _piece(info: VolumeInfo) -> tuple[int, ...]:
     piece = list((info.chunks or info.shape)[1:])
     for axis in (2, 1, 0):
         while piece[axis] < info.spatial[axis]:
-            if 2 * prod(piece) * info.shape[0] * info.dtype.itemsize > _PIECE_BYTES:
+            if 2 * prod(piece) * info.lead[2] * info.dtype.itemsize > _PIECE_BYTES:
                 return tuple(piece)
             piece[axis] *= 2
     return tuple(piece)

@@ -31,9 +31,9 @@ from pathlib import Path
 
 import numpy as np
 
-from voxload.convert.sources.arrays.hdf5cube import Hdf5Cube, Hdf5Slab, check_slabs, describe_dataset
+from voxload.convert.sources.arrays.hdf5cube import Hdf5Cube, Hdf5Slab, check_slabs, describe_dataset, layout_axes
 from voxload.convert.sources.arrays.hdf5targets import COSMOLOGY, read_target_rows, read_targets
-from voxload.convert.sources.axes import cube_axes, has_channels_first, has_channels_last
+from voxload.convert.sources.axes import has_channels_first, has_channels_last
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.names import chosen_datasets, part_name
 from voxload.convert.sources.probe import Probe, extents_of, hdf5_tree
@@ -104,7 +104,7 @@ class CosmoUniverseSource:
                 expected="(N, N, N, redshifts) and other redshifts than N",
                 remedy="name its axes, such as --axes CDHW for channels first",
             )
-        order = cube_axes(subject, shape, given=axes or _UNIVERSE_AXES)
+        order = layout_axes(subject, found[DATASET], _UNIVERSE_AXES, given=axes)
         cube = describe_dataset(path, DATASET, found[DATASET], order=order)
         self._cube = Hdf5Cube(DATASET, replace(cube, targets=read_targets(path, TARGETS)), hints)
 
@@ -135,7 +135,7 @@ class LbannSplit:
         """Return the one cube, with its axes as in the universe unless the caller knows better."""
         chosen_datasets(f"{probe.path}", [DATASET], hints)
         stored = hdf5_tree(probe).datasets[DATASET]
-        order = cube_axes(f"{probe.path}, dataset {DATASET!r}", stored.shape, given=hints.axes or _LBANN_AXES)
+        order = layout_axes(f"{probe.path}, dataset {DATASET!r}", stored, _LBANN_AXES, given=hints.axes)
         cube = describe_dataset(probe.path, DATASET, stored, order=order)
         return (Hdf5Cube(DATASET, replace(cube, targets=read_targets(probe.path, TARGETS)), hints),)
 
@@ -167,7 +167,7 @@ class MlperfSplit:
         """Return the one cube."""
         chosen_datasets(f"{probe.path}", [_MLPERF_DATASET], hints)
         stored = hdf5_tree(probe).datasets[_MLPERF_DATASET]
-        order = cube_axes(f"{probe.path}, dataset {_MLPERF_DATASET!r}", stored.shape, given=hints.axes or _MLPERF_AXES)
+        order = layout_axes(f"{probe.path}, dataset {_MLPERF_DATASET!r}", stored, _MLPERF_AXES, given=hints.axes)
         cube = describe_dataset(probe.path, _MLPERF_DATASET, stored, order=order)
         return (Hdf5Cube(_MLPERF_DATASET, replace(cube, targets=read_targets(probe.path, _MLPERF_TARGETS)), hints),)
 
@@ -191,7 +191,8 @@ class NopfsSplit:
         chosen_datasets(f"{probe.path}", [_NOPFS_DATASET], hints)
         stored = hdf5_tree(probe).datasets[_NOPFS_DATASET]
         subject = f"{probe.path}, dataset {_NOPFS_DATASET!r}"
-        order = cube_axes(subject, stored.shape, given=hints.axes or _nopfs_axes(subject, stored.shape))
+        layout = hints.axes or _nopfs_axes(subject, stored.shape)
+        order = layout_axes(subject, stored, layout, given=hints.axes)
         cube = describe_dataset(probe.path, _NOPFS_DATASET, stored, order=order)
         return (Hdf5Cube(_NOPFS_DATASET, replace(cube, targets=read_targets(probe.path, _NOPFS_TARGETS)), hints),)
 
@@ -229,7 +230,7 @@ class MultiScale:
         chosen_datasets(f"{probe.path}", [_MULTISCALE_DATASET], hints)
         stored = hdf5_tree(probe).datasets[_MULTISCALE_DATASET]
         check_slabs(probe.path, _MULTISCALE_DATASET)
-        order = cube_axes(subject, stored.shape[1:], given=hints.axes or _MULTISCALE_AXES)
+        order = layout_axes(subject, stored, _MULTISCALE_AXES, given=hints.axes, lead="N")
         cube = describe_dataset(probe.path, _MULTISCALE_DATASET, stored, order=order, fixed=(0,))
         rows, count = read_target_rows(probe.path, _MULTISCALE_TARGETS), stored.shape[0]
         if len(rows) != count:

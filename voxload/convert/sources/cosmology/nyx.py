@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from voxload.convert.sources.arrays.hdf5cube import Hdf5Cube, describe_dataset
+from voxload.convert.sources.arrays.hdf5cube import Hdf5Cube, describe_dataset, layout_axes
 from voxload.convert.sources.arrays.headerless import exact_cube_root, has_signature, headerless_file
-from voxload.convert.sources.axes import cube_axes
 from voxload.convert.sources.binary.flat import FlatSource, describe_flat
 from voxload.convert.sources.hdf5contents import Hdf5Tree
 from voxload.convert.sources.hints import Headerless, Hints, MemoryOrder
@@ -62,7 +61,7 @@ class NyxHdf5:
         cubes = {}
         for name, volume in wanted.items():
             stored = tree.datasets[name]
-            order = cube_axes(f"{probe.path}, dataset {name!r}", stored.shape, given=hints.axes)
+            order = layout_axes(f"{probe.path}, dataset {name!r}", stored, "DHW", given=hints.axes, is_xyz=True)
             cube = describe_dataset(probe.path, name, stored, order=order)
             cubes[name] = replace(cube, dataset=volume, attributes={**plain_values(stored.attributes), **said})
         check_extents(f"{probe.path}", list(cubes.values()))

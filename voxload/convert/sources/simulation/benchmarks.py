@@ -17,7 +17,7 @@ from dataclasses import replace
 from voxload.convert.sources.arrays.hdf5cube import Hdf5Slab, check_slabs, describe_dataset
 from voxload.convert.sources.arrays.hdf5targets import read_numbers
 from voxload.convert.sources.arrays.headerless import has_signature, headerless_file
-from voxload.convert.sources.axes import cube_axes
+from voxload.convert.sources.axes import check_layout_names, cube_axes
 from voxload.convert.sources.binary.flat import FlatSource, describe_flat
 from voxload.convert.sources.hints import Headerless, Hints
 from voxload.convert.sources.names import check_extents, chosen_datasets, part_name
@@ -150,5 +150,8 @@ def _describe(probe: Probe, name: str, hints: Hints) -> RawCube:
             remedy="generate them with three entries in DLIO's dataset.record_dims",
         )
     check_slabs(probe.path, name)
+    if hints.axes is None:
+        layout = "NDHW" if len(stored.shape) == len("NDHW") else "N"
+        check_layout_names(subject, stored.shape, layout, namings=stored.namings)
     order = cube_axes(subject, stored.shape[1:], given=hints.axes)
     return describe_dataset(probe.path, name, stored, order=order, fixed=(0,))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from voxload.convert.sources.arrays.hdf5cube import Hdf5Slab, check_slabs, describe_dataset
 from voxload.convert.sources.arrays.hdf5targets import read_numbers
+from voxload.convert.sources.axes import check_layout_names
 from voxload.convert.sources.hdf5contents import Hdf5Dataset, Hdf5Tree
 from voxload.convert.sources.hints import Hints
 from voxload.convert.sources.names import check_extents, chosen_datasets, part_name
@@ -58,6 +59,10 @@ class WellField:
 
         `axes` are those in space where the caller knows better, with or without the channels.
         """
+        if axes is None:
+            lead = "".join(axis for axis, does in zip("NT", self.varying, strict=True) if does)
+            layout = f"{lead}DHW{'C' * self.rank}"
+            check_layout_names(self.subject, self.stored.shape, layout, namings=self.stored.namings, is_xyz=True)
         spatial = (axes or "DHW").upper().removesuffix("C")
         resolve_axes(self.subject, ndim=_DIMENSIONS, given=spatial, declared=None)
         return AxisOrder(f"{spatial}C" if self.rank else spatial)
