@@ -21,6 +21,7 @@ from tests.support import processes
 from tests.support.rangeserver import serving
 from voxload.catalog import Catalog, Entry
 from voxload.cli.inspect import planes as info_planes
+from voxload.cli.inspect.subject import MANY
 from voxload.cli.main import run
 from voxload.errors import UsageError
 from voxload.pictures.slices import Slices, draw_slices
@@ -332,6 +333,18 @@ def test_a_series_is_told_as_a_data_set_and_as_a_conversion_take_it(
         arrays = found.get("arrays", [found])
         assert [(array["items"], array["axes"]) for array in arrays] == [(4, "TDHW")] * len(variables)
         assert "refusal" not in found
+
+
+@pytest.mark.parametrize("variables", [{"hum": 1}, {"hum": 1, "rain": 1}])
+def test_a_long_series_is_not_listed(
+    variables: dict[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An hourly archive has hundreds of thousands of steps; what a data set makes of them is told all the same."""
+    voxels = np.zeros((MANY + 1, 2, 2, 2), "i1")
+    xarray.Dataset(dict.fromkeys(variables, (TIMED, voxels))).to_zarr(tmp_path / "x.zarr", consolidated=False)
+    found = _json([str(tmp_path / "x.zarr")], capsys)
+    assert "cubes" not in found
+    assert {array["items"] for array in found.get("arrays", [found])} == {MANY + 1}
 
 
 def test_what_a_conversion_refuses_a_data_set_still_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -227,6 +227,23 @@ def test_variables_of_one_series_belong_together(tmp_path: Path, form: str) -> N
     assert len(_converted(raw, tmp_path / "chosen", hints=Hints(datasets=("u", "v")), stack={"w": ("u", "v")})) == 3
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_axes_that_are_said_anew_are_converted_anew(tmp_path: Path, form: str) -> None:
+    """Cubes of other axes may look alike: a later run sees that those before are not what is wanted."""
+    data = _data(("q", "r", "s", "u"))
+    raw = write(tmp_path / "raw", data, form)
+    whole = data["v"].to_numpy()
+    for said, moved in (("TDHW", whole), ("DTHW", whole.swapaxes(0, 1)), ("DTWH", whole.transpose(1, 0, 3, 2))):
+        stored = _converted(raw, tmp_path / "out", hints=Hints(axes=said))
+        assert all(np.array_equal(mine[0], step) for mine, step in zip(stored, moved, strict=True)), said
+    report = convert(raw, tmp_path / "out", options=ConvertOptions(hints=Hints(axes="DTWH")))
+    assert (len(report.converted), len(report.skipped)) == (0, 4)
+    three = write(tmp_path / "three", _data(("x", "y", "z")), form)
+    for hints, order in ((Hints(axes="DHW"), (0, 1, 2)), (Hints(), (2, 1, 0))):
+        (one,) = _converted(three, tmp_path / "three out", hints=hints)
+        assert np.array_equal(one[0], _data(("x", "y", "z"))["v"].to_numpy().transpose(order))
+
+
 def test_one_vector_of_targets_is_not_for_many_samples(tmp_path: Path) -> None:
     """Each of them would get the same label; steps of one simulation have the same parameters."""
     for name, is_refused in (("sample", True), ("time", False)):

@@ -22,8 +22,11 @@ from voxload.text import listed
 
 _HEADERLESS, _NAMELESS = "raw", "HDF5"
 """The readers' formats of files that nothing is known of, and of those that name no axes."""
+_LOOKED_AT = 10
+"""Volumes of which one at least has many samples or time steps where a series is long."""
 MANY = 1000
-"""Volumes of a file or hierarchy from which on only their names are shown: each takes a look at its metadata."""
+"""Volumes of a file or hierarchy from which on only their names are shown: each takes a look at its metadata. Samples
+and time steps of an array from which on the cubes that a conversion makes of them are not listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,8 @@ def _local(given: Given, names: tuple[str, ...], known: str) -> Subject:
     if refusal is not None and given.reading.level is not None and not isinstance(refusal, NotFoundError):
         raise refusal
     is_alone = is_named or found is not None
+    if (choice == Choice() or choice == Choice(dataset=choice.dataset)) and _is_long(given, found, names):
+        return Subject(stored=given.location(choice.dataset)) if is_alone else Subject(volumes=names, format=known)
     try:
         listing = RawListing.look(given.path, given.hints, choice)
     except (UsageError, DataError) as error:
@@ -165,6 +170,12 @@ def _local(given: Given, names: tuple[str, ...], known: str) -> Subject:
         return Subject(listing=listing)
     axes = _axes_of_content(listing, found) if known == _NAMELESS else ""
     return Subject(stored=given.location(choice.dataset, axes), listing=listing)
+
+
+def _is_long(given: Given, found: VolumeInfo | None, names: tuple[str, ...]) -> bool:
+    """Tell whether a conversion would make so many samples of an array that they are not listed."""
+    some = [found] if found is not None else [_opened(given.location(name))[0] for name in names[:_LOOKED_AT]]
+    return any(one is not None and one.samples * one.steps > MANY for one in some)
 
 
 def _axes_of_content(listing: RawListing, found: VolumeInfo | None) -> str:

@@ -82,7 +82,7 @@ class Hdf5:
         found: list[Source] = []
         for index, part in parts(f"{probe.path}", series, has_targets=bool(targets)):
             for name, cube in cubes.items():
-                found.append(_source(name, replace(cube, part=part), series[name].fixed(index), hints))
+                found.append(_source(name, series[name].part_of(cube, index, part), series[name].fixed(index), hints))
         return tuple(found)
 
 

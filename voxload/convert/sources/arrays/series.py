@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Self
 
 from voxload.convert.sources.names import part_name
+from voxload.convert.sources.protocol import RawCube
 from voxload.errors import UsageError
 from voxload.readers.axes import AxisOrder
 
 _AXES = "NT"
+_WORDS = {"N": "array_sample", "T": "array_step"}
 Index = tuple[int, int]
 """A sample and one of its time steps."""
 
@@ -46,6 +48,17 @@ class Series:
         """Return the axes of the array that a cube fixes, and at which index."""
         by_axis = dict(zip(_AXES, index, strict=True))
         return {place: by_axis[axis] for place, axis in enumerate(self.order.axes) if axis in by_axis}
+
+    def part_of(self, cube: RawCube, index: Index, part: str) -> RawCube:
+        """Return the cube of one sample and step, which says where it lies in the array, so that its manifest does.
+
+        A later run that takes the axes for others then converts it again, though the cubes look alike.
+        """
+        if not self.fixed(index):
+            return cube
+        told = {"array_axes": self.order.axes}
+        places = {_WORDS[axis]: index[_AXES.index(axis)] for axis in _AXES if axis in self.order.axes}
+        return replace(cube, part=part, attributes={**cube.attributes, **told, **places})
 
     def channels(self, index: Index, count: int) -> tuple[int, int]:
         """Return the range of a cube's `count` channels among those of all samples and steps, as readers have them."""

@@ -75,7 +75,8 @@ class ZarrFolder:
         found: list[Source] = []
         for index, part in parts(f"{probe.path}", series, has_targets=bool(targets)):
             for name, cube in cubes.items():
-                mine, one = replace(cube, part=part), series[name] if series[name].fixed(index) else None
+                one = series[name]
+                mine = one.part_of(cube, index, part)
                 found.append(ZarrCube(name, mine, missing=hints.missing, series=one, index=index))
         return tuple(found)
 

@@ -55,7 +55,8 @@ class ZarrCube:
         self._location = Location(str(cube.path), dataset=name, axes=order.axes)
         self._cube = filled(cube, missing)
         self._missing = missing
-        self._channels = None if series is None else series.channels(index, cube.volume_shape[0])
+        is_part = series is not None and bool(series.fixed(index))
+        self._channels = series.channels(index, cube.volume_shape[0]) if series is not None and is_part else None
 
     def describe(self) -> RawCube:
         """Return what is known of the cube."""
