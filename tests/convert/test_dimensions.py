@@ -76,7 +76,8 @@ def _converted(raw: Path, out: Path, **options: Any) -> list[Array]:
 
 def _by_name(data: xarray.Dataset, index: Mapping[str, int] | None = None, *, key: str = "v") -> Array:
     """Return a variable as (C, D, H, W), put in order by xarray."""
-    found = data[key].isel(index or {}).rename({name: SAME_AS[str(name)] for name in data[key].dims if name in SAME_AS})
+    found = data[key].isel(index or {})
+    found = found.rename({name: SAME_AS[str(name)] for name in found.dims if name in SAME_AS})
     found = found if "channel" in found.dims else found.expand_dims("channel")
     return found.transpose("channel", "z", "y", "x").to_numpy()
 
