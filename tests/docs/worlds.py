@@ -189,11 +189,12 @@ def _era5(path: Path, _world: World) -> None:
 
 
 def _weather(path: Path, _world: World) -> None:
-    """Write steps of two years as xarray does."""
+    """Write steps of two years as xarray does, packed into integers as archives do."""
     steps = pd.date_range("2009-12-30", periods=16, freq="6h")
     values = np.random.default_rng(0).normal(280, 10, (16, 2, 16, 32)).astype("<f4")
     data = xarray.DataArray(values, dims=("time", "level", "lat", "lon"), coords={"time": steps}, name="temperature")
-    data.to_zarr(path, zarr_format=2)
+    packing = {"dtype": "int16", "scale_factor": 0.01, "add_offset": 250.0, "_FillValue": -32767}
+    data.to_zarr(path, zarr_format=2, encoding={"temperature": packing})
 
 
 def _icechunk(path: Path, _world: World) -> None:
