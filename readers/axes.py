@@ -232,6 +232,33 @@ def axes_of_names(*namings: Names) -> str | None:
     return next((found for names in namings if (found := declared_axes(names) or axes_by_name(names))), None)
 
 
+def declared_or_usual(subject: str, *namings: Names) -> str | None:
+    """Return axis letters as `axes_of_names` does; refuse three axes of which a name denies that they are (D, H, W).
+
+    Three axes without names are (D, H, W). Those with some names that are known are too, unless one of these is that
+    of another axis: it would be a turned volume, or time for depth.
+
+    Raises
+    ------
+    UsageError
+        Where a known name stands at another axis's place and other names are not known.
+    """
+    found = axes_of_names(*namings)
+    for names in namings:
+        known = [axis_by_name(name) for name in names or ()]
+        is_usual = len(known) != len(SPATIAL_AXES) or all(
+            mine in (None, usual) for mine, usual in zip(known, SPATIAL_AXES, strict=True)
+        )
+        if found is None and not is_usual:
+            raise UsageError(
+                subject,
+                found=f"dimensions ({', '.join(name or '?' for name in names or ())}), of which not all are known",
+                expected="names that say which axis is which, or none",
+                remedy='say what they are, such as axes="DHW" (--axes DHW)',
+            )
+    return found
+
+
 def axes_by_name(names: Names) -> str | None:
     """Return axis letters from the names that CF, xarray and OME have for dimensions; None where one is no such name.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from voxload.errors import NotFoundError
 from voxload.geometry import Box
-from voxload.readers.axes import OTHER_AXES, AxisOrder, axes_of_names, resolve_axes
+from voxload.readers.axes import OTHER_AXES, AxisOrder, declared_or_usual, resolve_axes
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.decode.codecs import Pipeline
 from voxload.readers.faults import naming_chunk, translated
@@ -231,13 +231,13 @@ def _dataset(file: h5py.File, location: Location, subject: str) -> SettledDatase
     )
 
 
-def _declared(dataset: SettledDataset) -> str | None:
+def _declared(dataset: SettledDataset, subject: str) -> str | None:
     """Return the axes that labels or dimension scales name."""
-    return axes_of_names(dataset.labels) or axes_of_names(scale_names(dataset))
+    return declared_or_usual(subject, dataset.labels, scale_names(dataset))
 
 
 def _describe(dataset: SettledDataset, location: Location, subject: str) -> tuple[AxisOrder, VolumeInfo]:
-    declared = None if location.axes else _declared(dataset)  # which a first reading need not ask for
+    declared = None if location.axes else _declared(dataset, subject)  # which a first reading need not ask for
     order = resolve_axes(subject, ndim=dataset.ndim, given=location.axes, declared=declared, has_lead=True)
     samples, steps, _ = order.lead(dataset.shape)
     info = VolumeInfo(

@@ -9,7 +9,7 @@ import numpy as np
 
 from voxload.errors import DataError, UsageError
 from voxload.geometry import Box
-from voxload.readers.axes import axes_of_names, resolve_axes
+from voxload.readers.axes import declared_or_usual, resolve_axes
 from voxload.readers.faults import translated
 from voxload.readers.protocol import (
     Location,
@@ -59,7 +59,7 @@ class XarrayReader:
         if location.checksums is not None:
             raise UsageError(subject, found="checksums of an object of xarray's", expected="those of stored volumes")
         names = tuple(map(str, variable.dims))
-        declared = axes_of_names(names)
+        declared = None if location.axes else declared_or_usual(subject, names)
         self._order = resolve_axes(subject, ndim=len(names), given=location.axes, declared=declared, has_lead=True)
         self._variable, self._dims = variable, tuple(variable.dims)
         self._is_closed = False

@@ -17,7 +17,7 @@ from zarr.errors import UnknownCodecError
 from voxload.errors import DataError, NotFoundError, UsageError
 from voxload.files.limits import CHUNK_TABLE
 from voxload.geometry import Box
-from voxload.readers.axes import OTHER_AXES, AxisOrder, Names, axes_of_names, resolve_axes
+from voxload.readers.axes import OTHER_AXES, AxisOrder, Names, declared_or_usual, resolve_axes
 from voxload.readers.chunks.chunked import Fetched
 from voxload.readers.chunks.storedchunks import StoredChunks, grid_of
 from voxload.readers.chunks.verified import policy_of
@@ -101,7 +101,7 @@ class ZarrReader:
             self.array, names, levels = _open_array(location, self.store)
             if self.array.metadata.fill_value is not None:  # format 2 may name none
                 self.missing = policy_of(location, self.missing)
-            declared = axes_of_names(names)
+            declared = None if location.axes else declared_or_usual(str(location), names)
             order = resolve_axes(
                 str(location), ndim=self.array.ndim, given=location.axes, declared=declared, has_lead=True
             )

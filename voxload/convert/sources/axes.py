@@ -34,8 +34,7 @@ def cube_axes(subject: str, shape: tuple[int, ...], *, given: str | None, declar
 def array_axes(subject: str, shape: tuple[int, ...], *, given: str | None, namings: Sequence[Names] = ()) -> AxisOrder:
     """Return the axes of an array, samples (N) and time steps (T) among them, by the names of its dimensions.
 
-    These are the rules of a data set, but for names of which only some are known: a data set takes three such axes for
-    (D, H, W), and here that is an error where a known name says otherwise.
+    These are the rules of a data set; of four axes, too, names of which only some are known are an error.
 
     Parameters
     ----------
