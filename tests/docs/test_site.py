@@ -14,6 +14,7 @@ from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -114,8 +115,8 @@ def _built(folder: Path) -> tuple[Path, str]:
     place = folder / "site"
     words = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(place)]
     environ = os.environ | {"VOXLOAD_NOTEBOOKS": str(folder / "notebooks")}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    ran = processes.run(words, cwd=ROOT, env=environ, text=True, check=False, **pipes)
+    pipes: Any = {"env": environ, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    ran = processes.run(words, cwd=ROOT, text=True, check=False, **pipes)
     assert ran.returncode == 0, ran.stdout
     return place, ran.stdout
 
