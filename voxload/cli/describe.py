@@ -35,7 +35,7 @@ def _described(parameter: inspect.Parameter, hint: Any, module: str) -> Paramete
         raise InternalError(subject, found="no Annotated", expected="one with typer.Option or typer.Argument")
     wanted, info = get_args(hint)
     single, is_list, is_optional = _taken_apart(wanted)
-    is_choice = issubclass(single, enum.Enum)
+    is_choice = isinstance(single, type) and issubclass(single, enum.Enum)
     if not is_choice and single not in TYPES.values():
         raise InternalError(subject, found=f"{single}", expected=f"an enumeration or one of {', '.join(TYPES)}")
     names = () if info.default is ... else (info.default,)
