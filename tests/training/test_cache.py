@@ -103,7 +103,7 @@ def _alone(plan: TrainingPlan) -> TrainingResult:
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("is_clairvoyant", [True, False])
+@pytest.mark.parametrize("is_clairvoyant", [pytest.param(True, marks=pytest.mark.long), False])
 def test_the_result_says_whether_later_orders_were_used(is_clairvoyant: bool, catalog: Path, tmp_path: Path) -> None:
     """Without a cache too: there the loader reads the first batches of the next epoch, unless it is told not to."""
     told = [] if is_clairvoyant else ["--no-clairvoyant"]
