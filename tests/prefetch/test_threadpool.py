@@ -132,6 +132,7 @@ import threading, time
 from concurrent.futures import ThreadPoolExecutor
 from voxload.prefetch.execution import threadpool
 pool, begun, helpers = threadpool.DaemonThreadPool(1, "x"), threading.Event(), ThreadPoolExecutor(1)
+helpers.submit(int).result()  # its thread is there: Python 3.12 starts none once the main thread has ended
 pool.submit(lambda: begun.set() or time.sleep(0.5) or print(helpers.submit(lambda: "done").result()))
 begun.wait()
 pool.shutdown(wait=False)
