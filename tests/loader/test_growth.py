@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, DistributedSampler, Subset, random_split
 
+from tests.support import processes
 from tests.support.growing import grown, number_of
 from voxload import Cache, DataLoader, VolumeDataset
 from voxload.errors import DataError, UsageError
@@ -176,9 +177,48 @@ def test_a_state_of_another_generation_waits_for_iterators(tmp_path: Path) -> No
     with pytest.raises(UsageError, match=r"an iterator under way, of generation 2, expected none"):
         iter(loader)
     del held
-    gc.collect()  # of the error's traceback, whose frames may be a cycle that has the iterator
     loader.load_state_dict(state)
     assert len(_got(loader)) == 2
+    _closed(loader)
+
+
+class _Turnstile:
+    """A lock behind which a thread, but the loop's, stops once it has let go of it."""
+
+    def __init__(self) -> None:
+        self._lock, self._loop = threading.Lock(), threading.current_thread()
+        self.is_shut = False
+        self.stopped, self.opened = threading.Event(), threading.Event()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if self.is_shut and threading.current_thread() is not self._loop:
+            self.stopped.set()
+            assert self.opened.wait(processes.LIMIT)
+
+
+def test_a_thread_that_begins_a_batch_keeps_no_iterator(tmp_path: Path) -> None:
+    """Who has let go of one is not told that it is under way, whatever a thread does at that moment."""
+    grown(tmp_path, 50, 51, 52, 53)
+    loader = _made(tmp_path, "generator")
+    _got(loader, 1)
+    ahead = loader._pipeline._ahead  # type: ignore[union-attr]
+    assert ahead is not None
+    ahead.lock = turnstile = _Turnstile()  # type: ignore[assignment]
+    held = iter(loader)
+    _got(held, 1)
+    assert ahead.has_more
+    turnstile.is_shut = True
+    ahead.reads.tell_room()
+    try:
+        assert turnstile.stopped.wait(processes.LIMIT)
+        del held
+        assert not ahead.has_more
+    finally:
+        turnstile.opened.set()
     _closed(loader)
 
 

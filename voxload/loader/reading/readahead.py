@@ -76,7 +76,8 @@ class ReadAhead:
     @property
     def has_more(self) -> bool:
         """Whether somebody holds an iterator that has not got all that it is foreseen to."""
-        return any(not user.is_done for user in self._users)
+        with self.lock:  # a thread that begins a batch holds one, too, for as long
+            return any(not user.is_done for user in self._users)
 
     def renew(self, samples: int, source: OrderSource | None) -> None:
         """Read a data set that is as long as this from the next epoch on; what is read ahead is given up."""
@@ -126,6 +127,7 @@ class ReadAhead:
             with self.lock:
                 user = self._user() if self._user is not None else None
                 begun = user.begin_next() if user is not None else None
+                user = None  # under the lock: who let go of the iterator is not to find it held by this thread
                 if begun is not None and self.reads.has_room:
                     self.reads.tell_room()
         except Exception:  # noqa: BLE001 - rule 3
