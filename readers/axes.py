@@ -218,13 +218,27 @@ Names = Sequence[str | None] | None
 """Names of an array's dimensions, slowest first, as far as they have any."""
 
 
-def axis_by_name(name: str | None) -> str | None:
-    """Return the letter of the axis that CF, xarray and OME call so; None of any other name.
+def known_axes(names: Names) -> list[str | None]:
+    """Return the letter of each axis as CF, xarray and OME call it; None of any other name.
 
-    >>> axis_by_name("Latitude"), axis_by_name("dim_0")
-    ('H', None)
+    >>> known_axes(("Latitude", "dim_0", None))
+    ['H', None, None]
     """
-    return _LETTERS.get((name or "").lower())
+    return [_LETTERS.get((name or "").lower()) for name in names or ()]
+
+
+def deny(known: Sequence[str | None], letters: str) -> bool:
+    """Tell whether an axis is known to be another one than `letters` have at its place.
+
+    >>> deny(["T", None, None], "DHW"), deny([None, "H", None], "DHW")
+    (True, False)
+    """
+    return any(mine and mine != letter for mine, letter in zip(known, letters, strict=False))
+
+
+def shown_names(names: Names) -> str:
+    """Return the names of dimensions for a message."""
+    return f"({', '.join(name or '?' for name in names or ())})"
 
 
 def axes_of_names(*namings: Names) -> str | None:
@@ -244,18 +258,15 @@ def declared_or_usual(subject: str, *namings: Names) -> str | None:
         Where a known name stands at another axis's place and other names are not known.
     """
     found = axes_of_names(*namings)
-    for names in namings:
-        known = [axis_by_name(name) for name in names or ()]
-        is_usual = len(known) != len(SPATIAL_AXES) or all(
-            mine in (None, usual) for mine, usual in zip(known, SPATIAL_AXES, strict=True)
-        )
-        if found is None and not is_usual:
-            raise UsageError(
-                subject,
-                found=f"dimensions ({', '.join(name or '?' for name in names or ())}), of which not all are known",
-                expected="names that say which axis is which, or none",
-                remedy='say what they are, such as axes="DHW" (--axes DHW)',
-            )
+    if found is None:
+        for names in namings:
+            if len(names or ()) == len(SPATIAL_AXES) and deny(known_axes(names), SPATIAL_AXES):
+                raise UsageError(
+                    subject,
+                    found=f"dimensions {shown_names(names)}, of which not all are known",
+                    expected="names that say which axis is which, or none",
+                    remedy='say what they are, such as axes="DHW" (--axes DHW)',
+                )
     return found
 
 
@@ -265,7 +276,7 @@ def axes_by_name(names: Names) -> str | None:
     >>> axes_by_name(("time", "level", "latitude", "longitude")), axes_by_name(("z", "y", None))
     ('TDHW', None)
     """
-    letters = [axis_by_name(name) for name in names or ()]
+    letters = known_axes(names)
     found = "".join(letter for letter in letters if letter)
     return found if letters and len(found) == len(letters) and are_axes(found) else None
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 import pytest
 import xarray
 import zarr
 
 import voxload
+from tests.cli.named_stores import STORES, TIMED, as_netcdf, as_zarr, npy, numbers, ome, unnamed, variables_of
 from tests.support import processes
 from tests.support.rangeserver import serving
 from voxload.catalog import Catalog, Entry
@@ -32,110 +30,6 @@ from voxload.cli.main import run
 assert run(sys.argv[1:]) == 0
 print("loaded", *sorted({"torch", "pyarrow"} & sys.modules.keys()))
 """
-EXTENTS = {"n": 2, "t": 3, "c": 2, "z": 6, "y": 8, "x": 12}
-PACKED = {"scale_factor": 0.25, "add_offset": -3.0, "_FillValue": -999}
-TIMED = ("time", "level", "lat", "lon")
-
-
-def _voxels(axes: str) -> npt.NDArray[np.uint16]:
-    shape = [EXTENTS[axis] for axis in axes]
-    return np.random.default_rng(7).integers(0, 999, shape).astype("<u2")
-
-
-def ome(path: Path, axes: str, version: str) -> Path:
-    """Write an OME-Zarr image of three levels, each half as wide as the one before."""
-    zarr_format: Any = 3 if version == "0.5" else 2
-    group = zarr.open_group(path, mode="w", zarr_format=zarr_format)
-    whole = _voxels(axes)
-    for number in range(3):
-        data = np.ascontiguousarray(whole[..., :: 2**number])
-        chunks = tuple(1 if axis in "ntc" else 4 if axis != "x" else 3 for axis in axes)
-        array = group.create_array(str(number), shape=data.shape, chunks=chunks, dtype=data.dtype)
-        array[...] = data
-    named = [{"name": axis, "type": {"t": "time", "c": "channel"}.get(axis, "space")} for axis in axes]
-    said: Any = [{"axes": named, "datasets": [{"path": str(number)} for number in range(3)], "version": "0.4"}]
-    group.attrs.update({"ome": {"version": "0.5", "multiscales": said}} if version == "0.5" else {"multiscales": said})
-    return path
-
-
-def _ome_in(folder: Path, *, axes: str, version: str) -> Path:
-    return ome(folder / "i.zarr", axes, version)
-
-
-def _data(names: tuple[str, ...], **variables: Any) -> xarray.Dataset:
-    shape = [{"time": 4, "level": 3, "lat": 8, "lon": 10}[name] for name in names]
-    rng = np.random.default_rng(5)
-    found = {"temp": (names, np.where(rng.random(shape) < 0.1, np.nan, rng.random(shape) * 100).astype("f8"))}
-    return xarray.Dataset(found | {name: (names, rng.random(shape).astype("f4")) for name in variables})
-
-
-def _as_zarr(path: Path, names: tuple[str, ...], zarr_format: int, **variables: Any) -> Path:
-    encoding = {"temp": {"dtype": "i2", **PACKED}}
-    _data(names, **variables).to_zarr(path, zarr_format=zarr_format, encoding=encoding, consolidated=False)
-    return path
-
-
-def _as_netcdf(path: Path, names: tuple[str, ...], **variables: Any) -> Path:
-    """Write a netCDF-4 file as its library does: dimensions are scales, which variables are attached to."""
-    data = _data(names, **variables)
-    with h5py.File(path, "w") as file:
-        for name in names:
-            file[name] = np.arange(data.sizes[name], dtype="f8")
-            file[name].make_scale(name)
-        for key in map(str, data):
-            values = data[key].to_numpy()
-            if key == "temp":
-                stored = np.round((values - PACKED["add_offset"]) / PACKED["scale_factor"])
-                values = np.where(np.isnan(values), PACKED["_FillValue"], stored).astype("<i2")
-            file[key] = values
-            file[key].attrs.update({name: np.array(value) for name, value in PACKED.items()} if key == "temp" else {})
-            for axis, name in enumerate(names):
-                file[key].dims[axis].attach_scale(file[name])
-    return path
-
-
-def _npy(path: Path, axes: str) -> Path:
-    np.save(path, _voxels(axes))
-    return path
-
-
-def _unnamed(path: Path) -> Path:
-    """Write what no file format's names help with: packed numbers without dimensions."""
-    with h5py.File(path, "w") as file:
-        file["v"] = np.arange(6 * 8 * 12, dtype="<i2").reshape(6, 8, 12)
-        file["v"].attrs["scale_factor"] = 0.5
-    return path
-
-
-Store = tuple[Callable[[Path], Path], str]
-STORES: dict[str, Store] = {
-    **{
-        f"ome {version} {axes}": (partial(_ome_in, axes=axes, version=version), "")
-        for version in ("0.4", "0.5")
-        for axes in ("tczyx", "czyx", "zyx")
-    },
-    "ome level": (lambda at: ome(at / "i.zarr", "czyx", "0.5"), "--level 2"),
-    "ome level of a series": (lambda at: ome(at / "i.zarr", "tczyx", "0.4"), "--level 1 --axes TCDHW"),
-    "ome array by name": (lambda at: ome(at / "i.zarr", "czyx", "0.4"), "--dataset 1"),
-    "xarray v2": (lambda at: _as_zarr(at / "x.zarr", TIMED, 2), ""),
-    "xarray v3": (lambda at: _as_zarr(at / "x.zarr", TIMED, 3), ""),
-    "xarray, one of two": (lambda at: _as_zarr(at / "x.zarr", TIMED, 3, hum=1), "--dataset temp"),
-    "xarray, the other": (lambda at: _as_zarr(at / "x.zarr", TIMED, 2, hum=1), "--dataset hum --axes TDHW"),
-    "xarray, no time": (lambda at: _as_zarr(at / "x.zarr", TIMED[1:], 3), ""),
-    "xarray, turned": (lambda at: _as_zarr(at / "x.zarr", ("lon", "lat", "level"), 3), ""),
-    "xarray, planes": (lambda at: _as_zarr(at / "x.zarr", ("time", "lat", "lon"), 3), ""),
-    "xarray, stored": (lambda at: _as_zarr(at / "x.zarr", TIMED, 3), "--decode stored"),
-    "netCDF": (lambda at: _as_netcdf(at / "x.nc", TIMED), ""),
-    "netCDF, one of two": (lambda at: _as_netcdf(at / "x.nc", TIMED, hum=1), "--dataset temp"),
-    "netCDF, turned": (lambda at: _as_netcdf(at / "x.nc", ("lon", "lat", "level")), ""),
-    "netCDF, planes": (lambda at: _as_netcdf(at / "x.nc", ("time", "lat", "lon")), ""),
-    "packed without names": (lambda at: _unnamed(at / "u.h5"), "--decode cf"),
-    "npy T": (lambda at: _npy(at / "a.npy", "tczyx"), "--axes TCDHW"),
-    "npy N": (lambda at: _npy(at / "a.npy", "nzyx"), "--axes ndhw"),
-    "npy N T": (lambda at: _npy(at / "a.npy", "ntzyx"), "--axes NTDHW"),
-    "npy turned": (lambda at: _npy(at / "a.npy", "zyxt"), "--axes DHWT"),
-}
-"""How a store is written, and what the command has to be told."""
 
 
 def _json(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -189,8 +83,8 @@ def test_levels_are_those_of_a_data_set(
 
 def test_levels_that_are_not_there_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As a data set refuses them: beyond the coarsest, of one array of the image, and of what is no image."""
-    path, plain = ome(tmp_path / "i.zarr", "czyx", "0.5"), _npy(tmp_path / "a.npy", "zyx")
-    xr = _as_zarr(tmp_path / "x.zarr", TIMED, 3, hum=1)
+    path, plain = ome(tmp_path / "i.zarr", "czyx", "0.5"), npy(tmp_path / "a.npy", "zyx")
+    xr = as_zarr(tmp_path / "x.zarr", TIMED, 3, hum=1)
     for words, said in (
         ([str(path), "--level", "3"], "found level 3, expected 0 to 2"),
         ([str(path), "--dataset", "1", "--level", "1"], "leave level out"),
@@ -203,7 +97,7 @@ def test_levels_that_are_not_there_are_refused(tmp_path: Path, capsys: pytest.Ca
 
 def test_a_read_of_a_series_is_that_of_one_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A chunk of one time step costs a rank one chunk, and one of all steps all of it; of either the first is shown."""
-    voxels = _voxels("tzyx")
+    voxels = numbers("tzyx")
     for steps, chunks in ((1, 1), (3, 1)):
         path = tmp_path / f"{steps}.zarr"
         array = zarr.create_array(path, data=voxels, chunks=(steps, 6, 8, 12), compressors=None)
@@ -214,7 +108,7 @@ def test_a_read_of_a_series_is_that_of_one_step(tmp_path: Path, capsys: pytest.C
 
 def test_packing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What stored numbers stand for, as xarray reads them; and what is stored where that is asked for."""
-    path = _as_zarr(tmp_path / "x.zarr", TIMED[1:], 3)
+    path = as_zarr(tmp_path / "x.zarr", TIMED[1:], 3)
     found = _json([str(path)], capsys)
     packing = {"scale": 0.25, "offset": -3.0, "fills": [-999.0], "wraps": False}
     assert (found["packing"], found["dtype"], found["item_dtype"]) == ([packing], "<i2", "<f4")
@@ -228,7 +122,7 @@ def test_packing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "float32: stored * 0.25 - 3, NaN for -999" in capsys.readouterr().out
     found = _json([str(path), "--decode", "stored"], capsys)
     assert (found["packing"], found["item_dtype"], found["options"]) == ([], "<i2", {"decode": "stored"})
-    assert run(["info", str(_unnamed(tmp_path / "u.h5"))]) == 2
+    assert run(["info", str(unnamed(tmp_path / "u.h5"))]) == 2
     assert "voxload info --decode cf" in capsys.readouterr().err
     assert run(["info", str(path), "--decode", "maybe"]) == 2
 
@@ -236,7 +130,7 @@ def test_packing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize("kind", ["zarr", "netCDF"])
 def test_several_variables_are_all_shown(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each as a data set reads it when it is named; ranks and pictures are of one."""
-    write: Any = _as_zarr if kind == "zarr" else _as_netcdf
+    write: Any = as_zarr if kind == "zarr" else as_netcdf
     path = write(tmp_path / "x", TIMED, *([2] if kind == "zarr" else []), hum=1)
     found = _json([str(path)], capsys)
     assert found["datasets"] == [array["dataset"] for array in found["arrays"]] == ["hum", "temp"]
@@ -255,7 +149,7 @@ def test_several_variables_are_all_shown(kind: str, tmp_path: Path, capsys: pyte
 
 def test_urls_are_told_as_folders_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An image is one volume, and of a store of several variables all are shown, with what each is."""
-    image, store = ome(tmp_path / "i.zarr", "czyx", "0.5"), _as_zarr(tmp_path / "x.zarr", TIMED, 2, hum=1)
+    image, store = ome(tmp_path / "i.zarr", "czyx", "0.5"), as_zarr(tmp_path / "x.zarr", TIMED, 2, hum=1)
     zarr.consolidate_metadata(store)  # the server lists nothing
     with serving(tmp_path) as server:
         url = f"{server.url}/{image.name}"
@@ -286,13 +180,13 @@ def test_one_that_has_to_be_told_hides_no_other(tmp_path: Path, capsys: pytest.C
 
 def test_arrays_of_more_axes_ask_for_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Neither the command nor a data set finds an array of five axes before these are named; both say so."""
-    xarray.Dataset({"v": (tuple("tczyx"), _voxels("tczyx"))}).to_zarr(
+    xarray.Dataset({"v": (tuple("tczyx"), numbers("tczyx"))}).to_zarr(
         tmp_path / "x.zarr", zarr_format=3, consolidated=False
     )
     assert run(["info", str(tmp_path / "x.zarr")]) == 2
     assert "--axes TCDHW" in capsys.readouterr().err
     assert _json([str(tmp_path / "x.zarr"), "--axes", "TCDHW"], capsys)["items"] == 3
-    np.savez(tmp_path / "x.npz", v=_voxels("nzyx"))
+    np.savez(tmp_path / "x.npz", v=numbers("nzyx"))
     assert run(["info", str(tmp_path / "x.npz"), "--axes", "NDHW"]) == 2
     assert "VolumeDataset reads samples (N)" in capsys.readouterr().err
     with pytest.raises(UsageError, match=r"npz archive.*numpy\.save"):
@@ -319,10 +213,10 @@ def test_a_series_is_told_as_a_data_set_and_as_a_conversion_take_it(
 ) -> None:
     """One array with many items, of which a conversion makes samples; of several variables each."""
     for names, variables in (("one", {"hum": 1}), ("two", {"hum": 1, "rain": 1})):
-        data = _data(TIMED, **variables).drop_vars("temp")
+        data = variables_of(TIMED, **variables).drop_vars("temp")
         path = tmp_path / f"{names}{'.nc' if kind == 'netCDF' else '.zarr'}"
         if kind == "netCDF":
-            _as_netcdf(path, TIMED, **variables)
+            as_netcdf(path, TIMED, **variables)
             with h5py.File(path, "a") as file:
                 del file["temp"]
         else:
@@ -349,7 +243,7 @@ def test_a_long_series_is_not_listed(
 
 def test_what_a_conversion_refuses_a_data_set_still_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Planes in time are items of a data set, and no volumes of a conversion, which says why."""
-    path = _as_zarr(tmp_path / "x.zarr", ("time", "lat", "lon"), 3, hum=1)
+    path = as_zarr(tmp_path / "x.zarr", ("time", "lat", "lon"), 3, hum=1)
     found = _json([str(path), "--dataset", "hum"], capsys)
     assert (found["items"], found["axes"]) == (4, "THW")
     assert "(time, lat, lon), which are axes THW" in found["refusal"]
@@ -361,7 +255,7 @@ def test_a_row_of_a_catalogue_is_read_as_a_data_set_reads_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Packed, and with time steps."""
-    path = _as_netcdf(tmp_path / "x.nc", TIMED)
+    path = as_netcdf(tmp_path / "x.nc", TIMED)
     row = Entry("x", path.name, "temp", shape=(4, 3, 8, 10), dtype="<i2", axes="TDHW", stored_bytes=1920)
     Catalog.from_entries([row], tmp_path).write(tmp_path / "catalog.parquet")
     found = _json([str(tmp_path / "catalog.parquet"), "--sample", "x"], capsys)
@@ -377,7 +271,7 @@ def test_a_picture_is_of_the_first_item(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its planes are those of what the data set hands out: unpacked, or stored where that is asked for."""
-    path, drawn = _as_netcdf(tmp_path / "x.nc", TIMED), list[Slices]()
+    path, drawn = as_netcdf(tmp_path / "x.nc", TIMED), list[Slices]()
 
     def kept(slices: Slices, **options: Any) -> Any:
         drawn.append(slices)

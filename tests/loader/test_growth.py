@@ -207,7 +207,7 @@ def test_a_thread_that_begins_a_batch_keeps_no_iterator(tmp_path: Path) -> None:
     _got(loader, 1)
     ahead = loader._pipeline._ahead  # type: ignore[union-attr]
     assert ahead is not None
-    ahead.lock = turnstile = _Turnstile()  # type: ignore[assignment]
+    ahead.lock = turnstile = _Turnstile()
     held = iter(loader)
     _got(held, 1)
     assert ahead.has_more

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 from voxload.errors import UsageError
 from voxload.geometry import SPATIAL_AXES
-from voxload.readers.axes import VOLUME_AXES, AxisOrder, Names, are_axes, axes_of_names, axis_by_name, resolve_axes
+from voxload.readers.axes import (
+    VOLUME_AXES,
+    AxisOrder,
+    Names,
+    are_axes,
+    axes_of_names,
+    deny,
+    known_axes,
+    resolve_axes,
+    shown_names,
+)
 
 _COUNTS = (len(SPATIAL_AXES), len(VOLUME_AXES))
 _MOST_CHANNELS = 4
@@ -65,7 +75,7 @@ def array_axes(subject: str, shape: tuple[int, ...], *, given: str | None, namin
         names = next(names for names in namings if axes_of_names(names))
         raise UsageError(
             subject,
-            found=f"dimensions {_shown(names)}, which are axes {declared}, shape {shape}",
+            found=f"dimensions {shown_names(names)}, which are axes {declared}, shape {shape}",
             expected="depth, height and width (D, H, W) among them",
             remedy=f'read it in place by VolumeDataset(..., axes="{declared}"), name other volumes with --dataset, '
             f"or say what the axes are, {_example(shape)}",
@@ -100,26 +110,18 @@ def _check_names(
     subject: str, shape: tuple[int, ...], names: Names, letters: str | None, *, is_xyz: bool = False
 ) -> None:
     """Refuse names of which one is that of another axis than `letters` have there, or of any where there are none."""
-    known = [axis_by_name(name) for name in names or ()]
+    known = known_axes(names)
     if is_xyz and set(_XYZ) <= {(name or "").lower() for name in names or ()}:
         known = [_XYZ.get((name or "").lower(), letter) for name, letter in zip(names or (), known, strict=True)]
-    if letters is None:
-        contradicts = any(known)
-    else:
-        contradicts = any(mine and mine != letter for mine, letter in zip(known, letters, strict=False))
-    if contradicts:
+    if any(known) if letters is None else deny(known, letters):
         raise UsageError(
             subject,
-            found=f"dimensions {_shown(names)}, shape {shape}",
+            found=f"dimensions {shown_names(names)}, shape {shape}",
             expected=f"the axes {letters}, or names that say nothing"
             if letters
             else "names that say which axis is which",
             remedy=f"say what the axes are, {_example(shape)}, or name other volumes with --dataset",
         )
-
-
-def _shown(names: Names) -> str:
-    return f"({', '.join(name or '?' for name in names or ())})"
 
 
 def _example(shape: tuple[int, ...]) -> str:
